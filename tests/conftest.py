@@ -1,4 +1,4 @@
-"""What every test shares: both event loops, the package as installed, and the command with a service to try it on."""
+"""Shared by all tests: both event loops, the installed package, and the command with a service to run it on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outreach_async.fake import FakeService
 
 pytest_plugins = ["outreach_async.pytest_plugin"]
-collect_ignore = ["user_project"]  # its suite runs in an environment of its own
+collect_ignore = ["user_project"]  # its suite runs in a separate environment
 
 # Processes that tests start import what is installed, as the tests do, and not the source tree they may be started in; their
 # scripts find the tests' modules all the same.
@@ -30,7 +30,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # What the first program compiles, the others need not: tests start hundreds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# What a test finds must not depend on how busy the machine is.
+# Results must not depend on how busy the machine is.
 settings.register_profile("outreach_async", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("outreach_async")
 # For .ci/run, and for a search as long as `max_examples` is large.
@@ -83,8 +83,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Return the command, in an environment that tells it nothing."""
-    from support.cli import ENVIRONMENT, Shell  # here, for most tests need no command
+    """Return the command in an environment without its variables."""
+    from support.cli import ENVIRONMENT, Shell  # here, because most tests need no command
 
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
@@ -100,8 +100,8 @@ def service() -> FakeService:
 
 
 @pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
-    """Serve the small service, and yield the options that lead the command into it."""
+def server_options(service: FakeService) -> Iterator[tuple[str, ...]]:
+    """Serve the small service, and yield the options that connect the command to it."""
     from support.cli import connected, served
 
     with served(service) as url:

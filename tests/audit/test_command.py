@@ -1,4 +1,4 @@
-"""The command `audit`: what it takes, prints, writes and exits with."""
+"""The `audit` command: its arguments, output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAKE = ("--base-url", "fake:")
         ("audit.txt", "Mailbox audit: "),
     ],
 )
-def test_a_file_is_written_in_the_format_of_its_suffix(shell: Shell, tmp_path: Path, name: str, begins: str) -> None:
+def test_the_file_suffix_selects_the_output_format(shell: Shell, tmp_path: Path, name: str, begins: str) -> None:
     ended = shell("audit", *FAKE, "--output", str(tmp_path / name))
 
     assert (ended.code, ended.err) == (1, "")
@@ -39,13 +39,13 @@ def test_a_file_is_written_in_the_format_of_its_suffix(shell: Shell, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_the_format_may_differ_from_the_suffix(shell: Shell, tmp_path: Path) -> None:
+def test_the_format_option_overrides_the_suffix(shell: Shell, tmp_path: Path) -> None:
     shell("audit", *FAKE, "--output", str(tmp_path / "report"), "--format", "markdown")
 
     assert (tmp_path / "report").read_text(encoding="utf-8").startswith("# Mailbox audit")
 
 
-def test_several_files_are_written_of_one_audit(shell: Shell, tmp_path: Path) -> None:
+def test_one_audit_writes_several_files(shell: Shell, tmp_path: Path) -> None:
     page, data = tmp_path / "a.html", tmp_path / "a.json"
     code, value = shell.json("audit", *FAKE, "--output", str(page), "--output", str(data))
 
@@ -54,7 +54,7 @@ def test_several_files_are_written_of_one_audit(shell: Shell, tmp_path: Path) ->
     assert page.exists()
 
 
-def test_without_a_file_the_format_is_what_is_printed(shell: Shell) -> None:
+def test_without_a_file_the_format_applies_to_stdout(shell: Shell) -> None:
     ended = shell("audit", *FAKE, "--format", "csv")
 
     rows = list(csv.DictReader(ended.out.splitlines()))
@@ -63,13 +63,13 @@ def test_without_a_file_the_format_is_what_is_printed(shell: Shell) -> None:
     assert shell("audit", *FAKE, "--format", "terminal").out.startswith("Mailbox audit: ")
 
 
-def test_the_format_json_is_one_object_on_the_last_line(shell: Shell) -> None:
+def test_json_is_printed_as_one_object_on_the_last_line(shell: Shell) -> None:
     ended = shell("audit", *FAKE, "--format", "json")
 
     assert json.loads(ended.out.splitlines()[-1])["mailboxes"] == 340
 
 
-def test_what_is_printed_is_what_the_schema_describes(shell: Shell) -> None:
+def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     described = json.loads(shell("audit", "--schema").out)
     _, value = shell.json("audit", *FAKE)
 
@@ -77,29 +77,29 @@ def test_what_is_printed_is_what_the_schema_describes(shell: Shell) -> None:
     Draft202012Validator(described).validate(value)
 
 
-def test_an_audit_is_compared_with_the_file_that_it_then_replaces(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_an_audit_can_be_compared_with_the_file_it_replaces(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = str(tmp_path / "audit.json")
-    assert shell("audit", *there, "--output", path).code == 0
+    assert shell("audit", *server_options, "--output", path).code == 0
     service.add_mailbox("space_1", email="a@new.example", spf=False)
 
-    _, value = shell.json("audit", *there, "--compare", path, "--output", path)
+    _, value = shell.json("audit", *server_options, "--compare", path, "--output", path)
 
     assert json.loads(Path(path).read_bytes()) == value
     assert [(each["rule"], each["state"]) for each in value["findings"] if each["domain"] == "new.example"] == [("OA101", "new")]
     assert "OA101" in [each["rule"] for each in value["diff"]["new"]]
-    assert "Nothing changed since " in shell("audit", *there, "--compare", path).out
+    assert "Nothing changed since " in shell("audit", *server_options, "--compare", path).out
 
 
-def test_an_audit_compared_with_itself_changed_nothing(shell: Shell, tmp_path: Path) -> None:
+def test_an_audit_compared_with_itself_shows_no_changes(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "audit.json")
     shell("audit", *FAKE, "--output", path)
 
     assert "Nothing changed since 2026-03-02 09:00 UTC." in shell("audit", *FAKE, "--compare", path).out
 
 
-def test_a_policy_turns_rules_off_and_is_named_in_the_report(shell: Shell, tmp_path: Path) -> None:
+def test_a_policy_disables_rules_and_is_named_in_the_report(shell: Shell, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('name = "ours"\noff = ["OA110"]\n', encoding="utf-8")
 
@@ -109,7 +109,7 @@ def test_a_policy_turns_rules_off_and_is_named_in_the_report(shell: Shell, tmp_p
     assert (value["policy"]["name"], value["policy"]["off"]) == ("ours", ["OA110"])
 
 
-def test_a_rule_is_explained_without_reading_anything(shell: Shell) -> None:
+def test_explain_describes_a_rule_without_reading_mailboxes(shell: Shell) -> None:
     ended = shell("audit", "--explain", "OA120")
 
     assert (ended.code, ended.err) == (0, "")
@@ -120,7 +120,7 @@ def test_a_rule_is_explained_without_reading_anything(shell: Shell) -> None:
     assert value["explanation"] == ended.out.rstrip("\n")
 
 
-def test_a_rule_is_explained_with_the_thresholds_of_the_policy(shell: Shell, tmp_path: Path) -> None:
+def test_explain_shows_the_thresholds_of_the_policy(shell: Shell, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("[OA120]\nwarning = 0.03\n", encoding="utf-8")
 
@@ -143,7 +143,7 @@ def test_a_rule_is_explained_with_the_thresholds_of_the_policy(shell: Shell, tmp
         (("--fail-on", "doom"), "Invalid value for '--fail-on'"),
     ],
 )
-def test_wrong_usage_is_one_clear_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
     ended = shell("audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments)
 
     assert (ended.code, ended.out) == (2, "")
@@ -151,7 +151,7 @@ def test_wrong_usage_is_one_clear_line_before_anything_is_read(shell: Shell, arg
     assert len(ended.err.splitlines()) == 1
 
 
-def test_json_of_something_else_is_no_earlier_audit(shell: Shell, tmp_path: Path) -> None:
+def test_other_json_is_not_accepted_as_an_earlier_audit(shell: Shell, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text('{"version": 99}', encoding="utf-8")
 
@@ -161,17 +161,17 @@ def test_json_of_something_else_is_no_earlier_audit(shell: Shell, tmp_path: Path
     assert f"--compare {other}: report: expected audit JSON" in ended.err
 
 
-def test_an_incomplete_audit_is_written_and_exits_3(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "audit.html"
 
-    ended = shell("audit", *there, "--workspace", "space_none", "--output", str(path))
+    ended = shell("audit", *server_options, "--workspace", "space_none", "--output", str(path))
 
     assert ended.code == 3
     assert "Not everything could be read." in ended.out
     assert "space_none" in path.read_text(encoding="utf-8")
 
 
-def test_a_terminal_is_drawn_on(tmp_path: Path) -> None:
+def test_a_terminal_gets_the_styled_report(tmp_path: Path) -> None:
     with (tmp_path / "screen").open("w+", encoding="utf-8") as page:
         show_audit(Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True)), fleet(60, sick=0.5))
         page.seek(0)
@@ -181,12 +181,12 @@ def test_a_terminal_is_drawn_on(tmp_path: Path) -> None:
     assert "What to do, most urgent first" in shown
 
 
-def test_no_file_holds_a_key(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_output_file_contains_a_key(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     for name in ("a.html", "a.json", "a.csv", "a.md", "a.txt"):
-        shell("audit", *there, "--output", str(tmp_path / name))
+        shell("audit", *server_options, "--output", str(tmp_path / name))
 
         assert KEY not in (tmp_path / name).read_text(encoding="utf-8")
 
 
-def test_the_embedded_service_is_judged_by_its_own_clock(shell: Shell) -> None:
+def test_the_embedded_service_is_audited_at_its_own_time(shell: Shell) -> None:
     assert shell.json("audit", *FAKE)[1]["at"] == 1_772_442_000

@@ -7,7 +7,7 @@ import io
 
 import attrs
 from hypothesis import given, settings
-from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 
 from outreach_async.audit import Finding, Report
 from outreach_async.audit.reports import write
@@ -20,14 +20,14 @@ def rows(report: Report) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(write(report, "csv"), newline="")))
 
 
-def test_there_is_a_line_for_each_finding_in_the_reports_order() -> None:
+def test_there_is_one_line_per_finding_in_report_order() -> None:
     report = fleet(200)
 
     assert [(row["rule"], row["email"]) for row in rows(report)] == [(each.rule, each.email) for each in report.findings]
 
 
-def test_the_columns_are_the_members_of_a_finding() -> None:
-    assert write(made(), "csv") == ",".join(field.name for field in attrs.fields(Finding)) + "\r\n"
+def test_the_columns_are_the_fields_of_a_finding() -> None:
+    assert write(make_report(), "csv") == ",".join(field.name for field in attrs.fields(Finding)) + "\r\n"
 
 
 @given(HOSTILE_REPORTS)
@@ -39,29 +39,29 @@ def test_no_cell_is_a_formula(report: Report) -> None:
 
 @given(HOSTILE_REPORTS)
 @settings(max_examples=25)
-def test_strings_are_the_services_own_once_unshielded(report: Report) -> None:
+def test_unescaping_a_cell_restores_the_string_of_the_service(report: Report) -> None:
     for row, each in zip(rows(report), report.findings, strict=True):
         for name in ("workspace", "mailbox", "email", "domain", "message"):
             text = getattr(each, name) or ""
             assert unescape_formula(row[name]) == text
 
 
-def test_every_known_attack_is_shown_and_not_run() -> None:
-    shown = [row["message"] for row in rows(made([finding(message=text) for text in HOSTILE]))]
+def test_every_known_formula_injection_is_escaped() -> None:
+    shown = [row["message"] for row in rows(make_report([finding(message=text) for text in HOSTILE]))]
 
     assert '\'=HYPERLINK("http://evil.example")' in shown
     assert {"'+1", "'-1", "'@SUM(A1)", "'\tx", "\\x0dx", "\\x1b[2J"} <= set(shown)
 
 
-def test_figures_are_no_formula_for_a_reader_with_another_delimiter() -> None:
-    (row,) = rows(made([finding(figures={"b;=1+1": 3})]))
+def test_numbers_are_not_formulas_for_readers_with_another_delimiter() -> None:
+    (row,) = rows(make_report([finding(figures={"b;=1+1": 3})]))
 
     assert row["figures"] == '{"b;\'=1+1": 3}'
 
 
-def test_figures_stay_figures() -> None:
-    (row,) = rows(made([finding(sent_30days=12.5, figures={"blacklists": 3})]))
+def test_numbers_are_written_as_numbers() -> None:
+    (row,) = rows(make_report([finding(sent_30days=12.5, figures={"blacklists": 3})]))
 
     assert (row["sent_30days"], row["figures"]) == ("12.5", '{"blacklists": 3}')
-    (row,) = rows(made([finding(sent_30days=None)]))
+    (row,) = rows(make_report([finding(sent_30days=None)]))
     assert (row["sent_30days"], row["figures"], row["state"]) == ("", "", "")

@@ -34,7 +34,7 @@ def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
 
 @given(REPORTS, REPORTS)
 @settings(max_examples=20)
-def test_every_finding_of_both_audits_has_its_place_in_the_comparison(before: Report, after: Report) -> None:
+def test_a_comparison_classifies_every_finding_of_both_audits(before: Report, after: Report) -> None:
     found = after.since(before)
     diff = changed(before, after)
 
@@ -47,12 +47,12 @@ def test_every_finding_of_both_audits_has_its_place_in_the_comparison(before: Re
 
 @given(REPORTS, REPORTS)
 @settings(max_examples=20)
-def test_a_report_comes_back_from_its_json(before: Report, after: Report) -> None:
+def test_a_report_is_restored_from_its_json(before: Report, after: Report) -> None:
     for found in (after, after.since(before)):
         assert Report.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
 
 
-def test_what_is_new_what_stayed_and_what_is_resolved_are_told_apart_by_mailbox() -> None:
+def test_findings_are_new_unchanged_or_resolved_per_mailbox() -> None:
     before = report(reading([mailbox(id="mailbox_1", spf=False), mailbox(id="mailbox_2", spf=False)]))
     after = report(reading([mailbox(id="mailbox_2", spf=False), mailbox(id="mailbox_3", spf=False)]))
 
@@ -62,7 +62,7 @@ def test_what_is_new_what_stayed_and_what_is_resolved_are_told_apart_by_mailbox(
     assert names(changed(before, after).resolved) == [("OA101", "mailbox_1")]
 
 
-def test_a_mailbox_that_moved_to_another_workspace_is_the_same() -> None:
+def test_a_mailbox_moved_to_another_workspace_is_the_same_mailbox() -> None:
     box = mailbox(spf=False)
     before = report(reading([box]), reading([], workspace="space_2"))
     after = report(reading([]), reading([box], workspace="space_2"))
@@ -70,7 +70,7 @@ def test_a_mailbox_that_moved_to_another_workspace_is_the_same() -> None:
     assert [names(each) for each in (changed(before, after).new, changed(before, after).resolved)] == [[], []]
 
 
-def test_a_mailbox_that_two_workspaces_show_is_told_apart_by_them() -> None:
+def test_a_mailbox_in_two_workspaces_is_compared_per_workspace() -> None:
     box = mailbox(spf=False)
     before = report(reading([box]), reading([box], workspace="space_2"))
     after = report(reading([mailbox()]), reading([box], workspace="space_2"))
@@ -83,17 +83,17 @@ def test_a_mailbox_that_two_workspaces_show_is_told_apart_by_them() -> None:
     ]
 
 
-def test_figures_that_moved_are_told_and_a_severity_counts_as_one() -> None:
+def test_changed_values_and_severities_are_reported() -> None:
     before, after = report(reading([mailbox(blacklists=1)])), report(reading([mailbox(blacklists=4)]))
 
     about = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example", "rule": "OA110"}
     assert changed(before, after).deltas == [
-        Delta(**about, figure="severity", before=3, after=4),  # type: ignore[arg-type]  # its kind is one of several texts
+        Delta(**about, figure="severity", before=3, after=4),  # type: ignore[arg-type]  # its kind is one of several strings
         Delta(**about, figure="blacklists", before=1, after=4),  # type: ignore[arg-type]  # the same
     ]
 
 
-def test_scores_and_totals_that_moved_are_told() -> None:
+def test_changed_scores_and_totals_are_reported() -> None:
     before = report(reading(mailboxes(2)), reading(mailboxes(1, domain="gone.example"), workspace="space_2"))
     after = report(reading(mailboxes(2, spf=False)))
 
@@ -110,7 +110,7 @@ def test_scores_and_totals_that_moved_are_told() -> None:
     }
 
 
-def test_what_is_about_a_domain_is_told_by_the_domain() -> None:
+def test_changes_of_a_domain_are_reported_under_the_domain() -> None:
     before, after = report(reading(mailboxes(6))), report(reading(mailboxes(8)))
 
     (delta,) = changed(before, after).deltas
@@ -127,33 +127,33 @@ UNSEEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("about", UNSEEN.values(), ids=list(UNSEEN))
-def test_what_was_not_seen_is_not_called_resolved(about: dict[str, Any]) -> None:
+def test_a_finding_on_something_unread_is_not_called_resolved(about: dict[str, Any]) -> None:
     before = report(reading([mailbox(spf=False)]))
     diff = changed(before, report(reading([], **about)))
 
     assert (names(diff.resolved), names(diff.not_judged)) == ([], [("OA101", "mailbox_1")])
 
 
-def test_what_a_rule_found_that_was_turned_off_is_not_called_resolved() -> None:
+def test_a_finding_of_a_disabled_rule_is_not_called_resolved() -> None:
     shown = reading([mailbox(spf=False)])
     diff = changed(report(shown), report(shown, policy=Policy.of({"off": ["OA101"]})))
 
     assert (names(diff.resolved), names(diff.not_judged)) == ([], [("OA101", "mailbox_1")])
 
 
-def test_what_belongs_to_a_workspace_that_was_not_audited_is_not_called_resolved() -> None:
+def test_a_finding_in_a_workspace_not_audited_is_not_called_resolved() -> None:
     before = report(reading([mailbox(spf=False)]))
 
     assert names(changed(before, report(reading([], workspace="space_2"))).not_judged) == [("OA101", "mailbox_1")]
 
 
-def test_a_workspace_that_can_be_read_again_is_resolved() -> None:
+def test_an_unreadable_workspace_is_resolved_once_it_can_be_read() -> None:
     before, after = report(reading([], error=StatusError("no"))), report(reading([mailbox()]))
 
     assert names(changed(before, after).resolved) == [("OA901", None)]
 
 
-def test_a_report_of_the_first_shape_can_be_compared_with() -> None:
+def test_a_report_in_the_first_format_can_be_compared() -> None:
     old = {"version": 1, "mailboxes": 1, "unreadable": [], "scores": {"overall": 80.0, "workspaces": {}, "domains": {}}}
     finding = report(reading([mailbox(spf=False)])).findings[0].to_dict()
     for added in ("figures", "state", "server_ip"):
@@ -165,6 +165,6 @@ def test_a_report_of_the_first_shape_can_be_compared_with() -> None:
 
 
 @pytest.mark.parametrize("values", [None, [], {}, {"version": 2}, {"version": 1}, {"version": 1, "mailboxes": "3"}])
-def test_what_is_no_report_is_refused(values: object) -> None:
+def test_json_that_is_not_a_report_is_refused(values: object) -> None:
     with pytest.raises(InvalidRequest, match=r"report: .*; pass the output of `audit --json`"):
         Report.from_dict(values)

@@ -43,10 +43,10 @@ def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
 
     assert (one.sent_30days, one.daily_limit, one.severity) == (2500, 130, Severity.CRITICAL)
     assert one.counts == {Severity.CRITICAL: 1, Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 0}
-    assert one.score == 76  # 40 points of two fifths of its e-mails, and 8 for the server as a whole
+    assert one.score == 76  # 40 points for two fifths of its e-mails, and 8 for the whole server
 
 
-def test_a_domain_is_capped_by_a_critical_finding_and_other_groups_are_not() -> None:
+def test_only_domains_are_capped_by_a_critical_finding() -> None:
     found = report(reading(BOXES))
 
     assert group(found, "domain", "one.example").score == found.scores.domains["one.example"].score == 40
@@ -60,7 +60,7 @@ def test_a_group_without_findings_has_no_severity() -> None:
     assert (one.severity, one.score, sum(one.counts.values())) == (None, 100, 0)
 
 
-def test_what_went_wrong_with_the_reading_counts_for_the_workspace() -> None:
+def test_read_errors_count_towards_the_workspace() -> None:
     found = report(reading(mailboxes(1), error=StatusError("no")))
 
     assert group(found, "workspace", "space_1").severity == "error"
@@ -69,7 +69,7 @@ def test_what_went_wrong_with_the_reading_counts_for_the_workspace() -> None:
 
 @given(REPORTS)
 @settings(max_examples=20)
-def test_groups_agree_with_the_scores_and_with_the_whole(found: Report) -> None:
+def test_groups_agree_with_the_scores_and_the_totals(found: Report) -> None:
     for kind, scores in (("workspace", found.scores.workspaces), ("domain", found.scores.domains)):
         assert {each.key: each.score for each in found.groups if each.kind == kind} == {
             key: score.score for key, score in scores.items()
@@ -80,7 +80,7 @@ def test_groups_agree_with_the_scores_and_with_the_whole(found: Report) -> None:
     assert ranks == sorted(ranks)
 
 
-def test_rows_show_the_mailboxes_that_something_was_found_about_the_worst_first() -> None:
+def test_rows_are_the_mailboxes_with_findings_worst_first() -> None:
     rows = report(reading([*BOXES, mailbox(id="mailbox_y", domain_ip=None, sent_today=-1)])).rows
 
     assert [(row.id, row.score, row.severity, row.rules) for row in rows] == [
@@ -93,7 +93,7 @@ def test_rows_show_the_mailboxes_that_something_was_found_about_the_worst_first(
     assert rows[3].sent_today == 0
 
 
-def test_no_more_rows_are_kept_than_people_read() -> None:
+def test_at_most_1000_rows_are_kept() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", spf=n % 2 == 0, domain_ip=None) for n in range(2_100)]
 
     found = report(reading(boxes))
@@ -102,13 +102,13 @@ def test_no_more_rows_are_kept_than_people_read() -> None:
     assert len(found.findings) == 3_150
 
 
-def test_a_report_says_when_it_was_made() -> None:
+def test_a_report_has_the_time_at_which_it_was_created() -> None:
     assert report(reading([]), now=NOW).at == NOW
     assert len(report(reading([])).not_judged) == 4
 
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=40), max_size=60))
-def test_digests_know_names_as_a_set_does(batches: list[list[str]]) -> None:
+def test_a_compact_set_works_like_a_set(batches: list[list[str]]) -> None:
     names: set[str] = set()
     digests = CompactSet()
 
@@ -118,7 +118,7 @@ def test_digests_know_names_as_a_set_does(batches: list[list[str]]) -> None:
         assert len(digests) == len(names)
 
 
-def test_digests_know_more_names_than_their_first_table_holds() -> None:
+def test_a_compact_set_grows_beyond_its_first_table() -> None:
     digests = CompactSet()
 
     assert all(digests.add(f"mailbox_{n}") for n in range(5_000))
@@ -127,13 +127,13 @@ def test_digests_know_more_names_than_their_first_table_holds() -> None:
 
 
 @pytest.mark.parametrize("digest", [0, 1024, 2048])
-def test_digests_that_meet_in_one_slot_are_told_apart(digest: int) -> None:
+def test_a_compact_set_tells_colliding_digests_apart(digest: int) -> None:
     digests = CompactSet()
 
     assert [digests.add(1024), digests.add(digest), digests.add(digest)] == [True, digest != 1024, False]
 
 
-def test_sums_are_whole_where_they_are_and_the_first_workspace_is_known() -> None:
+def test_totals_are_integers_where_possible_and_keep_the_first_workspace() -> None:
     tally = GroupTotals()
     for sent, place in ((0.1, 3), (0.2, 1), (0.7, 2)):
         tally.add("a", sent, 40, place)

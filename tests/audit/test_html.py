@@ -1,4 +1,4 @@
-"""The report as one HTML page. What a browser makes of it is seen by tests/tools/audit_pages.py."""
+"""The report as one HTML page. tests/tools/audit_pages.py checks it in a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
-from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, made, row
+from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, make_report, row
 
 from outreach_async.audit import Diff, PolicyUsed, Report, Severity
 from outreach_async.audit.reports import write
@@ -23,7 +23,7 @@ EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}
 
 
 class Page(HTMLParser):
-    """A page taken apart."""
+    """A parsed page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
     def all(self, name: str) -> list[dict[str, str | None]]:
-        return [given for tag, given in self.elements if tag == name]
+        return [attributes for tag, attributes in self.elements if tag == name]
 
 
 def page(found: Report) -> Page:
@@ -70,17 +70,17 @@ OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused"))
 
 @given(HOSTILE_REPORTS)
 @settings(max_examples=15)
-def test_no_text_becomes_an_element_or_an_attribute(found: Report) -> None:
+def test_no_string_becomes_an_element_or_an_attribute(found: Report) -> None:
     shown = page(found)
 
     assert not shown.within
     assert {tag for tag, _ in shown.elements} <= OURS
     assert len(shown.all("script")) == len(shown.all("style")) == 1
-    assert not [name for _, given in shown.elements for name in given if name.startswith("on") or name == "style"]
+    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on") or name == "style"]
 
 
-def test_every_attack_is_shown_as_the_text_that_it_is() -> None:
-    found = made([finding(email=text, message=text) for text in HOSTILE], rows=[row(email=text) for text in HOSTILE])
+def test_every_injection_attempt_is_shown_as_plain_text() -> None:
+    found = make_report([finding(email=text, message=text) for text in HOSTILE], rows=[row(email=text) for text in HOSTILE])
     words = page(found).words
 
     for text in HOSTILE:
@@ -90,25 +90,28 @@ def test_every_attack_is_shown_as_the_text_that_it_is() -> None:
 
 @given(HOSTILE_REPORTS)
 @settings(max_examples=10)
-def test_no_character_can_turn_the_page_around_or_break_its_file(found: Report) -> None:
+def test_no_character_reverses_the_page_or_breaks_its_encoding(found: Report) -> None:
     text = write(found, "html")
 
     assert not set(text) & set("\u202e\u2066\x1b\x00\r")
     text.encode("utf-8")
 
 
-def test_names_are_isolated_so_that_those_from_right_to_left_turn_nothing_else() -> None:
-    text = write(made([finding(email="\u05d0@\u05d1.example")]), "html")
+def test_names_are_isolated_so_that_right_to_left_text_stays_local() -> None:
+    text = write(make_report([finding(email="\u05d0@\u05d1.example")]), "html")
 
     assert "<bdi>\u05d0@\u05d1.example</bdi>" in text
 
 
 @given(HOSTILE_REPORTS)
 @settings(max_examples=10)
-def test_the_page_asks_for_no_address(found: Report) -> None:
+def test_the_page_loads_nothing_from_elsewhere(found: Report) -> None:
     shown = page(found)
     addresses = [
-        given[name] or "" for _, given in shown.elements for name in ("src", "href", "action", "data", "poster") if name in given
+        attributes[name] or ""
+        for _, attributes in shown.elements
+        for name in ("src", "href", "action", "data", "poster")
+        if name in attributes
     ]
 
     assert all(address.startswith("#") or address == "data:," for address in addresses)
@@ -116,15 +119,15 @@ def test_the_page_asks_for_no_address(found: Report) -> None:
     assert not re.search(r"fetch|XMLHttpRequest|WebSocket|import\(|https?:|innerHTML|eval", shown.inline["script"])
 
 
-def test_every_link_leads_to_a_place_in_the_page() -> None:
+def test_every_link_points_into_the_page() -> None:
     shown = page(fleet(300, sick=0.5, compared=True))
-    ids = [given["id"] for _, given in shown.elements if "id" in given]
+    ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
 
     assert len(set(ids)) == len(ids)
     assert {(link["href"] or "").removeprefix("#") for link in shown.all("a")} <= set(ids)
 
 
-def test_nothing_may_run_but_the_pages_own_style_and_script() -> None:
+def test_the_content_policy_allows_only_the_pages_own_style_and_script() -> None:
     shown = page(fleet(20))
     (policy,) = [meta["content"] for meta in shown.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
 
@@ -135,15 +138,15 @@ def test_nothing_may_run_but_the_pages_own_style_and_script() -> None:
         assert f"{kind}-src 'sha256-{digest}'" in policy
 
 
-def test_without_scripts_everything_is_there_and_no_dead_control() -> None:
+def test_without_scripts_everything_is_shown_and_controls_are_hidden() -> None:
     found = fleet(300, sick=0.5, compared=True)
     shown = page(found)
 
-    assert all("hidden" in given for tag, given in shown.elements if tag in {"form", "button"})
+    assert all("hidden" in attributes for tag, attributes in shown.elements if tag in {"form", "button"})
     assert len(shown.all("tr")) == 3 + len(found.groups) + len(found.rows) + len(found.findings)
 
 
-def test_the_page_says_what_is_unsafe_why_what_to_do_and_what_changed() -> None:
+def test_the_page_says_what_is_wrong_why_what_to_do_and_what_changed() -> None:
     text = page(fleet(300, sick=0.5, compared=True)).text
     order = [
         *("Stop sending from", "What to do, most urgent first", "For example", "Rule and source"),
@@ -173,28 +176,28 @@ def test_tiles_count_mailboxes_by_their_worst_finding() -> None:
     assert "Mailboxes to stop or fix sent 2,000 of the 5,000 e-mails of the last 30 days (40.0 %)." in text
 
 
-def test_volume_that_does_not_add_up_is_not_told() -> None:
-    assert "e-mails of the last 30 days" not in page(made([finding(sent_30days=9999)])).text
+def test_implausible_volume_is_not_shown() -> None:
+    assert "e-mails of the last 30 days" not in page(make_report([finding(sent_30days=9999)])).text
 
 
-def test_what_can_wait_is_folded_away_behind_what_cannot() -> None:
-    both = page(made([finding("OA101"), finding("OA150"), finding("OA160")])).text
-    later = page(made([finding("OA150")])).text
+def test_minor_findings_are_collapsed_behind_serious_ones() -> None:
+    both = page(make_report([finding("OA101"), finding("OA150"), finding("OA160")])).text
+    later = page(make_report([finding("OA150")])).text
 
     assert "2 warnings and notes, less urgent" in both
     assert "less urgent" not in later
-    assert "less urgent" not in page(made([finding("OA101")])).text
+    assert "less urgent" not in page(make_report([finding("OA101")])).text
 
 
-def test_a_report_of_nothing_has_neither_charts_nor_tables() -> None:
-    shown = page(made(mailboxes=0, denied=True, unreadable=["space_1"]))
+def test_an_empty_report_has_neither_charts_nor_tables() -> None:
+    shown = page(make_report(mailboxes=0, denied=True, unreadable=["space_1"]))
 
     assert "Nothing could be read: the service denied access to every workspace." in shown.text
     assert not shown.all("table")
     assert "At a glance" not in shown.text
 
 
-def test_an_audit_that_nothing_is_wrong_with_says_so_first() -> None:
+def test_an_audit_without_findings_says_so_first() -> None:
     text = page(fleet(20, sick=0)).text
 
     assert text.index("No problems found.") < text.index("Domains, workspaces")
@@ -202,11 +205,11 @@ def test_an_audit_that_nothing_is_wrong_with_says_so_first() -> None:
     assert "All findings" not in text
 
 
-def test_what_was_not_read_stands_before_what_to_do() -> None:
+def test_unread_workspaces_are_shown_before_the_actions() -> None:
     unread = [
         finding("OA901", mailbox=None, email=None, domain=None, workspace=f"space_{n}", message="refused") for n in range(12)
     ]
-    text = page(made(unread)).text
+    text = page(make_report(unread)).text
 
     assert text.index("space_0: refused") < text.index("What to do")
     assert "and space_10, space_11" in text
@@ -214,7 +217,7 @@ def test_what_was_not_read_stands_before_what_to_do() -> None:
 
 def test_the_policy_is_named_where_it_differs() -> None:
     used = PolicyUsed(name="ours", fingerprint="c0ffee", off=["OA160"], thresholds={"OA110": {"critical": 9}})
-    text = page(made([finding("OA110")], policy=used)).text
+    text = page(make_report([finding("OA110")], policy=used)).text
 
     assert "ours c0ffee" in text
     assert "OA110 critical = 9" in text
@@ -222,21 +225,21 @@ def test_the_policy_is_named_where_it_differs() -> None:
     assert "critical from 9" in text
 
 
-def test_moved_figures_and_rules_beyond_a_few_are_summed() -> None:
+def test_long_lists_of_rules_and_changes_end_in_a_count() -> None:
     text = page(fleet(1000, sick=0.5, compared=True)).text
-    many = made([finding()], diff=attrs.evolve(_diff(), new=[finding(rule) for rule in _RULES]))
+    many = make_report([finding()], diff=attrs.evolve(_diff(), new=[finding(rule) for rule in _RULES]))
 
     assert "and 3 more rules" in page(many).text
     assert re.search(r"and \d+ more", text)
     moved = attrs.evolve(_diff(), scores=[attrs.evolve(_diff().scores[0], key=f"d{n}.example") for n in range(14)], deltas=[])
-    assert "and 2 more figures" in page(made(diff=moved)).text
+    assert "and 2 more figures" in page(make_report(diff=moved)).text
 
 
 _RULES = ("OA101", "OA102", "OA103", "OA104", "OA110", "OA120", "OA130", "OA131", "OA132", "OA133", "OA140")
 
 
-def test_an_audit_that_changed_nothing_shows_no_moved_figures() -> None:
-    text = page(made(diff=attrs.evolve(_diff(), new=[], resolved=[], scores=[], deltas=[]))).text
+def test_an_audit_without_changes_shows_no_changed_values() -> None:
+    text = page(make_report(diff=attrs.evolve(_diff(), new=[], resolved=[], scores=[], deltas=[]))).text
 
     assert "Nothing changed since 2026-03-01 08:00 UTC." in text
     assert "Nothing new." in text
@@ -250,20 +253,20 @@ def _diff() -> Diff:
     return found
 
 
-def test_scores_of_every_kind_have_their_colour() -> None:
-    text = write(made([finding()], groups=[group(key=str(score), score=score) for score in (95.0, 70.0, 10.0)]), "html")
+def test_each_score_range_has_its_colour() -> None:
+    text = write(make_report([finding()], groups=[group(key=str(score), score=score) for score in (95.0, 70.0, 10.0)]), "html")
 
     for kind in ("good", "warning", "critical"):
         assert f'class="score {kind}"' in text
 
 
 def test_a_page_without_a_score_has_an_empty_gauge() -> None:
-    scores = attrs.evolve(made().scores, overall=None)
+    scores = attrs.evolve(make_report().scores, overall=None)
 
-    assert 'aria-label="No score"' in write(made(scores=scores), "html")
+    assert 'aria-label="No score"' in write(make_report(scores=scores), "html")
 
 
-def test_a_chart_says_in_words_what_it_shows() -> None:
+def test_a_chart_has_a_text_alternative() -> None:
     spoken = [svg["aria-label"] or "" for svg in page(fleet(300, sick=0.5)).all("svg")]
 
     assert "Score 91.4 of 100" in spoken
@@ -272,7 +275,7 @@ def test_a_chart_says_in_words_what_it_shows() -> None:
     assert all(svg["role"] == "img" for svg in page(fleet(300, sick=0.5)).all("svg"))
 
 
-def test_two_thousand_mailboxes_with_hundreds_of_findings_stay_small_and_quick() -> None:
+def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
     found = fleet(2000, sick=0.2, compared=True)
     began = process_time()
     text = write(found, "html")
@@ -282,8 +285,8 @@ def test_two_thousand_mailboxes_with_hundreds_of_findings_stay_small_and_quick()
     assert process_time() - began < 5
 
 
-def test_ten_thousand_findings_are_cut_to_the_worst_two_thousand_and_the_page_says_so() -> None:
-    found = made(
+def test_only_the_worst_2000_findings_are_shown_and_the_page_says_so() -> None:
+    found = make_report(
         [finding(severity=Severity.INFO, mailbox=f"mailbox_{n}") for n in range(9_999)] + [finding("OA104", email="worst@x")]
     )
     shown = page(found)
@@ -293,11 +296,11 @@ def test_ten_thousand_findings_are_cut_to_the_worst_two_thousand_and_the_page_sa
     assert "worst@x" in shown.text
 
 
-def test_a_finding_of_a_rule_that_this_version_lacks_is_shown_all_the_same() -> None:
+def test_a_finding_of_an_unknown_rule_is_shown() -> None:
     old = attrs.evolve(finding(), rule="OA999")
 
     for form in ("html", "terminal", "markdown"):
-        assert "OA999" in write(made([old]), form)
+        assert "OA999" in write(make_report([old]), form)
 
 
 @pytest.mark.parametrize(
@@ -311,5 +314,5 @@ def test_a_finding_of_a_rule_that_this_version_lacks_is_shown_all_the_same() -> 
     ],
     ids=["text", "markup", "attributes", "quotes", "joined"],
 )
-def test_only_markup_is_not_escaped(made_of: Markup, text: str) -> None:
+def test_everything_but_markup_is_escaped(made_of: Markup, text: str) -> None:
     assert made_of == text

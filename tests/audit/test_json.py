@@ -1,4 +1,4 @@
-"""The report's JSON, and the schema that is published for it."""
+"""The JSON report and its published schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outreach_async.errors import StatusError
 
 
 def closed(described: Any) -> Any:
-    """The schema again, but nothing may stand in a report that it does not describe."""
+    """The schema without additional properties: a report may contain only what it describes."""
     match described:
         case {"type": "object", "properties": _}:
             return {**{key: closed(value) for key, value in described.items()}, "additionalProperties": False}
@@ -38,25 +38,25 @@ STRICT = Draft202012Validator(closed(schema()))
 
 
 def objects(described: Any) -> Iterator[dict[str, Any]]:
-    """Every object that the schema describes by members."""
+    """Every object that the schema describes by its properties."""
     for each in described.values() if isinstance(described, dict) else described if isinstance(described, list) else ():
         yield from objects(each)
     if isinstance(described, dict) and isinstance(described.get("properties"), dict) and "required" in described:
         yield described
 
 
-def test_the_schema_is_one_of_draft_2020_12() -> None:
+def test_the_schema_is_valid_draft_2020_12() -> None:
     assert schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     Draft202012Validator.check_schema(schema())
 
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=25)
-def test_every_report_is_what_the_schema_describes_and_nothing_else(found: Report) -> None:
+def test_every_report_conforms_to_the_schema(found: Report) -> None:
     STRICT.validate(json.loads(write(found, "json")))
 
 
-def test_the_schema_holds_for_a_fleet_compared_with_its_yesterday() -> None:
+def test_a_large_compared_report_conforms_to_the_schema() -> None:
     STRICT.validate(json.loads(write(fleet(200, compared=True), "json")))
 
 
@@ -71,13 +71,13 @@ def test_the_schema_holds_for_a_fleet_compared_with_its_yesterday() -> None:
         ("delta", Delta),
     ],
 )
-def test_every_member_of_every_value_is_described_and_required(name: str, model: type[attrs.AttrsInstance]) -> None:
+def test_the_schema_describes_and_requires_every_field_of_every_value(name: str, model: type[attrs.AttrsInstance]) -> None:
     members = {field.name for field in attrs.fields(model)}
 
     assert set(schema()["$defs"][name]["properties"]) == set(schema()["$defs"][name]["required"]) == members
 
 
-def test_every_member_of_a_report_is_described_and_required() -> None:
+def test_the_schema_describes_and_requires_every_field_of_a_report() -> None:
     members = {field.name for field in attrs.fields(Report)} | {"version"}
     described = schema()
 
@@ -86,7 +86,7 @@ def test_every_member_of_a_report_is_described_and_required() -> None:
     assert set(described["properties"]["scores"]["properties"]) == {field.name for field in attrs.fields(Scores)}
 
 
-def test_every_member_is_explained() -> None:
+def test_every_field_has_a_description() -> None:
     members = [(name, member) for each in objects(schema()) for name, member in each["properties"].items()]
 
     assert len(members) > 60
@@ -106,20 +106,20 @@ def test_every_member_is_explained() -> None:
     ],
     ids=lambda damage: next(iter(damage)),
 )
-def test_the_schema_refuses_what_is_no_report(damage: dict[str, Any]) -> None:
+def test_the_schema_rejects_what_is_not_a_report(damage: dict[str, Any]) -> None:
     values = json.loads(write(fleet(20, sick=1.0), "json"))
     assert Draft202012Validator(schema()).is_valid(values)
 
     assert not Draft202012Validator(schema()).is_valid({**values, **damage})
 
 
-def test_members_that_later_versions_add_are_no_fault() -> None:
+def test_the_schema_accepts_fields_added_by_later_versions() -> None:
     values = json.loads(write(fleet(20), "json"))
 
     assert Draft202012Validator(schema()).is_valid({**values, "later": 1})
 
 
-def test_the_json_begins_with_what_everybody_looks_for() -> None:
+def test_the_json_begins_with_the_most_used_fields() -> None:
     found = report(
         reading(mailboxes(1, blacklists=1, sent_30days=10.5)), reading([], workspace="space_2", error=StatusError("refused"))
     )
@@ -142,16 +142,16 @@ def test_the_json_begins_with_what_everybody_looks_for() -> None:
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=30)
-def test_what_is_written_reads_back_as_the_same_report(found: Report) -> None:
+def test_a_written_report_reads_back_as_the_same_report(found: Report) -> None:
     assert Report.from_dict(json.loads(write(found, "json"))) == found
 
 
-def test_a_figure_that_json_lacks_is_refused_rather_than_written() -> None:
+def test_a_number_that_json_cannot_represent_is_refused() -> None:
     odd = attrs.evolve(fleet(10, sick=1.0), at=math.nan)
 
     with pytest.raises(ValueError, match="Out of range float"):
         write(odd, "json")
 
 
-def test_severities_are_those_of_the_schema() -> None:
+def test_the_schema_lists_the_severities() -> None:
     assert schema()["$defs"]["severity"]["enum"] == [severity.value for severity in Severity]

@@ -1,4 +1,4 @@
-"""The report as Markdown, read by a Markdown parser."""
+"""The Markdown report, parsed by a Markdown parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from support.audit import REPORTS
-from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 
 from outreach_async.audit import Report
 from outreach_async.audit.report import Delta, Diff
@@ -34,7 +34,7 @@ PAIRS = [
 OURS = {"inline", "text", "softbreak", "hardbreak", "code_inline"} | {
     f"{name}_{end}" for name in PAIRS for end in ("open", "close")
 }
-"""What a report is made of; links, images, HTML and emphasis are not."""
+"""The only tokens of a report: it has no links, images, HTML or emphasis."""
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -45,13 +45,13 @@ def tokens(text: str) -> Iterator[Token]:
 
 @given(HOSTILE_REPORTS)
 @settings(max_examples=25)
-def test_no_text_becomes_markup(report: Report) -> None:
+def test_no_string_becomes_markup(report: Report) -> None:
     assert {token.type for token in tokens(write(report, "markdown"))} <= OURS
 
 
 @given(REPORTS)
 @settings(max_examples=20)
-def test_every_table_has_whole_rows(report: Report) -> None:
+def test_every_row_of_a_table_has_the_same_number_of_cells(report: Report) -> None:
     text = write(report, "markdown")
 
     for block in text.split("\n\n"):
@@ -60,7 +60,7 @@ def test_every_table_has_whole_rows(report: Report) -> None:
             assert all(line.replace("\\|", "").count(" | ") == heads for line in block.splitlines())
 
 
-def test_every_name_reads_as_it_is() -> None:
+def test_every_name_renders_unchanged() -> None:
     for text in HOSTILE:
         shown = "".join(character if character.isprintable() else "?" for character in text)
         (span,) = [token for token in tokens(f"a {format_code(text)}") if token.type == "code_inline"]
@@ -71,11 +71,11 @@ def test_every_name_reads_as_it_is() -> None:
         )
 
 
-def test_a_blank_name_is_a_code_span_all_the_same() -> None:
+def test_a_blank_name_is_still_a_code_span() -> None:
     assert format_code("") == "`  `"
 
 
-def test_what_to_do_comes_first_then_what_changed_then_where() -> None:
+def test_actions_come_first_then_changes_then_domains() -> None:
     text = write(fleet(300, sick=0.4, compared=True), "markdown")
     order = [
         "# Mailbox audit",
@@ -93,7 +93,7 @@ def test_what_to_do_comes_first_then_what_changed_then_where() -> None:
     assert "| critical (new) | OA110 |" in text
 
 
-def test_a_fleet_with_hundreds_of_findings_stays_a_page() -> None:
+def test_a_report_with_hundreds_of_findings_fits_on_a_page() -> None:
     report = fleet(2000, sick=0.3)
     text = write(report, "markdown")
 
@@ -110,27 +110,29 @@ def test_a_clean_report_is_short() -> None:
     assert not [title for title in ("## What to do", "## Findings", "## Domains", "## What changed") if title in text]
 
 
-def test_what_was_not_read_is_said() -> None:
+def test_unread_workspaces_are_listed() -> None:
     unread = [
         finding("OA901", mailbox=None, email=None, domain=None, workspace=f"space_{n}", message="refused") for n in range(12)
     ]
-    text = write(made(unread), "markdown")
+    text = write(make_report(unread), "markdown")
 
     assert "## Not read and not checked" in text
     assert "- and `space_10`, `space_11`" in text
 
 
-def test_only_the_first_figures_and_places_are_named() -> None:
+def test_only_the_first_values_and_places_are_named() -> None:
     report = fleet(2000, sick=0.5, compared=True)
 
     assert " more\n" in write(report, "markdown")
 
 
-def test_figures_that_moved_beyond_ten_are_counted() -> None:
+def test_changed_values_beyond_ten_are_counted() -> None:
     moved = [
         Delta(kind="domain", key=f"d{n}.example", name="d.example", figure="score", before=90.0, after=80.0) for n in range(12)
     ]
-    text = write(made(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown")
+    text = write(
+        make_report(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown"
+    )
 
     assert text.count("score 90 \\-\\> 80") == 10
     assert "- and 2 more figures changed" in text

@@ -1,4 +1,4 @@
-"""Memory of an audit does not grow with mailboxes that are well: a short version of the benchmark, on real sockets."""
+"""An audit's memory does not grow with healthy mailboxes: a short version of the benchmark, on real sockets."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def peak(mailboxes: int) -> float:
     return float(found[1])
 
 
-def test_mailboxes_that_are_well_are_not_kept() -> None:
-    """Kept, 16,000 would take as many KiB."""
+def test_healthy_mailboxes_are_not_kept_in_memory() -> None:
+    """If they were kept, 16,000 mailboxes would take as many KiB."""
     assert peak(24_000) - peak(8_000) < 12

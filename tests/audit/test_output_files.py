@@ -1,4 +1,4 @@
-"""One interface for every format."""
+"""All output formats share one interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import REPORTS
-from support.audit_reports import HOSTILE_REPORTS, fleet, made
+from support.audit_reports import HOSTILE_REPORTS, fleet, make_report
 
 from outreach_async.atomic import atomic_write
 from outreach_async.audit import Report
@@ -34,17 +34,17 @@ from outreach_async.errors import InvalidRequest
         ("/somewhere/else.d/a.csv", "csv"),
     ],
 )
-def test_a_files_suffix_tells_its_format(name: str, form: str) -> None:
+def test_the_suffix_of_a_file_selects_its_format(name: str, form: str) -> None:
     assert format_of(name) == form
 
 
 @pytest.mark.parametrize("name", ["", "audit", "audit.pdf", ".json", "json"])
-def test_a_name_that_tells_no_format_is_refused_with_those_that_do(name: str) -> None:
+def test_a_name_without_a_known_suffix_is_refused_and_suffixes_are_listed(name: str) -> None:
     with pytest.raises(InvalidRequest, match=r"\.txt, \.json, \.csv, \.md, \.markdown, \.html, \.htm"):
         format_of(name)
 
 
-def test_an_unknown_format_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_format_is_refused_and_formats_are_listed() -> None:
     with pytest.raises(InvalidRequest, match="expected one of terminal, json, csv, markdown, html, got 'pdf'"):
         write(fleet(10), "pdf")
 
@@ -55,7 +55,7 @@ def test_every_suffix_has_a_writer() -> None:
 
 @given(REPORTS)
 @settings(max_examples=15)
-def test_every_format_writes_every_report_the_same_each_time_and_ends_it_with_a_line_end(found: Report) -> None:
+def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) -> None:
     for form in WRITERS:
         text = write(found, form)
         assert text == write(found, form)
@@ -63,12 +63,12 @@ def test_every_format_writes_every_report_the_same_each_time_and_ends_it_with_a_
 
 
 @pytest.mark.parametrize("at", [0.0, -1.0, 1e30, math.inf])
-def test_a_time_that_cannot_be_is_unknown(at: float) -> None:
-    assert "Audited an unknown time." in write(made(at=at), "terminal")
+def test_an_impossible_time_is_shown_as_unknown(at: float) -> None:
+    assert "Audited an unknown time." in write(make_report(at=at), "terminal")
 
 
 @pytest.mark.parametrize("form", sorted(WRITERS))
-def test_every_format_names_what_is_wrong_and_where(form: str) -> None:
+def test_every_format_names_the_problem_and_the_place(form: str) -> None:
     report = fleet(300, sick=1.0)
     text = write(report, form)
 
@@ -77,7 +77,7 @@ def test_every_format_names_what_is_wrong_and_where(form: str) -> None:
 
 
 @given(HOSTILE_REPORTS, st.sampled_from(list(WRITERS)))
-def test_no_file_holds_control_characters_but_line_ends_and_tabs(found: Report, form: str) -> None:
+def test_no_file_contains_control_characters_but_newlines_and_tabs(found: Report, form: str) -> None:
     with TemporaryDirectory() as folder:
         atomic_write(Path(folder) / "report", write(found, form))
         text = (Path(folder) / "report").read_bytes().decode()

@@ -16,7 +16,7 @@ def policy(tmp_path: Path, text: str) -> Policy:
     return Policy.load(path)
 
 
-def test_a_policy_turns_rules_off_and_moves_thresholds(tmp_path: Path) -> None:
+def test_a_policy_disables_rules_and_changes_thresholds(tmp_path: Path) -> None:
     ours = policy(tmp_path, 'off = ["OA160"]\n[OA120]\nwarning = 0.03\n[OA170]\nmailboxes = 2\n')
 
     assert check(mailbox(domain_ip=None), ours) == []
@@ -26,16 +26,16 @@ def test_a_policy_turns_rules_off_and_moves_thresholds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES])
-def test_every_rule_can_be_turned_off(rule: str) -> None:
+def test_every_rule_can_be_disabled(rule: str) -> None:
     boxes = [
         mailbox(id=f"mailbox_{n}", type="SMTP & IMAP", spf=False, sent_30days=20_000, blacklists=n, domain_ip=None)
         for n in range(6)
     ]
     found = {one.rule for one in report(reading(boxes)).findings}
-    kept = {one.rule for one in report(reading(boxes), policy=Policy.of({"off": [rule]})).findings}
+    remaining = {one.rule for one in report(reading(boxes), policy=Policy.of({"off": [rule]})).findings}
 
     assert found >= {"OA101", "OA110", "OA160", "OA170", "OA171", "OA172"}
-    assert kept == found - {rule} - ({"OA171"} if rule == "OA101" else set())
+    assert remaining == found - {rule} - ({"OA171"} if rule == "OA101" else set())
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_every_rule_can_be_turned_off(rule: str) -> None:
         ({"name": 3}, "name: expected a string, got int"),
     ],
 )
-def test_what_can_never_be_right_is_refused_with_the_name_that_comes_near(values: dict[str, Any], message: str) -> None:
+def test_invalid_policies_are_refused_with_the_nearest_valid_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         Policy.of(values)
 
 
 @pytest.mark.parametrize("content", [b"= 3", b"\xff"])
-def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.toml").write_bytes(content)
 
     with pytest.raises(InvalidRequest, match=r"policy bad.toml: expected a TOML file"):
         Policy.load(str(tmp_path / "bad.toml"))
 
 
-def test_a_report_says_by_what_it_was_judged(tmp_path: Path) -> None:
+def test_a_report_names_the_policy_it_was_judged_by(tmp_path: Path) -> None:
     ours = policy(tmp_path, 'off = ["OA172", "OA160"]\nOA120.sample = 100.0\nOA170.mailboxes = 5\n')
 
     used = report(reading([]), policy=ours).policy
@@ -87,7 +87,7 @@ def test_a_report_says_by_what_it_was_judged(tmp_path: Path) -> None:
     assert report(reading([])).policy == PolicyUsed()
 
 
-def test_policies_that_differ_in_the_same_way_have_one_fingerprint() -> None:
+def test_policies_with_the_same_changes_have_the_same_fingerprint() -> None:
     one = Policy.of({"name": "one", "off": ["OA160", "OA133"], "OA110": {"error": 2}, "OA120": {"sample": 60, "warning": 0.03}})
     same = Policy.of(
         {"name": "two", "OA120": {"warning": 0.03, "sample": 60.0}, "OA110": {"error": 2}, "off": ["OA133", "OA160"]}
@@ -99,7 +99,7 @@ def test_policies_that_differ_in_the_same_way_have_one_fingerprint() -> None:
     assert Policy.of({"name": "default in all but name", "OA110": {"error": 1}}).used.fingerprint == ""
 
 
-def test_a_rule_is_explained_by_its_threshold_its_source_and_its_remedy() -> None:
+def test_explain_gives_a_rules_threshold_source_and_remedy() -> None:
     text = explain("oa120")
 
     assert text.startswith(
@@ -109,7 +109,7 @@ def test_a_rule_is_explained_by_its_threshold_its_source_and_its_remedy() -> Non
     assert text.endswith("e-mails a day.")
 
 
-def test_a_rule_is_explained_with_the_figures_of_the_policy() -> None:
+def test_explain_uses_the_thresholds_of_the_policy() -> None:
     ours = Policy.of({"off": ["OA131"], "OA131": {"warning": 80}})
 
     assert "daily_limit is above 80, or above 40 while it is younger than 365 days" in explain("OA131", ours)
@@ -123,12 +123,12 @@ def test_every_rule_can_be_explained(rule: str) -> None:
     assert len(explain(rule).splitlines()) == 6
 
 
-def test_a_rule_that_is_none_is_refused_with_the_one_that_comes_near() -> None:
+def test_an_unknown_rule_is_refused_with_the_nearest_rule() -> None:
     with pytest.raises(InvalidRequest, match=r"rule: expected one of OA101, .*, got 'OA12'; did you mean 'OA12\d'\?"):
         explain("OA12")
 
 
-def test_a_default_policy_judges_as_no_policy_does() -> None:
+def test_the_default_policy_judges_like_no_policy() -> None:
     box = mailbox(spf=False, blacklists=3, created_at=NOW)
 
     assert check(box, Policy.default(), NOW) == check(box, None, NOW) == check(box, Policy.of({}), NOW)

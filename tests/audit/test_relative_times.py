@@ -21,11 +21,11 @@ DAYJS = (
     ("a year", 11 * MONTH, 17 * MONTH),
     *((f"{n} years", (n - 0.5) * 365.25 * DAY, (n + 0.5) * 365.25 * DAY) for n in (2, 3, 10, 40)),
 )
-"""Every form of dayjs's plugin relativeTime in English, and between how many seconds it writes it."""
+"""Every English form of dayjs's plugin relativeTime, with the range of seconds it stands for."""
 
 
 @pytest.mark.parametrize(("words", "least", "most"), DAYJS, ids=[words for words, *_ in DAYJS])
-def test_what_dayjs_words_lies_within_the_span_that_is_read(words: str, least: float, most: float) -> None:
+def test_a_dayjs_phrase_is_read_as_a_span_that_contains_the_time(words: str, least: float, most: float) -> None:
     span = parse_relative_time(f"{words} ago")
 
     assert span is not None
@@ -47,32 +47,32 @@ def test_what_dayjs_words_lies_within_the_span_that_is_read(words: str, least: f
         ("2 weeks ago", 14 * DAY, 21 * DAY - 1),
     ],
 )
-def test_what_others_round_down_lies_within_the_span_too(words: str, least: float, most: float) -> None:
+def test_a_phrase_rounded_down_is_read_as_a_span_that_contains_the_time(words: str, least: float, most: float) -> None:
     span = parse_relative_time(words)
 
     assert span is not None
     assert span.least <= least <= most <= span.most
 
 
-def test_a_span_is_narrow_enough_to_judge_by() -> None:
+def test_the_span_is_narrow_enough_to_judge_by() -> None:
     assert parse_relative_time("13 days ago") == Interval(12.5 * DAY, 14 * DAY)
     assert parse_relative_time("a month ago") == Interval(25.5 * DAY, 46.5 * DAY)
     assert parse_relative_time("15 days ago") == Interval(14.5 * DAY, 16 * DAY)
 
 
-def test_case_and_blanks_do_not_matter() -> None:
+def test_case_and_spaces_do_not_matter() -> None:
     assert parse_relative_time("  An  HOUR   ago ") == parse_relative_time("an hour ago")
 
 
 @pytest.mark.parametrize(
     "text", ["", "Never", "ago", "in", "yesterday", "1 fortnight ago", "-1 days ago", "1.5 days", "9999999 days"]
 )
-def test_other_words_tell_nothing(text: str) -> None:
+def test_other_words_have_no_span(text: str) -> None:
     assert parse_relative_time(text) is None
 
 
 @given(st.one_of(st.text(), st.builds("{} {} {}".format, st.integers(), st.text(max_size=8), st.text(max_size=4))))
-def test_no_text_raises(text: str) -> None:
+def test_no_string_raises(text: str) -> None:
     span = parse_relative_time(text)
 
     assert span is None or span.least <= span.most

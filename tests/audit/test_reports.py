@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
-from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, made
+from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_report
 
 from outreach_async.audit import Delta, Diff, Report, Severity
 from outreach_async.audit.reports.summary import build_changes
@@ -32,12 +32,12 @@ def drawn(found: Report, *, width: int = 80, colour: bool = False) -> str:
 
 
 def joined(text: str) -> str:
-    """The text without its layout, so that a word broken over two lines is found."""
+    """Remove the layout of a text, so that a word broken over two lines is found."""
     return "".join(text.split())
 
 
 def joined_lines(text: str) -> str:
-    """The text on one line."""
+    """Put a text on one line."""
     return " ".join(text.split())
 
 
@@ -56,7 +56,7 @@ FLEET = report(
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=20)
-def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(found: Report) -> None:
+def test_text_is_at_most_80_columns_without_control_characters(found: Report) -> None:
     lines = render_text(found).split("\n")
 
     assert max(map(len, lines)) <= 80
@@ -65,7 +65,7 @@ def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(foun
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=20)
-def test_the_drawing_is_80_columns_wide_at_most(found: Report) -> None:
+def test_terminal_output_is_at_most_80_columns(found: Report) -> None:
     assert max(map(cell_len, drawn(found).split("\n"))) <= 80
 
 
@@ -98,7 +98,7 @@ def test_the_worst_domains_come_first(found: Report) -> None:
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]) -> None:
+def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], str]) -> None:
     text = write(FLEET)
 
     assert text.startswith("Mailbox audit: 11 mailboxes, 4 domains, 2 workspaces. Score")
@@ -116,7 +116,7 @@ def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
+def test_actions_come_before_domains_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
     text = write(FLEET).lower()
 
     order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "findings by domain", "score 0"]
@@ -135,11 +135,11 @@ def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Ca
 def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
     note = finding("OA133", severity=Severity.INFO)
 
-    assert verdict in render_text(made([note, finding(severity=Severity(severity))]))
+    assert verdict in render_text(make_report([note, finding(severity=Severity(severity))]))
 
 
-def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
-    text = render_text(made([finding("OA170", mailbox=None, email=None)]))
+def test_an_action_counts_domains_where_no_single_mailbox_is_at_fault() -> None:
+    text = render_text(make_report([finding("OA170", mailbox=None, email=None)]))
 
     assert "Review 1 domain; nothing is broken." in text
     assert "OA170  Too many mailboxes on a domain: one.example" in text
@@ -148,7 +148,7 @@ def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
 def test_a_server_is_named_where_mailboxes_share_it() -> None:
     shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
 
-    text = render_text(made([shared]))
+    text = render_text(make_report([shared]))
 
     assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
     assert "Review 1 server; nothing is broken." in text
@@ -156,14 +156,16 @@ def test_a_server_is_named_where_mailboxes_share_it() -> None:
     assert "NOT READ" not in text
 
 
-def test_a_report_of_nothing_says_so() -> None:
-    assert "No mailboxes were checked." in render_text(made(mailboxes=0))
-    assert "No problems found." in render_text(made())
-    assert "Nothing could be read: the service denied access to every workspace." in render_text(made(mailboxes=0, denied=True))
+def test_an_empty_report_says_so() -> None:
+    assert "No mailboxes were checked." in render_text(make_report(mailboxes=0))
+    assert "No problems found." in render_text(make_report())
+    assert "Nothing could be read: the service denied access to every workspace." in render_text(
+        make_report(mailboxes=0, denied=True)
+    )
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_what_changed_is_said_when_there_was_an_earlier_audit(write: Callable[[Report], str]) -> None:
+def test_changes_since_the_earlier_audit_are_listed(write: Callable[[Report], str]) -> None:
     text = joined_lines(write(fleet(300, sick=0.4, compared=True)))
 
     assert "Findings since 2026-03-01 08:00 UTC:" in text
@@ -175,33 +177,33 @@ def test_what_changed_is_said_when_there_was_an_earlier_audit(write: Callable[[R
 
 
 def moved(*deltas: Delta, **about: Any) -> Report:
-    given: dict[str, Any] = {"new": [], "unchanged": [], "resolved": [], "scores": list(deltas)}
-    return made(diff=Diff(at=AT - 86_400, **(given | about)))
+    values: dict[str, Any] = {"new": [], "unchanged": [], "resolved": [], "scores": list(deltas)}
+    return make_report(diff=Diff(at=AT - 86_400, **(values | about)))
 
 
 def delta(figure: str, before: float | None, after: float | None, **about: Any) -> Delta:
-    given: dict[str, Any] = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example"}
-    return Delta(figure=figure, before=before, after=after, **(given | about))
+    values: dict[str, Any] = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example"}
+    return Delta(figure=figure, before=before, after=after, **(values | about))
 
 
-def test_an_audit_that_changed_nothing_says_so() -> None:
+def test_an_audit_without_changes_says_so() -> None:
     assert "Nothing changed since 2026-03-01 08:00 UTC." in render_text(moved())
 
 
-def test_what_could_not_be_judged_again_is_not_said_to_be_resolved() -> None:
+def test_findings_that_were_not_judged_again_are_not_called_resolved() -> None:
     text = render_text(moved(not_judged=[finding()]))
 
     assert "0 new, 0 resolved, 0 unchanged, 1 not checked this time." in joined_lines(text)
 
 
-def test_a_dozen_figures_that_moved_are_cut_to_ten() -> None:
+def test_only_the_first_ten_changed_values_are_listed() -> None:
     text = render_text(moved(*(delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13))))
 
     assert text.count("blacklists 0 -> ") == 10
     assert "and 2 more figures changed" in text
 
 
-def test_a_severity_that_moved_is_named() -> None:
+def test_a_changed_severity_is_named() -> None:
     assert "severity warning -> critical" in render_text(moved(delta("severity", 2, 4, rule="OA120")))
 
 
@@ -216,7 +218,9 @@ def test_a_severity_that_moved_is_named() -> None:
         ("score", None, None, 90.0, None),
     ],
 )
-def test_a_move_is_good_news_or_bad(figure: str, rule: str | None, before: float, after: float, better: object) -> None:
+def test_a_change_is_an_improvement_or_a_deterioration(
+    figure: str, rule: str | None, before: float, after: float, better: object
+) -> None:
     view = build_changes(moved(delta(figure, before, after, rule=rule)))
 
     assert view is not None
@@ -224,7 +228,7 @@ def test_a_move_is_good_news_or_bad(figure: str, rule: str | None, before: float
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> None:
+def test_a_report_on_2000_mailboxes_is_readable(write: Callable[[Report], str]) -> None:
     boxes = [box for n in range(200) for box in mailboxes(10, domain=f"domain{n}.example", spf=n % 2 == 0, blacklists=n % 3 == 0)]
 
     text = write(report(reading(boxes)))
@@ -235,7 +239,7 @@ def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> N
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_domains_with_warnings_only_are_summed_after_the_tenth(write: Callable[[Report], str]) -> None:
+def test_domains_with_only_warnings_are_counted_after_the_tenth(write: Callable[[Report], str]) -> None:
     boxes = [box for n in range(14) for box in mailboxes(1, domain=f"d{n}.example", bounced_30days=40)]
 
     text = write(report(reading(boxes)))
@@ -265,7 +269,7 @@ def test_a_clean_report_asks_for_nothing(write: Callable[[Report], str]) -> None
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_a_mailbox_that_was_not_judged_shows_under_its_domain_without_a_score(write: Callable[[Report], str]) -> None:
+def test_a_mailbox_that_was_not_judged_is_under_its_domain_without_a_score(write: Callable[[Report], str]) -> None:
     items = [
         Undecodable(index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str", fields={"email": "a@lost.example"})
     ]
@@ -277,7 +281,7 @@ def test_a_mailbox_that_was_not_judged_shows_under_its_domain_without_a_score(wr
     assert joined("a@lost.example: does not match the interface") in joined(text)
 
 
-def test_a_mailbox_without_any_readable_name_shows_under_its_workspace() -> None:
+def test_a_mailbox_without_a_readable_name_is_under_its_workspace() -> None:
     text = render_text(
         report(reading([], undecodable=[Undecodable(index=3, id=None, error="$.data[3]: expected object, got int")]))
     )
@@ -286,12 +290,12 @@ def test_a_mailbox_without_any_readable_name_shows_under_its_workspace() -> None
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_a_mailbox_without_a_domain_shows_all_the_same(write: Callable[[Report], str]) -> None:
+def test_a_mailbox_without_a_domain_is_shown(write: Callable[[Report], str]) -> None:
     assert "(no domain)" in write(report(reading([mailbox(email="", spf=False)])))
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
-def test_what_the_service_says_cannot_steer_a_terminal(write: Callable[[Report], str]) -> None:
+def test_strings_of_the_service_cannot_control_a_terminal(write: Callable[[Report], str]) -> None:
     box = mailbox(email="\x1b[2J[red]a[/red]\u202e\r@evil\x07.example", status="\x1b]0;title\x07", spf=False)
 
     text = write(report(reading([box])))
@@ -303,7 +307,7 @@ def test_what_the_service_says_cannot_steer_a_terminal(write: Callable[[Report],
 
 @pytest.mark.parametrize("length", [42, 43, 48, 120])
 @pytest.mark.parametrize("worse", [0, 10])
-def test_a_long_domain_is_never_cut_in_detail_or_in_brief(length: int, worse: int) -> None:
+def test_a_long_domain_is_never_cut(length: int, worse: int) -> None:
     domain = "-".join("abcdefghij" * 12)[: length - 8] + ".example"
     boxes = [box for n in range(worse) for box in mailboxes(1, domain=f"d{n}.example", blacklists=3)]
 
@@ -317,14 +321,14 @@ def test_a_long_domain_is_never_cut_in_detail_or_in_brief(length: int, worse: in
     ("changes", "style"),
     [({}, "green"), ({"spf": False}, "yellow"), ({"spf": False, "dkim": False, "dmarc": False}, "red")],
 )
-def test_a_score_is_coloured_by_how_good_it_is(changes: dict[str, bool], style: str) -> None:
+def test_a_score_has_the_colour_of_its_range(changes: dict[str, bool], style: str) -> None:
     note = {"bounced_30days": 20}
     colour = {"green": "\x1b[32m", "yellow": "\x1b[33m", "red": "\x1b[31m"}[style]
 
     assert f"{colour}score" in drawn(report(reading([mailbox(**note, **changes)])), colour=True)
 
 
-def test_the_audit_needs_rich_for_nothing_but_drawing() -> None:
+def test_only_terminal_output_needs_rich() -> None:
     script = (
         "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports import text; print(text.render_text.__name__)"
     )

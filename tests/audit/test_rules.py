@@ -41,7 +41,7 @@ FIRING: dict[str, list[Mailbox]] = {
     "OA172": [mailbox(id=f"mailbox_{n}", type="SMTP & IMAP", blacklists=n) for n in range(2)],
     "OA190": [mailbox(type="Outlook"), mailbox(status="warming", campaigns=0)],
 }
-"""By rule: mailboxes that it finds fault with, each alone, or together where the rule is about several."""
+"""Mailboxes that violate each rule: one by one, or together if the rule is about several."""
 
 SILENT: dict[str, list[Mailbox]] = {
     "OA101": [mailbox(dkim=False, dmarc=False)],
@@ -80,11 +80,11 @@ SILENT: dict[str, list[Mailbox]] = {
     "OA172": [mailbox(id=f"mailbox_{n}", type=kind, blacklists=1) for n, kind in enumerate(("Google", "SMTP & IMAP"))],
     "OA190": [mailbox(type="SMTP & IMAP"), mailbox(type="Google")],
 }
-"""By rule: mailboxes that it finds no fault with, though others may."""
+"""Mailboxes that do not violate the rule, although they may violate others."""
 
 
 def fired(rule: str, boxes: list[Mailbox]) -> list[bool]:
-    """Whether the rule finds fault with each of the mailboxes, or with all of them together."""
+    """Return whether the rule fires for each mailbox, or for all of them together."""
     if CATALOGUE[rule].scope == "mailbox":
         return [rule in verdicts(box, now=NOW) for box in boxes]
     together = [boxes] if rule != "OA171" else [[box] for box in boxes]
@@ -92,16 +92,16 @@ def fired(rule: str, boxes: list[Mailbox]) -> list[bool]:
 
 
 @pytest.mark.parametrize("rule", FIRING)
-def test_each_rule_finds_what_it_is_about(rule: str) -> None:
+def test_each_rule_finds_its_problem(rule: str) -> None:
     assert all(fired(rule, FIRING[rule]))
 
 
 @pytest.mark.parametrize("rule", SILENT)
-def test_each_rule_keeps_silent_where_a_figure_stops_short_of_its_threshold(rule: str) -> None:
+def test_each_rule_is_silent_just_below_its_threshold(rule: str) -> None:
     assert not any(fired(rule, SILENT[rule]))
 
 
-def test_every_rule_has_mailboxes_that_it_finds_fault_with_and_others_that_it_does_not() -> None:
+def test_every_rule_has_mailboxes_that_violate_it_and_others_that_do_not() -> None:
     assert list(FIRING) == list(SILENT) == sorted(rule.id for rule in RULES)
     assert all(FIRING.values())
     assert all(SILENT.values())
@@ -121,26 +121,26 @@ def test_a_healthy_mailbox_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(("field", "rule"), [("spf", "OA101"), ("dkim", "OA102"), ("dmarc", "OA103")])
-def test_a_missing_proof_of_the_sender_is_an_error(field: str, rule: str) -> None:
+def test_missing_spf_dkim_or_dmarc_is_an_error(field: str, rule: str) -> None:
     assert verdicts(mailbox(**{field: False})) == {rule: "error"}
 
 
 @pytest.mark.parametrize(("field", "rule"), [("spf", "OA101"), ("dkim", "OA102"), ("dmarc", "OA103")])
-def test_a_missing_proof_is_critical_where_the_domain_may_send_5000_a_day(field: str, rule: str) -> None:
+def test_missing_authentication_is_critical_at_5000_e_mails_a_day(field: str, rule: str) -> None:
     box = mailbox(**{field: False})
 
     assert verdicts(box, domain=DomainFacts(daily_limit=4999)) == {rule: "error"}
     assert verdicts(box, domain=DomainFacts(daily_limit=5000)) == {rule: "critical"}
 
 
-def test_without_facts_a_domain_is_taken_to_send_from_the_one_mailbox() -> None:
+def test_without_domain_facts_the_mailbox_stands_for_its_domain() -> None:
     box = mailbox(spf=False, daily_limit=5000, sent_30days=50_000, type="SMTP & IMAP")
 
     assert verdicts(box) == {"OA101": "critical"}
     assert "5,000 e-mails a day" in only(box).message
 
 
-def test_a_mailbox_without_any_proof_is_critical_and_has_each_lack_named() -> None:
+def test_a_mailbox_without_any_authentication_is_critical_with_each_gap_named() -> None:
     box = mailbox(spf=False, dkim=False, dmarc=False)
 
     assert verdicts(box) == {"OA101": "error", "OA102": "error", "OA103": "error", "OA104": "critical"}
@@ -167,18 +167,18 @@ def test_one_blacklist_is_an_error_and_three_are_critical(lists: int, expected: 
         (116, "critical", "high"),
     ],
 )
-def test_bounces_are_as_bad_as_their_lower_bound_proves(bounced: int, severity: str, confidence: str) -> None:
+def test_a_bounce_rate_is_judged_by_its_lower_bound(bounced: int, severity: str, confidence: str) -> None:
     found = only(mailbox(sent_30days=1000, bounced_30days=bounced))
 
     assert (found.rule, found.severity, found.confidence) == ("OA120", severity, confidence)
 
 
-def test_bounces_below_two_percent_are_no_finding() -> None:
+def test_a_bounce_rate_below_two_percent_is_no_finding() -> None:
     assert check(mailbox(sent_30days=1000, bounced_30days=19)) == []
     assert check(mailbox(sent_30days=1000, bounced_30days=19.99)) == []
 
 
-def test_fewer_than_fifty_e_mails_prove_no_bounce_rate() -> None:
+def test_fewer_than_50_e_mails_give_no_bounce_rate() -> None:
     assert verdicts(mailbox(sent_30days=50, bounced_30days=25, daily_limit=20)) == {"OA120": "critical"}
 
     found = only(mailbox(sent_30days=49, bounced_30days=49, daily_limit=20))
@@ -191,14 +191,14 @@ def test_more_bounces_than_e_mails_are_judged_as_if_all_bounced() -> None:
     assert verdicts(mailbox(sent_30days=60, bounced_30days=90, daily_limit=20)) == {"OA120": "critical", "OA121": "error"}
 
 
-def test_more_e_mails_today_than_the_limit_allows_are_an_error() -> None:
+def test_sending_more_than_the_daily_limit_is_an_error() -> None:
     assert check(mailbox(sent_today=40, daily_limit=40)) == []
     assert only(mailbox(sent_today=41, daily_limit=40)).message == "41 e-mails sent today, over the daily limit of 40"
     assert verdicts(mailbox(sent_today=41, daily_limit=40)) == {"OA130": "error"}
     assert verdicts(mailbox(sent_today=1, daily_limit=0)) == {"OA130": "error"}
 
 
-def test_a_mailbox_that_is_not_active_is_an_error_only_while_campaigns_use_it() -> None:
+def test_an_inactive_mailbox_is_an_error_only_while_campaigns_use_it() -> None:
     assert verdicts(mailbox(status="disconnected", campaigns=0)) == {"OA190": "info"}
     assert verdicts(mailbox(status="disconnected", campaigns=1)) == {"OA141": "error", "OA190": "info"}
     assert (
@@ -227,7 +227,7 @@ def test_a_long_status_is_cut_in_the_message() -> None:
         "created_at",
     ],
 )
-def test_a_figure_that_counts_nothing_is_a_doubt_and_no_reason_for_another_finding(field: str, doubtful: float) -> None:
+def test_an_impossible_value_causes_one_finding_and_no_others(field: str, doubtful: float) -> None:
     box = mailbox(**{field: doubtful})
 
     assert verdicts(box, now=NOW) == {"OA121": "error"}
@@ -247,36 +247,36 @@ def test_a_figure_that_counts_nothing_is_a_doubt_and_no_reason_for_another_findi
         (2001, "critical"),
     ],
 )
-def test_a_google_mailbox_may_send_what_google_and_good_practice_allow(limit: int, severity: str | None) -> None:
+def test_a_google_mailbox_may_send_up_to_the_recommended_limit(limit: int, severity: str | None) -> None:
     box = mailbox(daily_limit=limit, sent_30days=20_000)
 
     assert verdicts(box, now=NOW).get("OA131") == severity
 
 
-def test_the_time_of_creation_goes_before_the_words_and_the_words_before_nothing() -> None:
+def test_the_age_comes_from_the_creation_time_or_else_from_the_relative_text() -> None:
     young = {"daily_limit": 40, "age": "2 days", "created": "2 days ago"}
 
     assert "OA132" not in verdicts(mailbox(**young), now=NOW)
-    assert verdicts(mailbox(**young)) == {"OA132": "warning"}  # nobody knows what the time is
-    assert verdicts(mailbox(**young, created_at=NOW + DAY), now=NOW) == {"OA132": "warning"}  # another clock
+    assert verdicts(mailbox(**young)) == {"OA132": "warning"}  # without the current time
+    assert verdicts(mailbox(**young, created_at=NOW + DAY), now=NOW) == {"OA132": "warning"}  # a creation time in the future
     assert verdicts(mailbox(**{**young, "age": "Never"})) == {"OA132": "warning"}
     assert only(mailbox(**young)).message == "its daily limit is 40 at an age of 3 days"
     assert only(mailbox(**{**young, "age": "5 minutes"})).message == "its daily limit is 40 at an age of less than a day"
 
 
-def test_a_value_never_seen_before_is_named() -> None:
+def test_an_unknown_value_is_named() -> None:
     box = mailbox(type="Outlook", status="warming", campaigns=0)
 
     assert only(box).message == "its type is 'Outlook' and its status is 'warming'"
 
 
-def test_a_click_rate_that_no_human_makes_is_named() -> None:
+def test_an_automated_click_rate_is_reported() -> None:
     assert only(mailbox(avg_click_rate=44)).message == (
         "a click rate of 44.0 % with an open rate of 43.0 % indicates automated clicks"
     )
 
 
-def test_what_is_about_a_domain_names_it_and_its_first_workspace() -> None:
+def test_a_finding_on_a_domain_names_it_and_its_first_workspace() -> None:
     shown = [reading(mailboxes(1), workspace=f"space_{n}") for n in (3, 1)]
     found = report(*shown, reading(mailboxes(7)[1:], workspace="space_2"))
 
@@ -287,7 +287,7 @@ def test_what_is_about_a_domain_names_it_and_its_first_workspace() -> None:
     assert (crowd.figures, crowd.sent_30days) == ({"mailboxes": 7}, 8000)
 
 
-def test_bulk_without_proof_says_what_is_missing() -> None:
+def test_bulk_sending_without_authentication_names_what_is_missing() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", sent_30days=60_000, spf=n > 0, dmarc=n > 0) for n in range(2)]
 
     (bulk,) = [one for one in report(reading(boxes)).findings if one.rule == "OA171"]
@@ -297,7 +297,7 @@ def test_bulk_without_proof_says_what_is_missing() -> None:
     )
 
 
-def test_a_blacklisted_neighbour_is_found_by_the_server() -> None:
+def test_a_blacklisted_neighbour_on_the_same_server_is_found() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", type="SMTP & IMAP", blacklists=n) for n in range(2)]
 
     neighbour = report(reading(boxes)).findings[-1]
@@ -311,7 +311,7 @@ def test_mailboxes_without_a_domain_share_none() -> None:
 
 
 @given(MAILBOXES)
-def test_any_mailbox_can_be_judged_and_the_findings_follow_the_table(box: Mailbox) -> None:
+def test_any_mailbox_can_be_judged_and_findings_are_in_table_order(box: Mailbox) -> None:
     found = [finding.rule for finding in check(box, workspace="space_1", now=NOW)]
 
     assert found == [rule.id for rule in MAILBOX_RULES if rule.id in found]
@@ -337,14 +337,14 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "ann", "ann@", "ann@  "])
-def test_an_address_without_a_domain_is_judged_all_the_same(address: str) -> None:
+def test_a_mailbox_whose_address_has_no_domain_is_judged(address: str) -> None:
     found = only(mailbox(email=address, spf=False))
 
     assert (found.domain, found.email) == (None, address)
     assert "<domain>" in found.remedy
 
 
-def test_every_rule_of_the_table_says_what_it_is_and_where_it_comes_from() -> None:
+def test_every_rule_has_a_description_and_a_source() -> None:
     assert tuple(RULES) == (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES)
     assert list(CATALOGUE) == [*(rule.id for rule in RULES), "OA901", "OA902", "OA903"]
     for rule in CATALOGUE.values():

@@ -38,13 +38,13 @@ async def test_the_mailboxes_of_every_workspace_are_judged() -> None:
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (2, [], 1)
 
 
-async def test_mailboxes_that_are_well_give_a_clean_report() -> None:
+async def test_healthy_mailboxes_give_a_clean_report() -> None:
     found = await audit(client_of(MailboxService(SMALL)), SMALL)
 
     assert (found.mailboxes, found.findings, found.scores.overall, found.exit_code()) == (5, [], 100.0, 0)
 
 
-async def test_one_unreadable_workspace_is_a_finding_and_the_rest_is_judged() -> None:
+async def test_an_unreadable_workspace_is_a_finding_and_the_rest_is_judged() -> None:
     service = MailboxService({**SMALL, "space_3": 403})
 
     found = await audit(client_of(service), ["space_1", "space_3", "space_2"])
@@ -55,13 +55,13 @@ async def test_one_unreadable_workspace_is_a_finding_and_the_rest_is_judged() ->
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (5, ["space_3"], 3)
 
 
-async def test_an_id_that_no_workspace_has_is_a_finding_too() -> None:
+async def test_an_id_that_is_no_workspace_is_a_finding() -> None:
     found = await audit(client_of(MailboxService(SMALL)), ["camp_1", "space_1"])
 
     assert (found.unreadable, found.mailboxes, found.exit_code()) == (["camp_1"], 3, 3)
 
 
-async def test_one_undecodable_mailbox_among_2000_is_a_finding_and_the_rest_is_judged() -> None:
+async def test_one_undecodable_mailbox_among_2000_is_a_finding() -> None:
     boxes = [wire(mailbox(id=f"mailbox_{n}", email=f"m{n}@d{n}.example")) for n in range(2000)]
     boxes[1234] |= {"spf": "yes"}
     boxes[1999] |= {"dmarc": False}
@@ -75,7 +75,7 @@ async def test_one_undecodable_mailbox_among_2000_is_a_finding_and_the_rest_is_j
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (1999, [], 3)
 
 
-async def test_an_undecodable_mailbox_that_comes_again_on_a_later_page_is_one_finding() -> None:
+async def test_an_undecodable_mailbox_repeated_on_a_later_page_is_one_finding() -> None:
     damaged = wire(mailbox(id="mailbox_bad")) | {"spf": None}
     nameless = damaged | {"id": 7}
     boxes = [damaged, nameless, wire(mailbox(id="mailbox_a")), damaged, nameless, wire(mailbox(id="mailbox_b"))]
@@ -89,7 +89,7 @@ async def test_an_undecodable_mailbox_that_comes_again_on_a_later_page_is_one_fi
     ]
 
 
-async def test_a_mailbox_that_comes_again_on_a_later_page_counts_once() -> None:
+async def test_a_mailbox_repeated_on_a_later_page_counts_once() -> None:
     boxes = [wire(box) for box in mailboxes(3, spf=False)]
 
     found = await audit(client_of(MailboxService({"space_1": [*boxes, boxes[1], *boxes[2:]]})), ["space_1"], display=3)
@@ -98,7 +98,7 @@ async def test_a_mailbox_that_comes_again_on_a_later_page_counts_once() -> None:
     assert [one.mailbox for one in found.findings if one.rule == "OA101"] == [box["id"] for box in boxes]
 
 
-async def test_mailboxes_that_are_counted_and_never_shown_make_the_audit_incomplete() -> None:
+async def test_mailboxes_counted_but_not_listed_make_the_audit_incomplete() -> None:
     found = await audit(client_of(MailboxService(SMALL, uncounted=2)), ["space_1"])
 
     (finding,) = found.findings
@@ -106,42 +106,42 @@ async def test_mailboxes_that_are_counted_and_never_shown_make_the_audit_incompl
     assert (found.unreadable, found.exit_code()) == ([], 3)
 
 
-async def test_a_workspace_given_twice_is_read_once() -> None:
+async def test_a_workspace_passed_twice_is_read_once() -> None:
     service = MailboxService(SMALL)
 
     found = await audit(client_of(service), ["space_2", "space_1", "space_2"])
 
     assert (found.workspaces, found.mailboxes) == (["space_2", "space_1"], 5)
-    assert sorted(service.asked) == [("space_1", 1), ("space_2", 1)]
+    assert sorted(service.requests) == [("space_1", 1), ("space_2", 1)]
 
 
-async def test_one_workspace_can_be_given_as_a_text() -> None:
+async def test_one_workspace_can_be_passed_as_a_string() -> None:
     assert (await audit(client_of(MailboxService(SMALL)), "space_2")).mailboxes == 2
 
 
 @pytest.mark.parametrize("workspaces", [[], [None], ["space_1", 7], ["space_1", "key_secret"]])
-async def test_workspaces_that_can_never_be_right_are_refused_before_anything_is_sent(workspaces: Any) -> None:
+async def test_invalid_workspaces_are_refused_before_anything_is_sent(workspaces: Any) -> None:
     service = MailboxService(SMALL)
 
     with pytest.raises(InvalidRequest, match="workspaces: ") as caught:
         await audit(client_of(service), workspaces)
 
-    assert service.asked == []
+    assert service.requests == []
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("display", [0, 2001, "10"])
-async def test_a_display_that_the_service_refuses_is_refused_before_anything_is_sent(display: Any) -> None:
+async def test_an_invalid_display_is_refused_before_anything_is_sent(display: Any) -> None:
     service = MailboxService(SMALL)
 
     with pytest.raises(InvalidRequest, match="display"):
         await audit(client_of(service), ["space_1"], display=display)
 
-    assert service.asked == []
+    assert service.requests == []
 
 
 def _fleet() -> dict[str, list[dict[str, Any]] | int]:
-    draw = random.Random(1)  # noqa: S311 - mailboxes, not secrets
+    draw = random.Random(1)  # noqa: S311 - sample data, not secrets
     fleet: dict[str, list[dict[str, Any]] | int] = {"space_5": 404}
     for space in (1, 2, 3, 4):
         boxes = mailboxes(10, domain=f"d{space}.example")
@@ -164,7 +164,7 @@ async def _conducted(
 
 @virtual_time
 @pytest.mark.parametrize("seed", range(3))
-async def test_the_report_is_the_same_whatever_answer_comes_first(seed: int) -> None:
+async def test_the_report_does_not_depend_on_the_order_of_responses(seed: int) -> None:
     workspaces = ["space_3", "space_5", "space_1", "space_4", "space_2"]
     undisturbed = await audit(client_of(MailboxService(_fleet())), workspaces, clock=clock)
 
@@ -175,7 +175,7 @@ async def test_the_report_is_the_same_whatever_answer_comes_first(seed: int) -> 
 
 
 @virtual_time
-async def test_workspaces_and_pages_are_read_side_by_side() -> None:
+async def test_workspaces_and_pages_are_read_concurrently() -> None:
     _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None)
 
     assert service.together[0] == {("space_1", 1), ("space_2", 1), ("space_3", 1)}
@@ -183,18 +183,18 @@ async def test_workspaces_and_pages_are_read_side_by_side() -> None:
 
 
 @virtual_time
-async def test_however_many_workspaces_there_are_a_bounded_number_of_pages_is_asked_for_at_once() -> None:
+async def test_the_number_of_concurrent_requests_is_bounded() -> None:
     fleet = {f"space_{n}": [wire(box) for box in mailboxes(10)] for n in range(20)}
 
     found, service = await _conducted(fleet, list(fleet), seed=None)
 
     assert found["mailboxes"] == 200
     assert max(map(len, service.together[:1])) == 8
-    assert max(map(len, service.together)) <= 10  # first pages of eight, or second ones of two
+    assert max(map(len, service.together)) <= 10  # first pages of eight workspaces, or second pages of two
 
 
 @virtual_time
-async def test_the_clients_own_limit_holds() -> None:
+async def test_the_limit_of_the_client_applies() -> None:
     _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None, max_in_flight=2)
 
     assert max(map(len, service.together)) == 2
@@ -217,7 +217,7 @@ async def test_a_cancelled_audit_leaves_the_client_usable() -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 77), (403, 77), (404, 3)])
-async def test_nothing_readable_for_want_of_rights_has_an_exit_code_of_its_own(status: int, code: int) -> None:
+async def test_an_audit_denied_everywhere_has_its_own_exit_code(status: int, code: int) -> None:
     found = await audit(client_of(MailboxService({"space_1": status, "space_2": status})), ["space_1", "space_2"])
 
     assert (found.unreadable, found.exit_code()) == (["space_1", "space_2"], code)
@@ -232,7 +232,7 @@ def test_the_volume_of_a_domain_is_summed_over_workspaces() -> None:
     assert {one.severity for one in together.findings if one.rule == "OA101"} == {"critical"}
 
 
-def test_a_mailbox_that_two_workspaces_share_counts_once_in_its_domains_volume() -> None:
+def test_a_mailbox_shared_by_two_workspaces_counts_once_for_its_domain() -> None:
     shared = mailboxes(26, daily_limit=100, spf=False)
 
     found = report(reading(shared), reading(shared, workspace="space_2"))
@@ -242,7 +242,7 @@ def test_a_mailbox_that_two_workspaces_share_counts_once_in_its_domains_volume()
     assert found.mailboxes == 52
 
 
-def test_mailboxes_of_two_workspaces_that_share_only_an_id_both_count_in_their_domains_volume() -> None:
+def test_mailboxes_that_share_only_an_id_both_count_for_their_domain() -> None:
     boxes = [mailbox(email=f"{name}@one.example", daily_limit=2500, spf=False) for name in ("ann", "bob")]
 
     found = report(reading(boxes[:1]), reading(boxes[1:], workspace="space_2"))
@@ -260,25 +260,25 @@ def test_mailboxes_of_two_workspaces_that_share_only_an_id_both_count_in_their_d
         ({"blacklists": 3}, {"critical": 1, "error": 1, "warning": 1, "info": 1}),
     ],
 )
-def test_the_exit_code_counts_findings_from_the_bar_on(changes: dict[str, Any], codes: dict[str, int]) -> None:
+def test_the_exit_code_counts_findings_of_the_given_severity_or_worse(changes: dict[str, Any], codes: dict[str, int]) -> None:
     found = report(reading([mailbox(**changes)]))
 
     assert {bar: found.exit_code(bar) for bar in codes} == codes
     assert found.exit_code() == codes["error"]
 
 
-def test_an_incomplete_audit_exits_so_whatever_it_found() -> None:
+def test_an_incomplete_audit_has_its_exit_code_whatever_it_found() -> None:
     found = report(reading([mailbox(blacklists=3)]), reading([], workspace="space_2", error=StatusError("no", status_code=403)))
 
     assert (found.incomplete, found.exit_code(), found.exit_code("critical")) == (True, 3, 3)
 
 
-def test_a_bar_that_is_no_severity_is_refused() -> None:
+def test_an_unknown_severity_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="expected one of critical, error, warning, info, got 'severe'"):
         report(reading([])).exit_code("severe")
 
 
-async def test_pages_that_were_read_before_one_that_fails_are_judged() -> None:
+async def test_pages_read_before_one_that_fails_are_judged() -> None:
     service = FailingService({"space_1": [wire(box) for box in mailboxes(5, dkim=False)]}, page=3)
 
     found = await audit(client_of(service, retry=RetryPolicy(attempts=1)), ["space_1"], display=2)
@@ -289,7 +289,7 @@ async def test_pages_that_were_read_before_one_that_fails_are_judged() -> None:
     assert found.scores.workspaces["space_1"].mailboxes == 4
 
 
-async def test_a_refusal_in_the_middle_is_no_refusal_of_everything() -> None:
+async def test_an_audit_denied_halfway_is_not_denied_everywhere() -> None:
     service = FailingService({"space_1": [wire(box) for box in mailboxes(5)]}, page=2, status=403)
 
     found = await audit(client_of(service), ["space_1"], display=2)
@@ -307,4 +307,4 @@ class FailingService(MailboxService):
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         response = await super().send(request, progress)
-        return Response(self._status, {}, b"{}") if self.asked[-1][1] == self._refused else response
+        return Response(self._status, {}, b"{}") if self.requests[-1][1] == self._refused else response

@@ -31,17 +31,17 @@ def test_a_mailbox_without_findings_has_all_points() -> None:
         ({"spf": False, "dkim": False, "dmarc": False, "blacklists": 9}, 0),
     ],
 )
-def test_each_rule_deducts_by_its_severity_down_to_nothing(changes: dict[str, Any], points: int) -> None:
+def test_each_rule_deducts_by_its_severity_down_to_zero(changes: dict[str, Any], points: int) -> None:
     assert mailbox_score(check(mailbox(**changes))) == points
 
 
-def test_a_rule_deducts_once_and_its_worst() -> None:
+def test_a_rule_deducts_once_for_its_worst_finding() -> None:
     mild, grave = check(mailbox(blacklists=1)), check(mailbox(blacklists=3))
 
     assert mailbox_score([*mild, *grave, *mild]) == 60
 
 
-def test_a_domain_is_scored_by_what_its_mailboxes_send() -> None:
+def test_a_domain_score_is_weighted_by_the_volume_of_its_mailboxes() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=900, spf=False), mailbox(id="mailbox_2", sent_30days=100)]
 
     scores = report(reading(boxes)).scores
@@ -51,21 +51,21 @@ def test_a_domain_is_scored_by_what_its_mailboxes_send() -> None:
     assert scores.to_dict()["workspaces"] == {"space_1": {"score": 82.0, "mailboxes": 2, "sent_30days": 1000}}
 
 
-def test_mailboxes_that_sent_nothing_weigh_the_same() -> None:
+def test_mailboxes_that_sent_nothing_have_equal_weight() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=0, spf=False), mailbox(id="mailbox_2", sent_30days=0)]
 
     assert report(reading(boxes)).scores.overall == 90.0
 
 
-def test_a_figure_that_counts_nothing_weighs_nothing() -> None:
+def test_an_impossible_volume_has_no_weight() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=-1), mailbox(id="mailbox_2", sent_30days=10, bounced_30days=0)]
 
     scores = report(reading(boxes)).scores
 
-    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # the doubt itself would take 20 points
+    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # a finding would take 20 points
 
 
-def test_a_critical_finding_caps_its_domain_and_nothing_else() -> None:
+def test_a_critical_finding_caps_only_its_domain() -> None:
     boxes = [*mailboxes(1, blacklists=3), *mailboxes(4, domain="two.example"), *mailboxes(5)[1:]]
 
     scores = report(reading(boxes)).scores
@@ -75,13 +75,13 @@ def test_a_critical_finding_caps_its_domain_and_nothing_else() -> None:
     assert scores.workspaces["space_1"].score == scores.overall == pytest.approx(95.6)
 
 
-def test_what_is_found_about_a_domain_is_deducted_from_it_alone() -> None:
+def test_a_finding_on_a_domain_is_deducted_from_the_domain_only() -> None:
     scores = report(reading(mailboxes(6))).scores
 
     assert (scores.domains["one.example"].score, scores.overall) == (92, 100)
 
 
-def test_a_critical_finding_about_a_domain_caps_it() -> None:
+def test_a_critical_finding_on_a_domain_caps_its_score() -> None:
     boxes = [*mailboxes(5, sent_30days=22_000), *mailboxes(5, domain="two.example")]
     boxes[0] = mailbox(dkim=False, sent_30days=22_000)
 
@@ -92,7 +92,7 @@ def test_a_critical_finding_about_a_domain_caps_it() -> None:
     assert found.scores.domains["two.example"].score == 100
 
 
-def test_the_worst_domains_come_first_and_no_more_are_scored_than_fit() -> None:
+def test_the_worst_domains_come_first_up_to_the_limit() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n:05}.example", spf=n != 10_000) for n in range(10_001)]
 
     found = report(reading(boxes))
@@ -102,7 +102,7 @@ def test_the_worst_domains_come_first_and_no_more_are_scored_than_fit() -> None:
     assert len([group for group in found.groups if group.kind == "domain"]) == 1_000
 
 
-def test_a_mailbox_that_could_not_be_read_on_one_page_loses_nothing_for_it_on_another() -> None:
+def test_an_unreadable_copy_of_a_mailbox_does_not_lower_its_score() -> None:
     fault = Undecodable(
         index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str", fields={"email": "ann@one.example"}
     )
@@ -119,7 +119,7 @@ def test_what_was_not_judged_has_no_score() -> None:
 @given(REPORTS)
 @settings(max_examples=30)
 def test_the_findings_reproduce_the_scores(found: Report) -> None:
-    """From the JSON alone: what each mailbox lost, weighed by what it sent, out of the totals of its group."""
+    """Recompute the scores from the JSON alone: deductions per mailbox, weighted by volume, out of the totals of each group."""
     answer = json.loads(json.dumps(found.to_dict()))
 
     for group, key in (("workspaces", itemgetter("workspace")), ("domains", itemgetter("domain"))):

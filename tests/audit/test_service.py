@@ -1,4 +1,4 @@
-"""The audit of the whole service in memory."""
+"""Audits of the whole in-memory service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rules(found: Report) -> list[tuple[str, str, str | None]]:
 
 @pytest.fixture
 def fake() -> FakeService:
-    """Two workspaces; one of 2,000 healthy mailboxes and a few that are not."""
+    """Two workspaces; one has 2,000 healthy mailboxes and a few with problems."""
     fake = FakeService(seed=1)
     fake.add_workspace("space_1")
     fake.add_workspace("space_2")
@@ -30,13 +30,13 @@ def fake() -> FakeService:
     return fake
 
 
-async def test_the_services_healthy_mailboxes_are_clean(fake: FakeService) -> None:
+async def test_the_generated_mailboxes_of_the_fake_are_clean(fake: FakeService) -> None:
     found = await audit(client_of(fake), ["space_1", "space_2"])
 
     assert (found.mailboxes, found.findings, found.exit_code()) == (2000, [], 0)
 
 
-async def test_what_is_wrong_is_found_among_what_cannot_be_read(fake: FakeService) -> None:
+async def test_problems_are_found_despite_unreadable_items_and_workspaces(fake: FakeService) -> None:
     (damaged,) = fake.add_mailboxes("space_1", 1, spf="yes")
     (open_,) = fake.add_mailboxes("space_1", 1, dmarc=False)
     (listed,) = fake.add_mailboxes("space_2", 1, blacklists=3)
@@ -55,7 +55,7 @@ async def test_what_is_wrong_is_found_among_what_cannot_be_read(fake: FakeServic
 @pytest.mark.parametrize(
     "reading", [{"first_page": 0}, {"past_end": "error"}, {"past_end": "clamp"}, {"order": "newest"}, {"order": "last_activity"}]
 )
-async def test_every_mailbox_is_judged_under_every_reading_of_paging(reading: dict[str, Any]) -> None:
+async def test_every_mailbox_is_judged_under_every_interpretation_of_paging(reading: dict[str, Any]) -> None:
     fake = FakeService(behaviour=Behaviour(**reading))
     fake.add_workspace("space_1")
     fake.add_mailboxes("space_1", 23, spf=False)
@@ -67,7 +67,7 @@ async def test_every_mailbox_is_judged_under_every_reading_of_paging(reading: di
 
 
 class GrowingTransport(FakeTransport):
-    """After the first answer somebody adds a mailbox."""
+    """Adds a mailbox after the first response."""
 
     service: FakeService
 
@@ -78,7 +78,7 @@ class GrowingTransport(FakeTransport):
         return response
 
 
-async def test_a_mailbox_added_meanwhile_makes_the_audit_incomplete_and_hides_no_other() -> None:
+async def test_a_mailbox_added_during_the_audit_hides_no_other() -> None:
     fake = FakeService(behaviour=Behaviour(order="newest"))
     fake.add_workspace("space_1")
     fake.add_mailboxes("space_1", 6, dkim=False)

@@ -26,7 +26,7 @@ FLEET: dict[str, list[dict[str, Any]] | int] = {
 }
 
 
-async def test_every_finding_of_the_report_comes_once_and_the_report_is_that_of_audit() -> None:
+async def test_a_stream_gives_every_finding_of_the_report_once() -> None:
     client = OutreachClient(transport=MailboxService(FLEET))
 
     async with stream(client, FLEET, display=2, clock=clock) as findings:
@@ -36,26 +36,26 @@ async def test_every_finding_of_the_report_comes_once_and_the_report_is_that_of_
     assert findings.report == await audit(client, FLEET, display=2, clock=clock)
 
 
-async def test_a_finding_comes_before_everything_is_read() -> None:
+async def test_a_finding_arrives_before_everything_is_read() -> None:
     service = MailboxService({"space_1": boxes(10, blacklists=1)})
 
     async with stream(OutreachClient(transport=service), ["space_1"], display=2) as findings:
         first = await anext(findings)
 
         assert (first.rule, first.mailbox) == ("OA110", "mailbox_0")
-        assert len(service.asked) < 5
+        assert len(service.requests) < 5
 
 
-async def test_nobody_reads_on_while_nobody_takes_the_findings() -> None:
+async def test_reading_pauses_until_the_findings_are_consumed() -> None:
     service = MailboxService({"space_1": boxes(40, blacklists=1)})
 
     async with stream(OutreachClient(transport=service), ["space_1"], display=2):
         await anyio.wait_all_tasks_blocked()
 
-        assert len(service.asked) <= 3
+        assert len(service.requests) <= 3
 
 
-async def test_what_hangs_on_a_whole_domain_comes_when_everything_is_read() -> None:
+async def test_findings_that_depend_on_a_domain_come_after_the_last_page() -> None:
     limits = [
         wire(mailbox(id=f"mailbox_{n}", daily_limit=1000, type="SMTP & IMAP", spf=n > 0, sent_30days=9000)) for n in range(5)
     ]
@@ -64,7 +64,7 @@ async def test_what_hangs_on_a_whole_domain_comes_when_everything_is_read() -> N
     async with stream(OutreachClient(transport=service), ["space_1"], display=1) as findings:
         first = await anext(findings)
 
-    assert (first.rule, first.severity, len(service.asked)) == ("OA101", "critical", 5)
+    assert (first.rule, first.severity, len(service.requests)) == ("OA101", "critical", 5)
 
 
 async def test_reading_goes_on_only_when_the_last_finding_of_a_page_is_taken() -> None:
@@ -124,7 +124,7 @@ async def test_the_report_is_refused_before_the_end() -> None:
             _ = findings.report
 
 
-async def test_a_stream_can_be_awaited_for_its_report_and_not_be_used_twice() -> None:
+async def test_a_stream_can_be_awaited_and_used_only_once() -> None:
     run = stream(OutreachClient(transport=MailboxService(FLEET)), "space_2", policy=Policy.of({"off": ["OA130"]}))
 
     report = await run
@@ -134,13 +134,13 @@ async def test_a_stream_can_be_awaited_for_its_report_and_not_be_used_twice() ->
         await run
 
 
-async def test_a_stream_says_how_to_iterate_it() -> None:
+async def test_a_stream_says_how_to_iterate_over_it() -> None:
     with pytest.raises(InvalidRequest, match="async with"):
         async for _ in stream(OutreachClient(transport=MailboxService(FLEET)), "space_2"):
             pass
 
 
-async def test_an_error_of_the_block_passes_through_as_it_is() -> None:
+async def test_an_error_of_the_block_passes_through_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
         async with stream(OutreachClient(transport=MailboxService(FLEET)), "space_1"):
             raise ZeroDivisionError
@@ -154,8 +154,8 @@ class BrokenClient(OutreachClient):
         del self.mailboxes
 
 
-async def test_an_error_of_the_readers_own_code_is_raised_to_whoever_iterates() -> None:
-    with pytest.raises(ExceptionGroup) as caught:  # pages are fetched by tasks of their own
+async def test_an_error_of_the_reader_is_raised_to_the_consumer() -> None:
+    with pytest.raises(ExceptionGroup) as caught:  # pages are fetched by separate tasks
         await audit(BrokenClient(transport=MailboxService(FLEET)), ["space_1"])
 
     assert caught.group_contains(AttributeError)

@@ -12,28 +12,28 @@ SAMPLES = st.integers(1, 100_000).flatmap(lambda sent: st.tuples(st.integers(0, 
 
 
 @given(SAMPLES)
-def test_the_lower_bound_is_a_share_that_is_never_above_the_naive_rate(sample: tuple[int, int]) -> None:
+def test_the_lower_bound_is_a_share_no_greater_than_the_naive_rate(sample: tuple[int, int]) -> None:
     bounced, sent = sample
 
     assert 0 <= wilson_lower(bounced, sent) <= bounced / sent
 
 
 @given(SAMPLES, st.integers(0, 1000))
-def test_the_lower_bound_never_falls_when_more_bounces(sample: tuple[int, int], more: int) -> None:
+def test_the_lower_bound_never_falls_with_more_bounces(sample: tuple[int, int], more: int) -> None:
     bounced, sent = sample
 
     assert wilson_lower(min(sent, bounced + more), sent) >= wilson_lower(bounced, sent) - 1e-12
 
 
 @given(SAMPLES, st.integers(2, 50))
-def test_the_lower_bound_never_falls_when_more_e_mails_show_the_same_rate(sample: tuple[int, int], times: int) -> None:
+def test_the_lower_bound_never_falls_with_more_e_mails_at_the_same_rate(sample: tuple[int, int], times: int) -> None:
     bounced, sent = sample
 
     assert wilson_lower(times * bounced, times * sent) >= wilson_lower(bounced, sent) - 1e-12
 
 
 @given(SAMPLES)
-def test_the_lower_bound_is_the_true_rate_that_lies_1_645_standard_errors_below_the_naive_one(sample: tuple[int, int]) -> None:
+def test_the_lower_bound_is_1_645_standard_errors_below_the_naive_rate(sample: tuple[int, int]) -> None:
     bounced, sent = sample
     bound = wilson_lower(bounced, sent)
 
@@ -48,12 +48,12 @@ def _tail(trials: int, rate: float, least: int) -> float:
 
 
 def _alarms(trials: int, rate: float) -> float:
-    """How often the bound reaches 2 % where the true rate is this."""
+    """How often the bound reaches 2 % at this true rate."""
     return _tail(trials, rate, next(n for n in range(trials) if wilson_lower(n, trials) >= 0.02))
 
 
-def test_a_healthy_mailbox_is_called_unhealthy_once_in_a_thousand_and_a_bad_one_is_found() -> None:
-    assert _tail(200, 0.01, 5) > 0.05  # what a naive rate above 2 % would do
+def test_a_healthy_mailbox_is_misjudged_at_most_once_in_a_thousand() -> None:
+    assert _tail(200, 0.01, 5) > 0.05  # what a naive rate would do above 2 %
     assert _alarms(200, 0.01) == pytest.approx(0.001, abs=0.0001)
     assert _alarms(660, 0.05) == pytest.approx(0.995, abs=0.001)
 
@@ -63,7 +63,7 @@ def test_more_bounces_than_e_mails_count_as_all_of_them() -> None:
 
 
 @given(st.one_of(st.integers(), st.floats(), st.just(10**400)))
-def test_a_figure_is_known_only_if_it_can_count_something(value: float) -> None:
+def test_a_value_is_valid_only_if_it_can_be_a_count(value: float) -> None:
     assert valid_or_none(value) == (value if 0 <= value <= 10**15 else None)
     assert valid_or_zero(value) == (valid_or_none(value) or 0)
 
@@ -71,9 +71,9 @@ def test_a_figure_is_known_only_if_it_can_count_something(value: float) -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (2000, "2,000"), (2000.0, "2,000"), (12.345, "12.35"), (10**15, "1,000,000,000,000,000")]
 )
-def test_figures_are_written_whole_where_they_are_whole(value: float, text: str) -> None:
+def test_whole_numbers_are_written_without_decimals(value: float, text: str) -> None:
     assert format_number(value) == text
 
 
-def test_shares_are_written_in_percent() -> None:
+def test_shares_are_written_as_percentages() -> None:
     assert format_percent(0.0625) == "6.2 %"

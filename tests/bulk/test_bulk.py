@@ -1,4 +1,4 @@
-"""Creating many contacts: every row has one honest outcome, memory is bounded, leaving early is clean."""
+"""Creating many contacts: every row has one true outcome, memory is bounded, and a run can be left early."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutco
 
 
 class Answering:
-    """Answers each creation as a function of its e-mail says, after as many seconds as another says."""
+    """Responds to each creation by a function of its e-mail, after a delay that is a function of it too."""
 
     def __init__(self, answer: Callable[[str], Response | Exception], seconds: Callable[[str], float] = lambda _: 0.0) -> None:
         self.answer = answer
         self.seconds = seconds
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self.open: set[str] = set()
         self.overlaps: list[tuple[str, str]] = []
         self.most_open = 0
@@ -71,8 +71,8 @@ class Answering:
     async def send(self, request: Request, progress: Progress, /) -> Response:
         email = json.loads(request.body)["email"]
         progress.sent = True
-        self.begun.append(email)
-        number = len(self.begun)
+        self.started.append(email)
+        number = len(self.started)
         self.overlaps += [(other, email) for other in self.open if order_key(other) == order_key(email)]
         self.open.add(email)
         self.most_open = max(self.most_open, len(self.open))
@@ -89,26 +89,26 @@ class Answering:
 
 
 @pytest.mark.parametrize("source", ["list", "generator", "async generator", "mappings"])
-async def test_any_iterable_of_contacts_or_mappings_is_taken(source: str) -> None:
+async def test_rows_may_be_any_iterable_of_contacts_or_mappings(source: str) -> None:
     async def stream() -> AsyncIterator[NewContact]:
         for row in rows(300):
             await anyio.lowlevel.checkpoint()
             yield row
 
-    given: Any = {
+    contacts: Any = {
         "list": list(rows(300)),
         "generator": rows(300),
         "async generator": stream(),
         "mappings": [{"email": row.email, "custom_1": "x"} for row in rows(300)],
     }[source]
-    found = await outcomes_of(client(Script(added())).contacts.create_many(given))
+    found = await outcomes_of(client(Script(added())).contacts.create_many(contacts))
     assert sorted(outcome.index for outcome in found) == list(range(300))
     assert {outcome.status for outcome in found} == {Outcome.ADDED}
     assert all(outcome.certain and outcome.attempts == 1 for outcome in found)
     assert {outcome.id for outcome in found} == {f"contact_{number + 1}" for number in range(len(found))}
 
 
-async def test_awaiting_a_run_gives_the_figures() -> None:
+async def test_awaiting_a_run_returns_its_report() -> None:
     run = client(Answering(lambda email: added() if email < "user5" else skipped())).contacts.create_many(rows(10))
     report = await run
     assert isinstance(report, BulkReport)
@@ -129,8 +129,8 @@ async def test_awaiting_a_run_gives_the_figures() -> None:
     }
 
 
-async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_others_go_on() -> None:
-    given: list[Any] = [
+async def test_an_invalid_row_is_rejected_with_its_input_and_the_run_continues() -> None:
+    contacts: list[Any] = [
         {"email": "a@a.example"},
         {"email": " "},
         3,
@@ -138,9 +138,9 @@ async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_other
         NewContact("c@a.example"),
     ]
     script = Script(added())
-    found = await outcomes_of(client(script).contacts.create_many(given, order="input"))
+    found = await outcomes_of(client(script).contacts.create_many(contacts, order="input"))
     assert [outcome.status.value for outcome in found] == ["added", "rejected", "rejected", "rejected", "added"]
-    assert [outcome.contact for outcome in found] == given
+    assert [outcome.contact for outcome in found] == contacts
     assert all(
         isinstance(found[bad].error, InvalidRequest) and found[bad].certain and not found[bad].attempts for bad in (1, 2, 3)
     )
@@ -163,16 +163,14 @@ async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_other
     ],
     ids=repr,
 )
-async def test_a_row_that_fails_is_an_outcome_that_says_what_the_evidence_allows(
-    failure: Any, expected: str, possible: str
-) -> None:
+async def test_the_outcome_of_a_failed_row_is_what_its_error_proves(failure: Any, expected: str, possible: str) -> None:
     (outcome,) = await outcomes_of(client(Script(failure)).contacts.create_many(rows(1)))
     assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, {*possible.split()}, " " not in possible)
     assert outcome.error is not None
     assert outcome.error.operation in {"create_contact", None}
 
 
-async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_attempts_and_no_row_is_applied() -> None:
+async def test_a_run_that_never_reaches_the_service_is_suspended_with_no_row_applied() -> None:
     script, found, began = Script(unsent()), list[ContactOutcome](), anyio.current_time()
     async with client(script).contacts.create_many(rows(1000), concurrency=8) as outcomes:
         with pytest.raises(BulkSuspended, match=r"service unreachable after 4 attempts: .*no connection"):
@@ -182,13 +180,13 @@ async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_att
     assert anyio.current_time() - began < 5
 
 
-async def test_a_row_rejected_after_a_lost_answer_may_have_been_applied() -> None:
+async def test_a_row_rejected_after_a_lost_response_may_have_been_applied() -> None:
     (outcome,) = await outcomes_of(client(Script(lost(), status(422))).contacts.create_many(rows(1), duplicates="overwrite"))
     assert outcome.status is Outcome.REJECTED
     assert outcome.possible == {Outcome.REJECTED, Outcome.ADDED, Outcome.OVERWRITTEN}
 
 
-async def test_a_duplicate_found_after_a_lost_answer_is_uncertain_and_counted_so() -> None:
+async def test_a_duplicate_after_a_lost_response_counts_as_uncertain() -> None:
     report = await client(Script(lost(), skipped())).contacts.create_many(rows(1))
     assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
 
@@ -200,7 +198,7 @@ async def test_a_duplicate_found_after_a_lost_answer_is_uncertain_and_counted_so
         *((code, "unknown") for code in (301, 302, 303, 308, 501, 505)),
     ],
 )
-async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_read_has_its_outcome(code: int, label: str) -> None:
+async def test_a_refusal_of_the_whole_run_stops_it_with_an_outcome_for_each_row(code: int, label: str) -> None:
     script = Script(status(code, b'{"error":{"message":"unknown key"}}'))
     pulled = 0
 
@@ -225,18 +223,18 @@ async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_rea
     assert pulled <= 3 * 4
 
 
-async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_applied() -> None:
-    given = [NewContact("a@a.example")] * 4
+async def test_rows_queued_behind_the_same_email_when_a_run_stops_are_not_applied() -> None:
+    contacts = [NewContact("a@a.example")] * 4
     script = Script(1.0, status(403))
-    async with client(script).contacts.create_many(given, order="input") as outcomes:
-        found = [await anext(outcomes) for _ in given]
+    async with client(script).contacts.create_many(contacts, order="input") as outcomes:
+        found = [await anext(outcomes) for _ in contacts]
         with pytest.raises(BulkStopped):
             await anext(outcomes)
     assert [(outcome.status.value, outcome.attempts) for outcome in found] == [("not_applied", 1), *[("not_applied", 0)] * 3]
     assert len(script.requests) == 1
 
 
-async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_have_been_applied() -> None:
+async def test_a_row_whose_attempt_times_out_after_the_run_stopped_is_unknown() -> None:
     found: list[ContactOutcome] = []
     async with client(Script(HANG, 20.0, status(403))).contacts.create_many(rows(2), concurrency=2, order="input") as outcomes:
         with pytest.raises(BulkStopped):
@@ -247,7 +245,7 @@ async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_ha
     assert (sure.attempts, unsure.attempts) == (1, 1)
 
 
-async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
+async def test_a_transport_that_refuses_a_valid_row_stops_the_run() -> None:
     script = Script(InvalidRequest("the transport is closed"))
     async with client(script).contacts.create_many(rows(1000), concurrency=2) as outcomes:
         found: list[ContactOutcome] = []
@@ -268,7 +266,7 @@ REFUSALS = [status(429), status(503), status(429, retry_after="0"), status(429, 
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["429", "503", "asks for none", "asks for a minute"])
-async def test_a_service_that_refuses_without_end_suspends_the_run(refusal: Response) -> None:
+async def test_a_service_that_keeps_refusing_suspends_the_run(refusal: Response) -> None:
     began = anyio.current_time()
     async with client(Script(refusal)).contacts.create_many(rows(1000), concurrency=2) as outcomes:
         found: list[ContactOutcome] = []
@@ -278,14 +276,14 @@ async def test_a_service_that_refuses_without_end_suspends_the_run(refusal: Resp
     assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
 
 
-async def test_awaiting_a_run_that_stops_raises_with_its_figures() -> None:
+async def test_awaiting_a_run_that_stops_raises_with_its_report() -> None:
     with pytest.raises(BulkStopped) as caught:
         await client(Script(status(401))).contacts.create_many(rows(1))
     assert caught.value.report is not None
     assert caught.value.report["outcomes"]["not_applied"] == 1
 
 
-async def test_an_error_of_the_rows_own_code_comes_after_the_outcomes_of_the_rows_before() -> None:
+async def test_an_error_of_the_row_iterator_comes_after_the_earlier_outcomes() -> None:
     def broken() -> Iterator[NewContact]:
         yield from rows(5)
         raise LookupError("no such file")
@@ -297,20 +295,20 @@ async def test_an_error_of_the_rows_own_code_comes_after_the_outcomes_of_the_row
     assert sorted(outcome.index for outcome in found) == list(range(5))
 
 
-async def test_rows_of_one_order_key_are_sent_one_after_the_other_in_input_order() -> None:
+async def test_rows_with_the_same_email_are_sent_one_at_a_time_in_input_order() -> None:
     emails = [f"{name}@a.example" for _ in range(20) for name in ("ann", "Ann", "änn", "ann+x", "bob", "eve")]
     answering = Answering(lambda _: added(), seconds=lambda email: len(email) / 10)
     await client(answering).contacts.create_many([NewContact(email) for email in emails])
     assert answering.overlaps == []
     assert answering.most_open == 3
     by_key: dict[str, list[str]] = defaultdict(list)
-    for email in answering.begun:
+    for email in answering.started:
         by_key[order_key(email)].append(email)
     assert by_key[order_key("ann@a.example")] == [email for email in emails if email[0] in "aAä"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcABC"), st.floats(0, 3)), max_size=40), st.integers(1, 9), st.booleans())
-def test_every_row_has_one_outcome_and_order_input_is_the_rows_order(
+def test_every_row_has_one_outcome_and_order_input_keeps_the_order_of_rows(
     anyio_backend: Any, plan: list[tuple[str, float]], concurrency: int, in_order: bool
 ) -> None:
     emails = [f"{name}@{number % 3}.example" for number, (name, _) in enumerate(plan)]
@@ -318,27 +316,27 @@ def test_every_row_has_one_outcome_and_order_input_is_the_rows_order(
     answering = Answering(lambda _: added(), seconds=seconds.__getitem__)
 
     async def run() -> list[ContactOutcome]:
-        given = [NewContact(email) for email in emails]
+        contacts = [NewContact(email) for email in emails]
         order: Any = "input" if in_order else "completion"
-        return await outcomes_of(client(answering).contacts.create_many(given, concurrency=concurrency, order=order))
+        return await outcomes_of(client(answering).contacts.create_many(contacts, concurrency=concurrency, order=order))
 
     found = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
     indexes = [outcome.index for outcome in found]
     assert sorted(indexes) == list(range(len(emails)))
     assert not in_order or indexes == sorted(indexes)
-    assert Counter(answering.begun) == Counter(emails)
+    assert Counter(answering.started) == Counter(emails)
     assert answering.most_open <= concurrency
     assert answering.overlaps == []
 
 
 @pytest.mark.parametrize(("concurrency", "bound"), [(5, 5), (64, 8)])
-async def test_no_more_rows_are_in_flight_than_asked_for_or_than_the_client_allows(concurrency: int, bound: int) -> None:
+async def test_concurrency_and_the_limit_of_the_client_bound_rows_in_flight(concurrency: int, bound: int) -> None:
     answering = Answering(lambda _: added(), seconds=lambda _: 1.0)
     await client(answering, max_in_flight=8).contacts.create_many(rows(100), concurrency=concurrency)
     assert answering.most_open == bound
 
 
-async def test_a_slow_consumer_stops_the_pull_and_holds_no_answer_open() -> None:
+async def test_a_slow_consumer_stops_reading_rows_and_holds_no_response_open() -> None:
     pulled = 0
 
     def counting() -> Iterator[NewContact]:
@@ -355,7 +353,7 @@ async def test_a_slow_consumer_stops_the_pull_and_holds_no_answer_open() -> None
         assert script.in_flight == 0
 
 
-async def test_one_hot_key_does_not_make_the_window_grow() -> None:
+async def test_many_rows_with_one_email_do_not_grow_the_window() -> None:
     pulled = 0
 
     def counting() -> Iterator[NewContact]:
@@ -386,13 +384,13 @@ async def cancelled(one: OutreachClient) -> None:
 
 
 @pytest.mark.parametrize("leave", ["return", "raise", "cancel"])
-async def test_leaving_early_cancels_what_is_in_flight_and_the_client_stays_usable(leave: str) -> None:
+async def test_leaving_early_cancels_requests_and_the_client_stays_usable(leave: str) -> None:
     script = Script(added(), HANG)
     one = client(script, timeout=None, deadline=None)
     if leave == "return":
         assert (await first_outcome(one)).status is Outcome.ADDED
     elif leave == "raise":
-        with pytest.raises(LookupError, match="mine"):  # the block's own error, in no group
+        with pytest.raises(LookupError, match="mine"):  # the error of the block, not in a group
             await own_error(one)
     else:
         with anyio.move_on_after(5) as scope:
@@ -403,18 +401,18 @@ async def test_leaving_early_cancels_what_is_in_flight_and_the_client_stays_usab
     assert (await one.contacts.create_many(rows(200))).rows == 200
 
 
-async def test_the_deadline_of_a_row_counts_its_own_attempts_and_no_waits() -> None:
+async def test_the_deadline_of_a_row_counts_its_attempts_and_not_its_waits() -> None:
     script = Script(status(429, retry_after="600"), 3.0, added())
     (outcome,) = await outcomes_of(client(script, deadline=5.0).contacts.create_many(rows(1)))
     assert (outcome.status, outcome.attempts, outcome.certain) == (Outcome.ADDED, 2, True)
 
 
-async def test_a_row_whose_own_time_is_spent_is_unknown() -> None:
+async def test_a_row_that_has_used_up_its_deadline_is_unknown() -> None:
     (outcome,) = await outcomes_of(client(Script(HANG), timeout=2.0, deadline=5.0).contacts.create_many(rows(1)))
     assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 3)
 
 
-async def test_refusals_and_an_empty_retry_budget_fail_no_row() -> None:
+async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
     script = Script(*[status(429)] * 40, added())
     policy = RetryPolicy(attempts=2, budget=0, jitter=lambda: 1.0)
     report = await client(script, retry=policy).contacts.create_many(rows(3))
@@ -431,7 +429,7 @@ async def test_refusals_and_an_empty_retry_budget_fail_no_row() -> None:
     ],
     ids=repr,
 )
-async def test_rows_that_are_no_rows_are_refused_at_once(bad: Any, message: str) -> None:
+async def test_an_argument_that_is_not_many_rows_is_refused_at_once(bad: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         client(Script(added())).contacts.create_many(bad)
 
@@ -439,27 +437,27 @@ async def test_rows_that_are_no_rows_are_refused_at_once(bad: Any, message: str)
 @pytest.mark.parametrize(
     "options", [{"concurrency": 0}, {"concurrency": True}, {"order": "reverse"}, {"duplicates": "ignore"}], ids=repr
 )
-async def test_wrong_options_are_refused_at_once(options: Any) -> None:
+async def test_invalid_options_are_refused_at_once(options: Any) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         client(Script(added())).contacts.create_many(rows(1), **options)
 
 
-async def test_iterating_without_a_block_says_how_to_iterate() -> None:
+async def test_iterating_outside_a_block_says_how_to_iterate() -> None:
     run = client(Script(added())).contacts.create_many(rows(1))
     with pytest.raises(InvalidRequest, match="async with"):
         aiter(run)
 
 
-async def test_a_run_can_be_started_once() -> None:
+async def test_a_run_can_be_started_only_once() -> None:
     run = client(Script(added())).contacts.create_many(rows(1))
     await run
     with pytest.raises(InvalidRequest, match="has already started"):
         await run
 
 
-async def test_a_failure_of_the_library_itself_is_raised_to_the_consumer() -> None:
+async def test_an_internal_error_is_raised_to_the_consumer() -> None:
     class Broken:
-        """A transport that breaks the seam's contract beyond repair."""
+        """A transport that violates the transport protocol."""
 
         async def send(self, _request: Request, _progress: Progress, /) -> Response:
             await anyio.lowlevel.checkpoint()
@@ -471,22 +469,24 @@ async def test_a_failure_of_the_library_itself_is_raised_to_the_consumer() -> No
         await client(Broken()).contacts.create_many(rows(3))
 
 
-async def test_outcomes_hold_no_secret() -> None:
+async def test_outcomes_contain_no_secret() -> None:
     async with client(Script(status(422, b'{"error":"key_secret is wrong"}'))).contacts.create_many(rows(3)) as outcomes:
         text = "".join([f"{outcome!r}{outcome.error}{outcome.error.body!r}" async for outcome in outcomes if outcome.error])
     assert text
     assert "key_secret" not in text
 
 
-async def test_nothing_of_a_run_is_kept_when_it_is_over() -> None:
-    given = [NewContact(f"user{number}@kept.example") for number in range(500)]  # outcomes of other tests may still be referenced
-    await client(Script(added())).contacts.create_many(given)
+async def test_nothing_of_a_finished_run_is_kept_in_memory() -> None:
+    contacts = [
+        NewContact(f"user{number}@kept.example") for number in range(500)
+    ]  # outcomes of other tests may still be in memory
+    await client(Script(added())).contacts.create_many(contacts)
     gc.collect()
-    assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in given]
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in contacts]
 
 
 class Uninterruptible:
-    """Does as it is told, however long that takes: nothing stops it half-way."""
+    """Ignores cancellation until the response has arrived."""
 
     def __init__(self, *answers: Response | Exception) -> None:
         self.answers = list(answers)
@@ -503,7 +503,7 @@ class Uninterruptible:
     async def aclose(self) -> None: ...
 
 
-async def test_an_answer_that_comes_too_late_because_nothing_could_stop_it_is_an_answer_and_the_worker_goes_on() -> None:
+async def test_a_response_that_arrives_after_an_ignored_timeout_counts() -> None:
     transport = Uninterruptible(added(), added(), lost(), added())
     found = await outcomes_of(client(transport, timeout=1.0).contacts.create_many(rows(3), concurrency=1))
     assert [(outcome.status, outcome.attempts) for outcome in found] == [
@@ -513,17 +513,17 @@ async def test_an_answer_that_comes_too_late_because_nothing_could_stop_it_is_an
     ]
 
 
-async def test_an_attempt_that_must_end_sooner_than_all_before_it_does() -> None:
+async def test_an_attempt_with_an_earlier_deadline_than_those_before_it_ends_in_time() -> None:
     transport = Answering(lambda _: added(), seconds=lambda email: 2.0 if email.startswith("quick") else 100.0)
     emails = [*(f"user{number}@a.example" for number in range(3)), "quick@a.example"]
     terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
     began = anyio.current_time()
     found = await outcomes_of(client(transport, **terms).contacts.create_many([NewContact(email) for email in emails]))
-    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of pause, and the one second that was left
+    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of backoff, and the one second that was left
     assert [str(outcome.status) for outcome in found] == ["added", *["unknown"] * 3]
 
 
-async def test_an_attempt_of_a_row_that_times_out_is_repeated() -> None:
+async def test_an_attempt_of_a_row_that_times_out_is_retried() -> None:
     script = Script(HANG, added())
     (outcome,) = await outcomes_of(client(script, timeout=2.0).contacts.create_many(rows(1)))
     assert (outcome.status, outcome.attempts, outcome.possible) == (Outcome.ADDED, 2, frozenset({Outcome.ADDED}))

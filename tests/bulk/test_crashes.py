@@ -1,4 +1,4 @@
-"""The real pipeline dies at every point of its way and goes on in another process; `simulation.py` does it at full length."""
+"""The real pipeline is killed at every point and resumed in another process; tools/simulation.py is the long version."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with memory() as made:
-        yield made
+    with memory() as simulated:
+        yield simulated
 
 
 @pytest.mark.parametrize("backend", LOOPS)
 @pytest.mark.parametrize("seed", range(2))
-def test_equal_seeds_give_equal_traces(seed: int, backend: str, folder: Path) -> None:
+def test_the_same_seed_gives_the_same_trace(seed: int, backend: str, folder: Path) -> None:
     traces = []
-    for again in ("once", "twice"):
-        (folder / again).mkdir()
-        one = Simulation(seeded(seed), folder / again, backend)
+    for attempt_number in ("once", "twice"):
+        (folder / attempt_number).mkdir()
+        one = Simulation(seeded(seed), folder / attempt_number, backend)
         one.finish(iter([50, 30]))
         assert one.violations() == []
         traces.append([process.trace for process in one.processes])
@@ -47,7 +47,7 @@ def test_equal_seeds_give_equal_traces(seed: int, backend: str, folder: Path) ->
     assert traces[0] == traces[1]
 
 
-def test_other_seeds_give_other_traces(folder: Path) -> None:
+def test_another_seed_gives_another_trace(folder: Path) -> None:
     traces = []
     for seed in (1, 2):
         (folder / str(seed)).mkdir()
@@ -58,13 +58,13 @@ def test_other_seeds_give_other_traces(folder: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Path) -> None:
-    said = []
+    messages = []
     for backend in LOOPS:
         (folder / backend).mkdir()
         one = Simulation(seeded(seed), folder / backend, backend)
         one.finish(iter(()))
-        said.append([(each.index, each.status, each.possible, each.attempts) for each in Journal(one.path).outcomes()])
-    assert said[0] == said[1]
+        messages.append([(each.index, each.status, each.possible, each.attempts) for each in Journal(one.path).outcomes()])
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Pat
         ("update_missing_fields", "coalesce", "asyncio"),
     ],
 )
-def test_a_run_that_is_killed_at_any_point_goes_on_and_says_the_truth(
+def test_a_run_killed_at_any_point_can_be_resumed_with_true_outcomes(
     duplicates: DuplicatePolicy, repeats: Repeats, backend: str, folder: Path
 ) -> None:
     scene = seeded(7, 4, duplicates=duplicates, repeats=repeats, trouble=0.3, concurrency=2)
@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_at_any_point_goes_on_and_says_the_truth(
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_run_that_nothing_disturbs_is_certain_of_every_row(backend: str, folder: Path) -> None:
+def test_an_undisturbed_run_is_certain_of_every_row(backend: str, folder: Path) -> None:
     one = Simulation(seeded(3, trouble=0.0), folder, backend)
     one.finish(iter(()))
     assert all(outcome.certain for outcome in one.delivered)
@@ -97,7 +97,7 @@ def test_a_run_that_nothing_disturbs_is_certain_of_every_row(backend: str, folde
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_row_that_was_marked_and_has_changed_since_is_refused_after_a_kill(backend: str, folder: Path) -> None:
+def test_a_marked_row_that_has_changed_is_refused_after_a_kill(backend: str, folder: Path) -> None:
     scene = seeded(3)
     one = Simulation(scene, folder, backend)
     one.live(40)
@@ -116,9 +116,7 @@ def test_a_row_that_was_marked_and_has_changed_since_is_refused_after_a_kill(bac
     [faults.status(500), faults.empty(), faults.reset(), faults.refuse(), faults.commit_then(faults.reset())],
     ids=lambda fault: fault.label,
 )
-def test_rows_under_way_when_a_run_is_suspended_are_left_for_the_next_process_whatever_they_met_last(
-    fault: Fault, folder: Path
-) -> None:
+def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Fault, folder: Path) -> None:
     rows = [{"email": f"user{index}@a.example", ROW: str(index)} for index in range(6)]
     down = Scene(rows=rows, trouble=1.0, faults=[fault], attempts=50, concurrency=3)
     one = Simulation(down, folder, "asyncio")
@@ -135,7 +133,7 @@ def test_rows_under_way_when_a_run_is_suspended_are_left_for_the_next_process_wh
 
 
 class Harmed:
-    """A writer that does one thing otherwise."""
+    """A writer with one changed behaviour."""
 
     def __init__(self, writer: JournalWriter) -> None:
         self.writer = writer
@@ -145,13 +143,13 @@ class Harmed:
 
 
 class Unsuspecting(Harmed):
-    """Breaks the rule that what a kill left without an outcome may have been sent."""
+    """Breaks the rule that rows without an outcome after a kill may have been sent."""
 
     possibly_sent: PossiblySent = NO_ROWS
 
 
 class Lazy(Harmed):
-    """Breaks the rule that outcomes are kept before the caller has them: a batch is written with the next one."""
+    """Breaks the rule that outcomes are stored before they are delivered: each batch is written with the next one."""
 
     batch: Sequence[ContactOutcome] = ()
 
@@ -160,37 +158,37 @@ class Lazy(Harmed):
         if before:
             self.writer.record(before)
 
-    def end(self, *given: Any) -> None:
+    def end(self, *arguments: Any) -> None:
         self.record(())
-        self.writer.end(*given)
+        self.writer.end(*arguments)
 
 
 class Forgetful(Harmed):
-    """Breaks the rule that a row which has its outcome is not sent again."""
+    """Breaks the rule that a row with an outcome is not sent again."""
 
     def completed_rows(self, _first: int, _rows: int) -> frozenset[int]:
         return frozenset()
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_ends_a_run_early_what_is_said_of_every_row_is_true(seed: int) -> None:
+def test_outcomes_are_true_however_a_run_ends_early(seed: int) -> None:
     assert drawn(seed).violations() == []
 
 
-def test_the_first_scenes_end_in_every_way_on_both_loops() -> None:
+def test_the_first_scenarios_cover_every_ending_on_both_event_loops() -> None:
     scenes = [drawn(seed) for seed in range(40)]
     assert {ending.way for scene in scenes for ending in scene.endings} == set(WAYS)
     assert {scene.backend for scene in scenes} == set(LOOPS)
 
 
 @pytest.mark.parametrize(("harmed", "kind"), [(Unsuspecting, "I5"), (Lazy, "I2")])
-def test_the_simulation_notices_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
+def test_the_simulation_detects_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
     scene = seeded(7, 8, trouble=0.3, concurrency=2)
     found: Iterator[str] = (wrong for one in everywhere(scene, folder, "asyncio", harmed) for wrong in one.violations())
     assert any(wrong.startswith(kind) for wrong in found)
 
 
-def test_the_simulation_notices_that_rows_are_sent_again_which_have_their_outcome(folder: Path) -> None:
+def test_the_simulation_detects_rows_sent_again_after_their_outcome(folder: Path) -> None:
     one = Simulation(seeded(7, 8, trouble=0.0), folder, "asyncio", Forgetful)
     one.live(60)
     with pytest.raises(JournalError, match="UNIQUE"):
@@ -204,11 +202,11 @@ no_rows = st.sampled_from([3, {"email": " "}, {"email": "a@a.example", NO_FIELD:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Draw rows, many of which repeat an e-mail or cannot be sent, and how the service treats them."""
+    """Draw scenarios: rows, many of which repeat an e-mail or are invalid, and the behaviour of the service."""
     repeats: Repeats = draw(st.sampled_from(["serial", "error", "first", "last", "coalesce"]))
     emails = ["a@a.example", "b@a.example", "c@a.example"]
     if repeats != "coalesce":
-        emails += ["A@a.example", "B@A.example"]  # the same contacts by other names, so rows that are not merged
+        emails += ["A@a.example", "B@A.example"]  # the same contacts in other spellings, so that rows are not merged
     sound = st.builds(lambda email, more: {"email": email, **more}, st.sampled_from(emails), fields)
     rows = draw(st.lists(st.one_of(sound, sound, sound, no_rows), max_size=12))
     return Scene(
@@ -226,9 +224,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 @pytest.mark.parametrize("backend", LOOPS)
 @settings(max_examples=25)
 @given(scene=scenes(), deaths=st.lists(st.integers(1, 80), max_size=3))
-def test_whatever_happens_the_contacts_are_those_of_the_rows_one_after_the_other(
-    backend: str, scene: Scene, deaths: list[int]
-) -> None:
+def test_contacts_end_up_as_if_the_rows_were_applied_one_by_one(backend: str, scene: Scene, deaths: list[int]) -> None:
     with memory() as folder:
         one = Simulation(scene, folder, backend)
         one.finish(iter(deaths))

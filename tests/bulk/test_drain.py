@@ -1,4 +1,4 @@
-"""A run that is drained waits for requests in flight, and for nothing else."""
+"""Draining a run waits for requests in flight and for nothing else."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ PAUSES: dict[str, list[Any]] = {
     "lost answers": [*[added()] * 5, lost()],
     "no answers": [*[added()] * 5, *[lost()] * 200, HANG],
 }
-"""What a service answers before and during a pause."""
+"""Responses of a service before and during a pause."""
 
 
 class Distant(Script):
-    """A script that takes a moment for each request."""
+    """A script with a short delay for each request."""
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         await anyio.sleep(0.02)
@@ -68,12 +68,12 @@ def journal(tmp_path: Path) -> Journal:
 
 
 async def until_paused(outcomes: Outcomes) -> None:
-    while outcomes.progress.state != "paused":  # noqa: ASYNC110 - in virtual time; a state has no event
+    while outcomes.progress.state != "paused":  # noqa: ASYNC110 - in virtual time; a state change has no event to wait for
         await anyio.sleep(0.05)
 
 
 async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
-    """Drain a run once it is paused; return its outcomes, and how many seconds it went on for."""
+    """Drain a run once it is paused; return its outcomes and how many seconds it continued."""
     found: list[ContactOutcome] = []
     began = math.nan
     async with anyio.create_task_group() as group, run as outcomes:
@@ -92,7 +92,7 @@ async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
 
 @pytest.mark.parametrize("order", ["completion", "input"])
 @pytest.mark.parametrize("pause", ["Retry-After", "503", "no connection", "never reached", "lost answers"])
-async def test_a_paused_run_ends_as_soon_as_it_is_drained(journal: Journal, pause: str, order: Order) -> None:
+async def test_draining_ends_a_paused_run_at_once(journal: Journal, pause: str, order: Order) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), journal=journal, concurrency=8, order=order)
     found, seconds = await drained_in_pause(run)
     report = journal.report()
@@ -103,7 +103,7 @@ async def test_a_paused_run_ends_as_soon_as_it_is_drained(journal: Journal, paus
 @pytest.mark.parametrize(
     ("pause", "count"), [*((pause, 300) for pause in PAUSES), ("Retry-After", 8), ("no connection", 8), ("never reached", 8)]
 )
-async def test_a_run_that_was_drained_in_a_pause_is_resumed_truthfully(journal: Journal, pause: str, count: int) -> None:
+async def test_a_run_drained_during_a_pause_is_resumed_with_true_outcomes(journal: Journal, pause: str, count: int) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(count), journal=journal, concurrency=8)
     _, seconds = await drained_in_pause(run)
     report = await client(Script(skipped())).contacts.create_many(rows(count), journal=journal, resume=True)
@@ -113,7 +113,7 @@ async def test_a_run_that_was_drained_in_a_pause_is_resumed_truthfully(journal: 
     assert (report.uncertain == 0) == never_applied
 
 
-async def test_a_row_whose_answer_is_lost_after_the_drain_counts_as_possibly_sent(journal: Journal) -> None:
+async def test_a_row_whose_response_is_lost_after_the_drain_counts_as_possibly_sent(journal: Journal) -> None:
     script = Script(added(), 5.0, lost())
     async with client(script).contacts.create_many(rows(9), journal=journal, concurrency=1) as outcomes:
         await anext(outcomes)
@@ -126,7 +126,7 @@ async def test_a_row_whose_answer_is_lost_after_the_drain_counts_as_possibly_sen
     assert report.rows == 9
 
 
-async def test_without_a_journal_every_row_that_was_read_still_has_an_outcome() -> None:
+async def test_without_a_journal_every_row_read_still_has_an_outcome() -> None:
     run = client(Distant(*PAUSES["lost answers"])).contacts.create_many(rows(300), concurrency=8)
     found, seconds = await drained_in_pause(run)
     left = [outcome for outcome in found if outcome.error is not None and outcome.attempts < 4]
@@ -137,12 +137,12 @@ async def test_without_a_journal_every_row_that_was_read_still_has_an_outcome() 
     assert all((outcome.status is Outcome.UNKNOWN) == (not outcome.certain) for outcome in left)
 
 
-async def test_a_drained_run_without_a_journal_raises_nothing() -> None:
+async def test_a_drained_run_without_a_journal_does_not_raise() -> None:
     found, _ = await drained_in_pause(client(Script(*PAUSES["Retry-After"])).contacts.create_many(rows(300), concurrency=8))
     assert [outcome.status for outcome in found].count(Outcome.ADDED) == 5
 
 
-async def test_a_request_in_flight_is_waited_for(journal: Journal) -> None:
+async def test_draining_waits_for_requests_in_flight(journal: Journal) -> None:
     script = Script(added(), 20.0, added())
     async with client(script).contacts.create_many(rows(30), journal=journal, concurrency=4) as outcomes:
         await anext(outcomes)
@@ -168,7 +168,7 @@ async def test_progress_says_why_a_run_is_paused(pause: str) -> None:
         assert outcomes.progress.why == REASONS[pause]
 
 
-async def test_a_run_that_goes_on_has_no_reason_to_pause() -> None:
+async def test_a_running_run_has_no_reason_for_a_pause() -> None:
     script = Distant(*[added()] * 5, status(429, retry_after="60"), added())
     async with client(script).contacts.create_many(rows(300), concurrency=8) as outcomes:
         await until_paused(outcomes)
@@ -176,7 +176,7 @@ async def test_a_run_that_goes_on_has_no_reason_to_pause() -> None:
         assert (outcomes.progress.state, outcomes.progress.why) == ("running", "")
 
 
-async def test_refusals_that_use_up_the_retry_budget_are_named() -> None:
+async def test_throttling_that_uses_up_the_retry_budget_is_the_reason() -> None:
     async with client(Distant(*[added()] * 5, status(429))).contacts.create_many(rows(300), concurrency=8) as outcomes:
         await until_paused(outcomes)
         assert outcomes.progress.why == "too many retries: the service answered 429"
@@ -186,7 +186,7 @@ async def test_refusals_that_use_up_the_retry_budget_are_named() -> None:
 
 
 async def interrupted(run: Any, after: float | None) -> float:
-    """Take a Ctrl-C after so many seconds, or once the run is paused, and return how long the run went on for."""
+    """Send Ctrl-C after so many seconds, or once the run is paused; return how long the run continued."""
     began = math.nan
     async with handle_interrupts(SCREEN) as interrupts, run as outcomes:
         interrupts.drain = partial(drain_run, outcomes)
@@ -211,7 +211,7 @@ async def test_the_first_ctrl_c_ends_a_paused_run_within_two_seconds(journal: Jo
     assert journal.report().state == "interrupted"
 
 
-async def test_a_probe_that_is_never_answered_holds_a_ctrl_c_up_for_a_second(journal: Journal) -> None:
+async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Journal) -> None:
     script = Distant(*[added()] * 5, *[status(503)] * 17, HANG)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
     seconds = await interrupted(run, 20.0)
@@ -220,6 +220,6 @@ async def test_a_probe_that_is_never_answered_holds_a_ctrl_c_up_for_a_second(jou
     assert journal.report().state == "interrupted"
 
 
-async def test_requests_of_a_run_that_is_not_paused_have_half_a_minute(journal: Journal) -> None:
+async def test_after_ctrl_c_requests_in_flight_have_30_seconds_to_finish(journal: Journal) -> None:
     run = client(Script(added(), HANG)).contacts.create_many(rows(30), journal=journal, concurrency=8)
     assert await interrupted(run, 0.1) == pytest.approx(29.9, abs=0.2)

@@ -1,4 +1,4 @@
-"""Answers that belong to other rows, as after a response that was written twice: a repeated contact id gives them away."""
+"""Responses that belong to other rows, as after a duplicated response: a repeated contact id reveals them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}
 
 
 class Desynchronised:
-    """Answers each row as a function of its number says, each some time after the one before."""
+    """Responds to each row by a function of its number, each a little later than the one before."""
 
     def __init__(self, answer: Callable[[int], Response], seconds: float = 1.0) -> None:
         self.answer = answer
@@ -54,7 +54,7 @@ EMAILS = [f"user{number}@a.example" for number in range(4)]
 
 
 @pytest.mark.parametrize("order", ["completion", "input"])
-async def test_rows_with_one_id_are_uncertain_unless_the_caller_has_them(order: Any) -> None:
+async def test_rows_that_share_an_id_become_uncertain_unless_already_delivered(order: Any) -> None:
     one_behind = Desynchronised(lambda number: added(f"contact_{max(0, number - 1)}"))
     found = await outcomes_of(run(one_behind, rows(*EMAILS), order=order), wait=60)
     assert [(each.certain, each.id) for each in found] == [(False, None), (False, None), (True, "contact_1"), (True, "contact_2")]
@@ -66,20 +66,20 @@ async def test_rows_with_one_id_are_uncertain_unless_the_caller_has_them(order: 
     ]
 
 
-async def test_a_row_that_the_caller_has_taken_stays_as_it_was_said() -> None:
+async def test_a_delivered_outcome_is_not_changed() -> None:
     twice = Desynchronised(lambda _: added("contact_1"))
     found = await outcomes_of(run(twice, rows(*EMAILS[:2])))
     assert [each.certain for each in found] == [True, False]
 
 
-async def test_a_row_that_is_not_committed_yet_is_made_uncertain(tmp_path: Path) -> None:
+async def test_an_uncommitted_outcome_is_made_uncertain(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.db", inline=True)
     at_once = Desynchronised(lambda _: added("contact_1"), seconds=0.01)
     await outcomes_of(run(at_once, rows(*EMAILS[:2]), journal=journal))
     assert [each.certain for each in journal.outcomes()] == [False, False]
 
 
-async def test_a_row_that_is_committed_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_committed_outcome_is_not_changed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.db", inline=True)
     later = Desynchronised(lambda _: added("contact_1"), seconds=5)
     found = await outcomes_of(run(later, rows(*EMAILS[:2]), journal=journal), wait=60)
@@ -87,7 +87,7 @@ async def test_a_row_that_is_committed_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [added("contact_1"), skipped()], ids=["one id", "none"])
-async def test_rows_whose_emails_could_be_equal_may_share_an_id(answer: Response) -> None:
+async def test_rows_whose_emails_may_be_equal_may_share_an_id(answer: Response) -> None:
     found = await outcomes_of(run(Desynchronised(lambda _: answer), rows("Ann@a.example", "ann@a.example")))
     assert [each.certain for each in found] == [True, True]
 

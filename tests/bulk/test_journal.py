@@ -1,4 +1,4 @@
-"""The journal of a bulk run: what is written is durable, one runner holds it, anybody reads it."""
+"""The journal of a bulk run: writes are durable, one run holds the lock, and anyone can read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
     return {each.name: (each.stat().st_size, each.stat().st_mtime_ns) for each in folder.iterdir()}
 
 
-def test_what_was_recorded_is_read_beside_the_run_after_it_and_by_a_resumed_one(path: Path) -> None:
+def test_outcomes_are_read_during_a_run_after_it_and_by_a_resumed_run(path: Path) -> None:
     recorded = [outcome(3), outcome(1, Outcome.UNKNOWN, id=None, error=StatusError("no", status_code=500)), outcome(0, repeats=3)]
     with writing(path) as writer:
         writer.mark(window(0, 5))
@@ -59,14 +59,14 @@ def test_what_was_recorded_is_read_beside_the_run_after_it_and_by_a_resumed_one(
         assert writer.create_counts().report(0).outcomes[Outcome.ADDED] == 2
 
 
-def test_a_journal_opens_its_own_writer(path: Path) -> None:
+def test_a_journal_opens_its_writer(path: Path) -> None:
     for resume in (False, True):
         writer = Journal(path).writer(IDENTITY, resume=resume)
         assert writer.resumed is resume
         writer.close()
 
 
-def test_a_new_journal_is_empty_and_not_resumed_and_so_is_one_resumed_without_a_file(tmp_path: Path) -> None:
+def test_a_new_journal_is_empty_and_not_resumed(tmp_path: Path) -> None:
     for resume in (False, True):
         with writing(tmp_path / f"{resume}.db", resume=resume) as writer:
             assert (writer.resumed, writer.hwm, writer.state, writer.finished, writer.spooled) == (
@@ -80,7 +80,7 @@ def test_a_new_journal_is_empty_and_not_resumed_and_so_is_one_resumed_without_a_
             assert writer.window_at(0) is None
 
 
-def test_nobody_else_may_read_the_files_of_a_run(path: Path) -> None:
+def test_only_the_owner_may_read_the_files_of_a_run(path: Path) -> None:
     before = os.umask(0)
     try:
         with writing(path) as writer:
@@ -91,18 +91,18 @@ def test_nobody_else_may_read_the_files_of_a_run(path: Path) -> None:
     assert modes == {"run.db": 0o600, "run.db-wal": 0o600, "run.db-shm": 0o600}
 
 
-def test_a_run_leaves_one_file(path: Path) -> None:
+def test_a_finished_run_leaves_one_file(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0))
     assert [each.name for each in path.parent.iterdir()] == ["run.db"]
 
 
-def test_reading_makes_no_file_and_changes_none_beside_a_run_after_it_and_after_a_kill(tmp_path: Path) -> None:
+def test_reading_creates_and_changes_no_file_even_after_a_kill(tmp_path: Path) -> None:
     killed, whole = tmp_path / "killed.db", tmp_path / "whole.db"
     killed_journal(killed, commits=7)
     with writing(whole) as writer:
         writer.mark(window(0))
-        for _ in range(2):  # with the log of a run under way, then without one
+        for _ in range(2):  # during a run with its log, then after it without one
             for each in (killed, whole):
                 before = listing(tmp_path)
                 journal = Journal(each)
@@ -113,7 +113,7 @@ def test_reading_makes_no_file_and_changes_none_beside_a_run_after_it_and_after_
             writer.close()
 
 
-def test_a_folder_that_cannot_be_written_is_read(path: Path) -> None:
+def test_a_journal_in_a_read_only_folder_can_be_read(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0))
         writer.record([outcome(0)])
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_is_read(path: Path) -> None:
         path.parent.chmod(0o700)
 
 
-def test_many_outcomes_are_read_page_by_page_with_none_lost_or_repeated(path: Path) -> None:
+def test_outcomes_are_read_in_pages_without_loss_or_duplicates(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0, 5000))
         recorded = [index for index in range(5000) if index % 3]
@@ -135,7 +135,7 @@ def test_many_outcomes_are_read_page_by_page_with_none_lost_or_repeated(path: Pa
         assert [first.index, *(found.index for found in reading)] == sorted([*recorded, 4998])
 
 
-def test_reading_on_while_the_run_ends_and_another_resumes_it_loses_nothing(path: Path) -> None:
+def test_reading_continues_while_the_run_ends_and_is_resumed(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0, 3500))
         writer.record([outcome(index) for index in range(3000)])
@@ -149,15 +149,15 @@ def test_reading_on_while_the_run_ends_and_another_resumes_it_loses_nothing(path
 
 
 class TestRefused:
-    """Journals that are not opened."""
+    """Journals that cannot be opened."""
 
-    def test_one_that_exists_when_nothing_is_to_be_resumed(self, path: Path) -> None:
+    def test_an_existing_journal_without_resume(self, path: Path) -> None:
         with writing(path):
             pass
         with pytest.raises(InvalidRequest, match="already exists; resume its run"), writing(path):
             pass
 
-    def test_one_that_this_process_writes(self, path: Path) -> None:
+    def test_a_journal_written_by_this_process(self, path: Path) -> None:
         with writing(path) as writer:
             for resume in (False, True):
                 with pytest.raises(InvalidRequest, match="another run is writing"), writing(path, resume=resume):
@@ -168,7 +168,7 @@ class TestRefused:
                 pass
             writer.mark(window(0))
 
-    def test_one_that_another_process_writes(self, path: Path) -> None:
+    def test_a_journal_written_by_another_process(self, path: Path) -> None:
         code = "import sys; from tools.journal_child import *; w = opened(Path(sys.argv[1])); print(1, flush=True); input()"
         command = [sys.executable, "-c", code, str(path)]
         with subprocess.Popen(
@@ -184,7 +184,7 @@ class TestRefused:
             assert writer.resumed
 
     @pytest.mark.parametrize("content", [b"email\na@a.example\n", b"SQLite format 3\0", bytes(4096)])
-    def test_a_file_that_is_no_journal_which_stays_as_it_is(self, path: Path, content: bytes) -> None:
+    def test_a_file_that_is_not_a_journal_which_is_left_unchanged(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         with pytest.raises(InvalidRequest, match="is not a journal"), writing(path, resume=True):
             pass
@@ -192,7 +192,7 @@ class TestRefused:
             Journal(path).report()
         assert path.read_bytes() == content
 
-    def test_a_database_of_another_program_which_stays_as_it_is(self, path: Path) -> None:
+    def test_a_database_of_another_program_which_is_left_unchanged(self, path: Path) -> None:
         with sqlite3.connect(path) as db:
             db.execute("CREATE TABLE t (a)")
         db.close()
@@ -203,7 +203,7 @@ class TestRefused:
             Journal(path).report()
         assert path.read_bytes() == content
 
-    def test_one_of_a_newer_format(self, path: Path) -> None:
+    def test_a_journal_of_a_newer_format(self, path: Path) -> None:
         with writing(path):
             pass
         db = sqlite3.connect(path)
@@ -214,7 +214,7 @@ class TestRefused:
         with pytest.raises(InvalidRequest, match="newer version"):
             list(Journal(path).outcomes())
 
-    def test_one_of_another_run(self, path: Path) -> None:
+    def test_a_journal_of_another_run(self, path: Path) -> None:
         with writing(path):
             pass
         other = Identity("space_1", {"duplicates": "overwrite", "campaign": None})
@@ -226,24 +226,24 @@ class TestRefused:
         with writing(path, resume=True, identity=Identity(IDENTITY.workspace, IDENTITY.options, source="moved.csv")) as writer:
             assert writer.resumed
 
-    def test_a_link_and_a_folder(self, path: Path) -> None:
+    def test_a_symlink_or_a_folder(self, path: Path) -> None:
         path.symlink_to(path.with_name("elsewhere.db"))
         for each in (path, path.parent):
             with pytest.raises(InvalidRequest, match="not a regular file"), writing(each, resume=True):
                 pass
         assert not path.with_name("elsewhere.db").exists()
 
-    def test_a_place_that_is_not_there(self, path: Path) -> None:
+    def test_a_path_in_a_missing_folder(self, path: Path) -> None:
         with pytest.raises(InvalidRequest, match="No such file or directory; pass a path in a folder"), writing(path / "a.db"):
             pass
         with pytest.raises(InvalidRequest, match="does not exist"):
             Journal(path).report()
 
-    def test_a_name_that_the_system_cannot_take(self, path: Path) -> None:
+    def test_a_name_that_is_too_long(self, path: Path) -> None:
         with pytest.raises(JournalError, match="File name too long"), writing(path.with_name("x" * 300)):
             pass
 
-    def test_any_on_a_system_without_posix_locks(self, path: Path) -> None:
+    def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
             "try: JournalWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
@@ -254,7 +254,7 @@ class TestRefused:
         assert not path.exists()
 
     @pytest.mark.parametrize("resume", [True, False])
-    def test_an_empty_file_which_stays_as_it_is(self, path: Path, resume: bool) -> None:
+    def test_an_empty_file_which_is_left_unchanged(self, path: Path, resume: bool) -> None:
         path.touch()
         with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "already exists; resume its run"):
             opened(path, resume=resume)
@@ -264,7 +264,7 @@ class TestRefused:
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
+def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
     path.touch()
     hold = lock.JournalLock.acquire(str(path), resume=True, beside=beside)
     db = sqlite3.connect(path)
@@ -282,9 +282,9 @@ def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(
 
 
 class TestMarking:
-    """Windows are marked in order, and never become others."""
+    """Windows are marked in order and never change."""
 
-    def test_a_window_is_known_again(self, path: Path) -> None:
+    def test_a_marked_window_is_found_again(self, path: Path) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 7, b"aaaaaaaa"))
             writer.mark(window(7, 3, b"bbbbbbbb"))
@@ -295,7 +295,7 @@ class TestMarking:
             assert writer.hwm == 10
 
     @pytest.mark.parametrize("other", [window(0, 7, b"cccccccc"), window(0, 6, b"aaaaaaaa"), window(3, 4, b"aaaaaaaa")])
-    def test_a_window_of_other_rows_is_refused_and_the_journal_stays_of_use(self, path: Path, other: MarkedWindow) -> None:
+    def test_a_window_of_other_rows_is_refused_and_the_journal_stays_usable(self, path: Path, other: MarkedWindow) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 7, b"aaaaaaaa"))
             with pytest.raises(InvalidRequest, match="the input changed"):
@@ -303,12 +303,12 @@ class TestMarking:
             writer.mark(window(7))
 
     @pytest.mark.parametrize("other", [window(1), window(0, 0)])
-    def test_a_window_that_does_not_follow_is_refused(self, path: Path, other: MarkedWindow) -> None:
+    def test_a_window_out_of_order_is_refused(self, path: Path, other: MarkedWindow) -> None:
         with writing(path) as writer, pytest.raises(InvalidRequest, match="mark rows in order"):
             writer.mark(other)
 
     @pytest.mark.parametrize("index", [5, -1])
-    def test_an_outcome_of_a_row_that_was_not_marked_is_refused(self, path: Path, index: int) -> None:
+    def test_an_outcome_of_an_unmarked_row_is_refused(self, path: Path, index: int) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 5))
             with pytest.raises(InvalidRequest, match=f"got row {index}; mark a row before it is sent"):
@@ -316,7 +316,7 @@ class TestMarking:
             assert writer.completed_rows(0, 5) == set()
 
 
-def test_a_second_outcome_of_a_row_is_an_error_and_nothing_of_its_batch_is_kept(path: Path) -> None:
+def test_a_second_outcome_for_a_row_is_an_error_that_discards_its_batch(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0, 5))
         writer.record([outcome(2)])
@@ -329,16 +329,16 @@ def test_a_second_outcome_of_a_row_is_an_error_and_nothing_of_its_batch_is_kept(
 
 
 class TestEnds:
-    """How a run ended decides what the next one suspects."""
+    """The end of a run decides which rows the next one treats as possibly sent."""
 
-    def test_a_killed_run_leaves_every_marked_row_suspect(self, path: Path) -> None:
+    def test_after_a_kill_every_marked_row_counts_as_possibly_sent(self, path: Path) -> None:
         killed_journal(path, commits=7)
         with writing(path, resume=True) as writer:
             assert writer.possibly_sent == PossiblySent(((0, writer.hwm),))
             assert writer.hwm
 
     @pytest.mark.parametrize("state", ["suspended", "stopped", "interrupted"])
-    def test_a_run_that_ended_in_order_names_its_suspects_until_the_next_begins(self, path: Path, state: str) -> None:
+    def test_an_orderly_end_names_possibly_sent_rows_until_the_next_run_begins(self, path: Path, state: str) -> None:
         with writing(path) as writer:
             writer.mark(window(0))
             writer.end(state, PossiblySent(((2, 4), (7, 8))))
@@ -353,7 +353,7 @@ class TestEnds:
             ("resumed", {"after": "running"}),
         ]
 
-    def test_a_finished_run_stays_finished_and_suspects_nothing(self, path: Path) -> None:
+    def test_a_finished_run_stays_finished_with_no_row_possibly_sent(self, path: Path) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 2))
             writer.record([outcome(0), outcome(1)])
@@ -364,22 +364,22 @@ class TestEnds:
             writer.end("stopped")
         assert path.read_bytes() == content
 
-    def test_a_run_with_a_row_left_is_not_finished(self, path: Path) -> None:
+    def test_a_run_with_rows_left_is_not_finished(self, path: Path) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 3))
             writer.record([outcome(1)])
             with pytest.raises(InvalidRequest, match="got none for 2"):
                 writer.end("finished")
 
-    def test_a_state_of_another_name_is_refused(self, path: Path) -> None:
+    def test_an_unknown_state_is_refused(self, path: Path) -> None:
         with writing(path) as writer, pytest.raises(InvalidRequest, match="expected one of finished, suspended"):
             writer.end("running")
 
 
 class TestReport:
-    """Reports are functions of the journal alone."""
+    """Reports depend on the journal alone."""
 
-    def test_it_holds_the_figures_of_the_run_and_the_journals_own(self, path: Path) -> None:
+    def test_it_contains_the_totals_of_the_run_and_of_the_journal(self, path: Path) -> None:
         clock = iter([100.0, 101.0, 102.0, 103.5])
         with writing(path, wall=lambda: next(clock)) as writer:
             writer.record_event("gate", {"seconds": 3})
@@ -413,7 +413,7 @@ class TestReport:
         }
         assert list(Journal(path).events()) == [(101.0, "gate", {"seconds": 3})]
 
-    def test_the_pauses_between_resumes_are_no_part_of_its_seconds(self, path: Path) -> None:
+    def test_the_time_between_resumes_does_not_count(self, path: Path) -> None:
         now = [100.0]
         for _ in range(2):
             with writing(path, resume=True, wall=lambda: now[0]) as writer:
@@ -422,13 +422,13 @@ class TestReport:
             now[0] += 1000
         assert Journal(path).report().seconds == 10
 
-    def test_a_clock_that_is_set_back_takes_no_time_off(self, path: Path) -> None:
+    def test_a_clock_set_back_subtracts_no_time(self, path: Path) -> None:
         clock = iter([100.0, 50.0])
         with writing(path, wall=lambda: next(clock)) as writer:
             writer.end("stopped")
         assert Journal(path).report().seconds == 0
 
-    def test_it_is_written_byte_for_byte_the_same_each_time_also_after_a_checkpoint(self, path: Path) -> None:
+    def test_it_is_written_identically_each_time_even_after_a_checkpoint(self, path: Path) -> None:
         target = path.with_name("report.json")
         with writing(path) as writer:
             for _ in islice(steps(writer), 7):
@@ -445,7 +445,7 @@ class TestReport:
         assert json.loads(written[0]) == Journal(path).report().to_dict()
         assert sorted(each.name for each in path.parent.iterdir()) == ["report.json", "run.db"]
 
-    def test_a_report_that_cannot_be_written_leaves_what_was_there(self, path: Path) -> None:
+    def test_a_report_that_cannot_be_written_leaves_the_old_file(self, path: Path) -> None:
         with writing(path):
             pass
         target = path.with_name("folder")
@@ -471,7 +471,7 @@ ROWS = [
 
 
 class TestSpool:
-    """The input is kept byte for byte, and rows that repeat an e-mail stand for each other."""
+    """The input is stored byte for byte, and rows that repeat an e-mail are superseded or merged."""
 
     @staticmethod
     def rows_of(path: Path, policy: Any, duplicates: str = "skip") -> dict[int, Any]:
@@ -484,13 +484,13 @@ class TestSpool:
         return {row.index: row.payload if row.repeats is None else row.repeats for row in found}
 
     @pytest.mark.parametrize("policy", ["serial", "error"])
-    def test_every_row_comes_back_as_it_is(self, path: Path, policy: str) -> None:
+    def test_every_row_is_read_back_unchanged(self, path: Path, policy: str) -> None:
         assert self.rows_of(path, policy) == {index: content for index, _, content in ROWS}
 
-    def test_only_the_first_row_of_an_e_mail_is_sent(self, path: Path) -> None:
+    def test_only_the_first_row_of_an_email_is_sent(self, path: Path) -> None:
         assert self.rows_of(path, "first") == {index: content for index, _, content in ROWS} | {3: 0, 6: 0}
 
-    def test_only_the_last_row_of_an_e_mail_is_sent(self, path: Path) -> None:
+    def test_only_the_last_row_of_an_email_is_sent(self, path: Path) -> None:
         assert self.rows_of(path, "last") == {index: content for index, _, content in ROWS} | {0: 6, 3: 6}
 
     @pytest.mark.parametrize(
@@ -501,12 +501,12 @@ class TestSpool:
             ("update_missing_fields", {"city": "Rome", "title": "Dr", "custom_1": "x"}),
         ],
     )
-    def test_the_rows_of_an_e_mail_are_merged_into_the_first(self, path: Path, duplicates: str, merged: dict[str, str]) -> None:
+    def test_the_rows_of_an_email_are_merged_into_the_first(self, path: Path, duplicates: str, merged: dict[str, str]) -> None:
         found = self.rows_of(path, "coalesce", duplicates)
         assert json.loads(found.pop(0)) == {"email": "a@a.example", **merged}
         assert found == {index: content for index, _, content in ROWS[1:]} | {3: 0, 6: 0}
 
-    def test_rows_of_one_e_mail_beyond_any_page_are_all_merged(self, path: Path) -> None:
+    def test_all_rows_of_an_email_are_merged_however_many_there_are(self, path: Path) -> None:
         with writing(path, identity=Identity("space_1", {"duplicates": "overwrite"})) as writer:
             writer.spool([(index, "a", payload("a", **{f"custom_{index}": "x", "city": str(index)})) for index in range(1000)])
             writer.end_spool(1000)
@@ -515,7 +515,7 @@ class TestSpool:
         assert (len(members), members["city"]) == (1002, "999")
         assert {row.repeats for row in others} == {0}
 
-    def test_e_mails_are_the_same_only_to_the_last_character(self, path: Path) -> None:
+    def test_emails_are_compared_exactly(self, path: Path) -> None:
         with writing(path) as writer:
             emails = ["a\0b", "a\0c", "a", "A", "a ", '"a"', "é", "e\u0301"]
             writer.spool([(index, email, b"{}") for index, email in enumerate(emails)])
@@ -529,13 +529,13 @@ class TestSpool:
             writer.end_spool(3)
             assert [row.payload.decode() for row in writer.spooled_rows(0, 3, "serial")] == odd
 
-    def test_a_spool_is_whole_or_not_and_whole_for_good(self, path: Path) -> None:
+    def test_a_spool_is_complete_or_absent_and_never_changes(self, path: Path) -> None:
         with writing(path) as writer:
             writer.spool(ROWS[:2])
             with pytest.raises(InvalidRequest, match="expected 3 spooled rows, got 2"):
                 writer.end_spool(3)
             assert writer.spooled is None
-        with writing(path, resume=True) as writer:  # spooled anew after a kill, and shorter
+        with writing(path, resume=True) as writer:  # spooled again after a kill, with fewer rows
             assert writer.spooled is None
             writer.spool([(0, "c", b'{"email":"c"}')])
             writer.end_spool(1)
@@ -545,7 +545,7 @@ class TestSpool:
             with pytest.raises(InvalidRequest, match="the spool is complete with 1 rows"):
                 writer.spool(ROWS[1:2])
 
-    def test_an_outcome_is_read_with_the_row_that_was_spooled(self, path: Path) -> None:
+    def test_an_outcome_is_read_with_its_spooled_row(self, path: Path) -> None:
         with writing(path) as writer:
             writer.spool(ROWS)
             writer.end_spool(len(ROWS))
@@ -554,7 +554,7 @@ class TestSpool:
         assert [found.contact for found in Journal(path).outcomes()] == [{"email": "b@a.example", "city": "Bonn"}, None]
 
 
-def test_a_damaged_journal_is_an_error_that_names_the_file_and_the_remedy(path: Path) -> None:
+def test_a_damaged_journal_is_an_error_with_the_file_and_the_remedy(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0, 2000))
         writer.record([outcome(index) for index in range(2000)])
@@ -564,11 +564,11 @@ def test_a_damaged_journal_is_an_error_that_names_the_file_and_the_remedy(path: 
     for read in (lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
         with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
             read()
-    with pytest.raises(JournalError), writing(path, resume=True):  # and is not held after that
+    with pytest.raises(JournalError), writing(path, resume=True):  # and is not locked afterwards
         pass
 
 
-def test_a_journal_whose_pages_are_whole_but_make_no_sense_is_damaged_too(path: Path) -> None:
+def test_a_journal_with_intact_pages_but_invalid_content_is_damaged(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0))
         writer.record([outcome(0)])
@@ -583,7 +583,7 @@ def test_a_journal_whose_pages_are_whole_but_make_no_sense_is_damaged_too(path: 
             read()
 
 
-def test_a_name_that_cannot_be_looked_up_is_an_error_that_says_so(path: Path) -> None:
+def test_a_path_that_cannot_be_looked_up_is_an_error(path: Path) -> None:
     with pytest.raises(JournalError, match="File name too long"):
         Journal(path.with_name("x" * 300)).report()
     path.touch()
@@ -591,7 +591,7 @@ def test_a_name_that_cannot_be_looked_up_is_an_error_that_says_so(path: Path) ->
         Journal(path / "run.db").report()
 
 
-def test_a_question_is_asked_again_when_the_file_changed_meanwhile_but_not_for_ever(path: Path) -> None:
+def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path) -> None:
     with writing(path):
         pass
     tries = 0
@@ -612,21 +612,21 @@ def test_a_question_is_asked_again_when_the_file_changed_meanwhile_but_not_for_e
         read_snapshot(path, question)
 
 
-def test_every_commit_waits_for_the_disk(path: Path) -> None:
+def test_every_commit_is_synced_to_disk(path: Path) -> None:
     with writing(path) as writer, writer._store.connection() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_file_system_that_takes_no_log_is_refused(path: Path) -> None:
-    with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # memory takes none either
+def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # an in-memory database has no log either
         writer._store._db.close()
         writer._store._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
             writer._store._enable_log()
 
 
-def test_a_log_without_its_index_is_an_error_that_says_so_but_is_resumed(path: Path) -> None:
+def test_a_log_without_its_index_is_an_error_to_read_but_can_be_resumed(path: Path) -> None:
     killed_journal(path, commits=7)
     path.with_name("run.db-shm").unlink()
     with pytest.raises(JournalError, match=r"run\.db-shm, the index of its log, is missing"):
@@ -635,7 +635,7 @@ def test_a_log_without_its_index_is_an_error_that_says_so_but_is_resumed(path: P
         assert writer.hwm
 
 
-def test_a_closed_writer_refuses_and_lets_go_and_may_be_closed_again(path: Path) -> None:
+def test_a_closed_writer_refuses_writes_and_may_be_closed_again(path: Path) -> None:
     writer = opened(path)
     writer.close()
     writer.close()
@@ -648,7 +648,7 @@ def test_a_closed_writer_refuses_and_lets_go_and_may_be_closed_again(path: Path)
         other.mark(window(0))
 
 
-def test_what_interrupts_a_commit_rolls_it_back_and_the_journal_stays_of_use(path: Path) -> None:
+def test_an_interrupted_commit_is_rolled_back_and_the_journal_stays_usable(path: Path) -> None:
     def interrupted() -> None:
         with writer._store.transaction() as db:
             db.execute("DELETE FROM meta")
@@ -661,7 +661,7 @@ def test_what_interrupts_a_commit_rolls_it_back_and_the_journal_stays_of_use(pat
     assert Journal(path).report().marked == 20
 
 
-def test_no_key_reaches_the_files_of_a_run_by_way_of_masked_errors(path: Path) -> None:
+def test_masked_errors_bring_no_key_into_the_files_of_a_run(path: Path) -> None:
     with writing(path) as writer:
         error = StatusError("refused", status_code=401, headers={"x-key": "key_secret"}, body=b"key_secret")
         writer.mark(window(0))
@@ -671,6 +671,6 @@ def test_no_key_reaches_the_files_of_a_run_by_way_of_masked_errors(path: Path) -
     assert b"secret" not in content + path.read_bytes()
 
 
-def test_a_journal_says_where_it_is() -> None:
+def test_a_journal_has_its_path() -> None:
     assert repr(Journal("a/run.db")) == "Journal('a/run.db')"
     assert not Journal("a").inline

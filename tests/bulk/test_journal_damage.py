@@ -1,4 +1,4 @@
-"""Journals that are damaged, incomplete or lost: noticed, never destroyed, and continued only with every row possibly sent."""
+"""Journals that are damaged, incomplete or missing: detected, never destroyed, continued only with every row possibly sent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def names(folder: Path) -> set[str]:
 
 
 def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
-    """Leave a journal as a run does that ended in order."""
+    """Leave a journal like a run that ended in order."""
     with writing(path) as writer:
         writer.mark(window(0, rows))
         writer.record([outcome(index) for index in range(rows)])
@@ -61,13 +61,13 @@ def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
 
 
 def requires_earlier(path: Path, match: str = "") -> None:
-    """Check that a journal is neither read nor resumed, and which way out is named."""
+    """Check that a journal can neither be read nor resumed, and that the error names the remedy."""
     for look in (Journal(path).report, lambda: opened(path, resume=True)):
         with pytest.raises(JournalError, match=rf'run\.db is damaged: .*{match}.*earlier="unknown".*--earlier unknown'):
             look()
 
 
-def test_the_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: Path) -> None:
+def test_a_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: Path) -> None:
     figures = damaged(tmp_path, count=90, seed=7)
     assert figures.wrong == []
     assert figures.copies == 90
@@ -76,7 +76,7 @@ def test_the_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: P
 
 
 class TestLog:
-    """The file knows whether its log is missing, cut or old."""
+    """The file records whether its log is missing, truncated or old."""
 
     @pytest.mark.parametrize("commits", [1, 2, 3, 7])
     def test_a_missing_log_is_an_error(self, path: Path, commits: int) -> None:
@@ -97,7 +97,7 @@ class TestLog:
         Path(f"{path}-wal").mkdir()
         requires_earlier(path, "is empty or unreadable")
 
-    def test_a_mark_is_in_the_file_itself_when_the_call_returns(self, path: Path) -> None:
+    def test_a_mark_is_in_the_main_file_when_the_call_returns(self, path: Path) -> None:
         with writing(path) as writer:
             writer.mark(window(0))
             writer.record([outcome(0)])
@@ -115,11 +115,11 @@ class TestLog:
             writer.record([outcome(0)])
             writer.end("interrupted", PossiblySent(((1, 2),)))
             os.truncate(f"{path}-wal", 33)
-            Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log anew
+            Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log again
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
                 assert db.execute("SELECT value FROM meta WHERE name = 'state'").fetchone() == ('"running"',)
 
-    def test_an_old_log_does_not_take_newer_facts_back(self, path: Path) -> None:
+    def test_an_old_log_does_not_undo_newer_facts(self, path: Path) -> None:
         writer = opened(path)
         writer.mark(window(0))
         log = Path(f"{path}-wal").read_bytes()
@@ -138,14 +138,14 @@ class TestLog:
         assert path.with_name("run.db.damaged-wal").read_bytes() == log
         assert Journal(path).report().rows == 2
 
-    def test_the_log_of_another_run_is_left_out(self, path: Path, tmp_path: Path) -> None:
+    def test_the_log_of_another_run_is_ignored(self, path: Path, tmp_path: Path) -> None:
         killed_journal(tmp_path / "other.db", 7)
         ended(path)
         for ending in ENDINGS[1:]:
             (tmp_path / f"other.db{ending}").rename(f"{path}{ending}")
         assert (Journal(path).report().state, Journal(path).report().rows) == ("finished", 3)
 
-    def test_a_log_without_its_journal_is_an_error_and_no_new_run_takes_it_over(self, path: Path) -> None:
+    def test_a_log_without_its_journal_is_an_error_and_no_new_run_uses_it(self, path: Path) -> None:
         killed_journal(path, 7)
         path.unlink()
         for resume in (True, False):
@@ -155,13 +155,13 @@ class TestLog:
             assert writer.possibly_sent == EVERY_ROW
         assert {"run.db", "run.db.damaged-wal", "run.db.damaged-shm"} <= names(path.parent)
 
-    def test_an_empty_log_of_no_journal_is_nothing(self, path: Path) -> None:
+    def test_an_empty_log_without_a_journal_is_ignored(self, path: Path) -> None:
         Path(f"{path}-wal").touch()
         with writing(path) as writer:
             assert not writer.resumed
 
-    def test_a_torn_page_of_the_file_is_in_the_log(self, path: Path) -> None:
-        """A power failure may tear a page while the log is moved into the file."""
+    def test_a_torn_page_is_restored_from_the_log(self, path: Path) -> None:
+        """A power failure may tear a page while the log is copied into the file."""
         killed_journal(path, 6)
         with path.open("r+b") as file:
             file.seek(4096 + 100)
@@ -171,9 +171,9 @@ class TestLog:
 
 
 class TestClosing:
-    """The log stays where it is unless the file says that it needs none."""
+    """The log is kept unless the file says that it is not needed."""
 
-    def test_a_writer_that_nobody_closed_leaves_its_log(self, path: Path) -> None:
+    def test_a_writer_that_was_not_closed_leaves_its_log(self, path: Path) -> None:
         writer = opened(path)
         writer.mark(window(0))
         writer.record([outcome(0)])
@@ -207,11 +207,11 @@ class TestClosing:
             writer.close()
             assert "run.db-wal" in names(path.parent)
         assert (Journal(path).report().state, Journal(path).report().rows) == ("interrupted", 1)
-        with writing(path) as again:
-            assert again.possibly_sent == PossiblySent()
+        with writing(path) as resumed:
+            assert resumed.possibly_sent == PossiblySent()
         assert names(path.parent) == {"run.db"}
 
-    def test_the_file_holds_every_outcome_before_it_denies_its_log(self, path: Path) -> None:
+    def test_the_file_holds_every_outcome_before_it_disowns_its_log(self, path: Path) -> None:
         found: list[int] = []
 
         def look(statement: str) -> None:
@@ -226,7 +226,7 @@ class TestClosing:
         writer.close()
         assert found == [3]
 
-    def test_a_kill_between_the_end_and_the_close_of_a_finished_run_is_mended(self, path: Path) -> None:
+    def test_a_kill_between_the_end_and_the_close_of_a_run_is_repaired(self, path: Path) -> None:
         living = path.with_name("living.db")
         with writing(living) as writer:
             writer.mark(window(0, 1))
@@ -242,14 +242,14 @@ class TestClosing:
 
 @contextmanager
 def reader_of(path: Path) -> Iterator[None]:
-    """Hold the state that a journal has now."""
+    """Keep a read transaction open on a journal."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
         db.execute("BEGIN")
         db.execute("SELECT count(*) FROM meta").fetchone()
         yield
 
 
-def test_a_reader_that_keeps_a_mark_from_the_file_is_an_error_and_its_rows_are_not_to_be_sent(path: Path) -> None:
+def test_a_reader_that_blocks_a_mark_is_an_error_and_its_rows_are_not_sent(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0))
         writer._store._db.execute("PRAGMA busy_timeout = 1")
@@ -262,42 +262,42 @@ def test_a_reader_that_keeps_a_mark_from_the_file_is_an_error_and_its_rows_are_n
 
 
 class TestEarlierUnknown:
-    """A damaged journal is set aside, and a new one begun in which every row may have been sent."""
+    """A damaged journal is moved aside, and the new one treats every row as possibly sent."""
 
-    def test_a_damaged_journal_is_kept_under_the_name_that_its_event_tells(self, path: Path) -> None:
+    def test_a_damaged_journal_is_kept_under_the_name_in_its_event(self, path: Path) -> None:
         killed_journal(path, 7)
         Path(f"{path}-wal").unlink()
         content = path.read_bytes()
         with writing(path, earlier="unknown") as writer:
             assert (writer.resumed, writer.hwm, writer.possibly_sent) == (False, 0, EVERY_ROW)
         assert path.with_name("run.db.damaged").read_bytes() == content
-        ((_, kind, said),) = Journal(path).events()
-        assert (kind, said["kept"]) == ("damaged", "run.db.damaged")
-        assert "is missing" in said["reason"]
+        ((_, kind, details),) = Journal(path).events()
+        assert (kind, details["kept"]) == ("damaged", "run.db.damaged")
+        assert "is missing" in details["reason"]
 
-    def test_nothing_that_was_set_aside_before_is_overwritten(self, path: Path) -> None:
+    def test_journals_moved_aside_earlier_are_not_overwritten(self, path: Path) -> None:
         for number, name in enumerate(("run.db.damaged", "run.db.damaged-1", "run.db.damaged-2")):
             path.write_bytes(b"")
-            path.with_name("run.db.damaged-1-wal").touch()  # of another
+            path.with_name("run.db.damaged-1-wal").touch()  # of another journal
             with writing(path, earlier="unknown"):
                 pass
             assert (name in names(path.parent)) is (number != 1)
         assert {"run.db.damaged", "run.db.damaged-2", "run.db.damaged-3"} <= names(path.parent)
 
-    def test_a_lost_journal_is_begun_anew(self, path: Path) -> None:
+    def test_a_missing_journal_is_created(self, path: Path) -> None:
         for resume in (True, False):
             writer = opened(path.with_name(f"{resume}.db"), resume=resume, earlier="unknown")
             assert (writer.resumed, writer.possibly_sent) == (False, EVERY_ROW)
             writer.close()
 
     @pytest.mark.parametrize("content", [b"email\na@a.example\n", bytes(4096), b"SQLite format 3\0"])
-    def test_a_foreign_file_is_refused_and_stays(self, path: Path, content: bytes) -> None:
+    def test_a_foreign_file_is_refused_and_left_unchanged(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         with pytest.raises(InvalidRequest, match="is not a journal"):
             opened(path, resume=True, earlier="unknown")
         assert {each: (path.parent / each).read_bytes() for each in names(path.parent)} == {"run.db": content}
 
-    def test_a_header_that_makes_no_sense_is_damage(self, path: Path) -> None:
+    def test_an_invalid_header_is_damage(self, path: Path) -> None:
         ended(path)
         with path.open("r+b") as file:
             file.seek(16)  # the size of a page
@@ -307,7 +307,7 @@ class TestEarlierUnknown:
         with writing(path, earlier="unknown") as writer:
             assert not writer.resumed
 
-    def test_it_implies_resume_and_leaves_out_no_outcome_of_a_sound_journal(self, path: Path) -> None:
+    def test_it_implies_resume_and_keeps_every_outcome_of_an_intact_journal(self, path: Path) -> None:
         killed_journal(path, 2)
         writer = opened(path, earlier="unknown")
         assert (writer.resumed, writer.hwm, writer.possibly_sent) == (True, 20, EVERY_ROW)
@@ -315,7 +315,7 @@ class TestEarlierUnknown:
         writer.close()
 
     @pytest.mark.parametrize("end", [None, "interrupted"])
-    def test_later_runs_of_the_journal_know_no_more(self, path: Path, end: str | None) -> None:
+    def test_in_later_runs_too_every_row_counts_as_possibly_sent(self, path: Path, end: str | None) -> None:
         with writing(path, earlier="unknown") as writer:
             writer.mark(window(0))
             if end is not None:
@@ -330,12 +330,12 @@ class TestEarlierUnknown:
             assert (writer.finished, writer.possibly_sent) == (True, PossiblySent())
         assert path.read_bytes() == content
 
-    def test_a_journal_that_is_in_use_is_not_set_aside(self, path: Path) -> None:
+    def test_a_journal_in_use_is_not_moved_aside(self, path: Path) -> None:
         with writing(path), pytest.raises(InvalidRequest, match="another run is writing"):
             opened(path, resume=True, earlier="unknown")
         assert names(path.parent) == {"run.db"}
 
-    def test_another_run_is_refused_all_the_same(self, path: Path) -> None:
+    def test_a_journal_of_another_run_is_still_refused(self, path: Path) -> None:
         ended(path, "interrupted")
         with pytest.raises(InvalidRequest, match="workspace was"):
             JournalWriter.open(path, attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
@@ -361,7 +361,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_whatever_changed_in_a_journal_is_noticed_before_it_is_resumed(path: Path, change: str) -> None:
+def test_changes_to_a_journal_are_detected_before_it_is_resumed(path: Path, change: str) -> None:
     with writing(path) as writer:
         writer.spool([(index, "", b'{"email":"a"}') for index in range(40)])
         writer.end_spool(40)
@@ -374,11 +374,11 @@ def test_whatever_changed_in_a_journal_is_noticed_before_it_is_resumed(path: Pat
         db.execute(change)
     with pytest.raises(JournalError, match=r"run\.db is damaged"):
         opened(path, resume=True)
-    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and each reading notices what it reads
+    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and every read detects what it reads
         (Journal(path).report(), list(Journal(path).outcomes()), list(Journal(path).events()))
 
 
-def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: Path) -> None:
+def test_a_spooled_row_that_changes_during_the_run_is_a_journal_error(path: Path) -> None:
     with writing(path) as writer:
         writer.spool([(0, "", b"{}")])
         writer.end_spool(1)
@@ -389,7 +389,7 @@ def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: P
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_CANTOPEN])
-def test_an_error_that_may_pass_is_no_damage(path: Path, code: int) -> None:
+def test_a_temporary_error_is_not_damage(path: Path, code: int) -> None:
     error = sqlite3.OperationalError("it is so")
     error.sqlite_errorcode = code
     assert not isinstance(read_error(path, error), DamagedJournalError)
@@ -399,11 +399,11 @@ def test_an_error_that_may_pass_is_no_damage(path: Path, code: int) -> None:
 
 
 class TestCreation:
-    """A journal is there whole, or not at all."""
+    """A journal is created completely or not at all."""
 
     FACTS: ClassVar[dict[str, str]] = {"state": "running"}
 
-    def test_nothing_is_left_of_one_that_cannot_be_linked(self, path: Path) -> None:
+    def test_a_draft_that_cannot_be_linked_leaves_nothing_behind(self, path: Path) -> None:
         seen: list[str] = []
 
         def refuse(draft: str, _path: str) -> None:
@@ -417,25 +417,25 @@ class TestCreation:
             create_journal(str(path), self.FACTS, refuse)
         assert (len(seen), names(path.parent)) == (1, set())
 
-    def test_a_file_that_came_meanwhile_is_not_replaced(self, path: Path) -> None:
+    def test_a_file_created_meanwhile_is_not_replaced(self, path: Path) -> None:
         path.write_bytes(b"mine")
         with pytest.raises(FileExistsError):
             create_journal(str(path), self.FACTS)
         assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
 
-    def test_nothing_is_left_of_one_that_cannot_be_written(self, path: Path) -> None:
+    def test_a_draft_that_cannot_be_written_leaves_nothing_behind(self, path: Path) -> None:
         facts: Any = {("no", "name"): "running"}
         with pytest.raises(OSError, match="type 'tuple' is not supported"):
             create_journal(str(path), facts)
         assert names(path.parent) == set()
 
-    def test_one_that_cannot_be_begun_is_let_go(self, path: Path) -> None:
+    def test_a_journal_that_cannot_be_started_is_released(self, path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             opened(path, wall=lambda: 1 // 0)
         with writing(path) as writer:
             assert writer.resumed
 
-    def test_a_file_that_took_the_place_of_the_locked_one_is_another_runs(self, path: Path) -> None:
+    def test_a_file_that_replaced_the_locked_one_belongs_to_another_run(self, path: Path) -> None:
         path.touch()
         with path.open("rb") as file:
             require_same_file(str(path), file.fileno())
@@ -445,7 +445,7 @@ class TestCreation:
                 require_same_file(str(path), file.fileno())
 
     @pytest.mark.parametrize("size", [5000, 15000, 25000])
-    def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path, size: int) -> None:
+    def test_a_full_disk_is_a_journal_error_and_leaves_nothing_behind(self, path: Path, size: int) -> None:
         code = (
             "import resource, signal, sys; from tools.journal_child import *\n"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
@@ -465,7 +465,7 @@ class TestCreation:
 
 @virtual_time
 class TestRuns:
-    """What `create_many` makes of it."""
+    """The same through `create_many`."""
 
     @staticmethod
     async def create(path: Path, transport: Any, **options: Any) -> Any:
@@ -481,7 +481,7 @@ class TestRuns:
         assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (30, 30)
         assert "run.db.damaged" in names(path.parent)
 
-    async def test_it_stays_so_when_that_run_is_left_and_resumed(self, path: Path) -> None:
+    async def test_it_stays_uncertain_when_that_run_is_left_and_resumed(self, path: Path) -> None:
         client = OutreachClient(transport=Script(skipped(), HANG), owner_key="key_x", workspace="space_1")
         journal = Journal(path, inline=True)
         async with client.contacts.create_many(ROWS, journal=journal, concurrency=4, earlier="unknown") as outcomes:
@@ -499,7 +499,7 @@ class TestRuns:
         assert script.requests == []
 
 
-def test_a_run_on_its_way_is_read_by_many_and_none_takes_it_for_damaged(path: Path) -> None:
+def test_a_running_journal_is_read_concurrently_and_never_called_damaged(path: Path) -> None:
     with writing(path) as writer:
         for _ in islice(steps(writer), 60):
             assert Journal(path).report().marked == writer.hwm

@@ -1,4 +1,4 @@
-"""Journals under harm, in short: kills, power failures, full and broken disks. `journal_faults.py` does it at full length."""
+"""Journals under kills, power failures, full disks and I/O errors; tools/journal_faults.py is the long version."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 
 
-def test_a_log_cut_anywhere_leaves_a_state_that_the_run_was_in(tmp_path: Path) -> None:
+def test_a_log_cut_anywhere_leaves_an_earlier_state_of_the_run(tmp_path: Path) -> None:
     found = cuts(tmp_path, count=8)
     assert len(found) == 7
     assert len(set(found)) == 3
 
 
 @pytest.mark.parametrize("size", [0, 31, 32])
-def test_a_log_that_is_empty_is_an_error_at_once(tmp_path: Path, size: int) -> None:
+def test_an_empty_log_is_an_error_at_once(tmp_path: Path, size: int) -> None:
     path = tmp_path / "run.db"
     killed_journal(path, 2)
     copy = cut_copy(path, tmp_path / "cut", size)
     began = time.monotonic()
     with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
         Journal(copy).report()
-    assert time.monotonic() - began < 5  # SQLite would give up after ten
+    assert time.monotonic() - began < 5  # SQLite itself would give up after ten
 
 
-def test_a_log_whose_first_frame_is_cut_loses_outcomes_and_no_mark(tmp_path: Path) -> None:
+def test_a_log_whose_first_frame_is_cut_loses_outcomes_but_no_mark(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     killed_journal(path, 2)
     report = Journal(cut_copy(path, tmp_path / "cut", 33)).report()
     assert (report.marked, report.rows, report.possibly_sent) == (20, 0, 20)
 
 
-def test_a_killed_process_leaves_at_least_what_it_said_was_durable(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_at_least_what_it_reported_as_durable(tmp_path: Path) -> None:
     assert kills(tmp_path, count=2, seed=1) == 2
 
 
-def test_a_file_that_may_not_grow_ends_the_writing_for_good_and_nothing_said_is_lost(tmp_path: Path) -> None:
+def test_a_file_that_cannot_grow_ends_writing_without_losing_durable_data(tmp_path: Path) -> None:
     assert full_disk(tmp_path, [30_000]) == 1
 
 
-def test_a_log_that_cannot_be_written_ends_the_writing_for_good_and_nothing_said_is_lost(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_ends_writing_without_losing_durable_data(tmp_path: Path) -> None:
     assert broken_log(tmp_path, [9]) == 1
 
 
@@ -55,7 +55,7 @@ def fill(writer: JournalWriter) -> None:
         writer.record_event("filler", {"text": "x" * 1000})
 
 
-def test_a_full_database_is_an_error_after_which_nothing_is_written_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+def test_a_full_database_ends_writing_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     writer = opened(path)
     writer.mark(window(0))

@@ -1,4 +1,4 @@
-"""Any order of calls, crashes and resumes: the journal holds what a plain dict would."""
+"""Any order of calls, crashes and resumes: the journal holds what a plain dict would hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outreach_async.vocabulary import Outcome
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """A writer against a model of it."""
+    """A writer compared with a model of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,13 +99,13 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        """End without a word, as a process does that gives up."""
+        """Abandon the writer without ending the run, like a process that gives up."""
         self.writer.close()
         self.resume()
 
     @rule()
     def crash(self) -> None:
-        """Go on with the files as they are in mid-run, a transaction open: what a kill leaves."""
+        """Continue with copies of the files taken inside a transaction, as a kill would leave them."""
         successor = self.folder / f"run{next(self.generations)}.db"
         db = self.writer._store._db
         db.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""The pure parts of the journal: how outcomes are stored, rows merged, file systems told apart."""
+"""The pure parts of the journal: storing outcomes, merging rows and recognising file systems."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ def test_an_outcome_is_read_back_as_it_was_stored(found: ContactOutcome) -> None
 @pytest.mark.parametrize(
     "kind", [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, OutreachError)]
 )
-def test_an_error_of_any_class_comes_back_as_one_of_it(kind: type[OutreachError]) -> None:
+def test_an_error_is_read_back_as_the_same_class(kind: type[OutreachError]) -> None:
     error = through(outcome(1, error=kind("it failed", status_code=500))).error
     assert (type(error), str(error), error and error.status_code) == (kind, "it failed", 500)
 
 
-def test_an_error_of_a_class_from_elsewhere_comes_back_as_the_nearest_of_ours() -> None:
+def test_an_error_of_a_foreign_class_is_read_back_as_the_nearest_of_ours() -> None:
     class Teapot(RateLimited):
         pass
 
     assert type(through(outcome(1, error=Teapot("x"))).error) is RateLimited
 
 
-def test_an_error_of_a_class_of_a_newer_library_comes_back_as_the_root() -> None:
+def test_an_error_class_of_a_newer_version_is_read_back_as_the_base_class() -> None:
     text = msgspec.json.encode(["Vanished", "x", None, 418, 3, True, False]).decode()
     columns = [1, 0, None, 3, None, digest(text), None]
     error = decode_outcome([*columns, checksum(columns)], text, None).error
     assert (type(error), error and error.status_code, error and error.maybe_applied) == (OutreachError, 418, False)
 
 
-def test_the_message_of_an_error_is_bounded_and_may_hold_what_utf_8_cannot() -> None:
+def test_an_error_message_is_bounded_and_may_contain_surrogates() -> None:
     error = through(outcome(1, error=OutreachError("\ud800" + "x" * 1000))).error
     assert str(error) == "\\ud800" + "x" * (MESSAGE_LIMIT - 1)
 
@@ -113,13 +113,13 @@ def test_a_checksum_fits_into_four_bytes(columns: list[Any]) -> None:
 
 
 @given(st.text(max_size=6), st.text(max_size=6))
-def test_texts_that_differ_are_stored_as_texts_that_differ_and_without_nul(one: str, other: str) -> None:
+def test_different_strings_stay_different_when_stored_without_nul(one: str, other: str) -> None:
     assert (to_storable(one) == to_storable(other)) == (one == other)
     assert "\0" not in to_storable(one)
 
 
 class Service:
-    """What the service holds of one e-mail, told from the interface's words on the duplicates option, one field at a time."""
+    """The contact of one e-mail in the service, by the documented meaning of the duplicates option, one field at a time."""
 
     def __init__(self, duplicates: str, stored: dict[str, str] | None) -> None:
         self.duplicates = duplicates
@@ -155,7 +155,7 @@ members = st.dictionaries(st.sampled_from(NAMES[1:]), st.none() | st.sampled_fro
     st.sampled_from(["skip", "overwrite", "update_missing_fields"]),
     st.none() | st.dictionaries(st.sampled_from(NAMES[1:]), st.sampled_from(["", "old"])),
 )
-def test_a_merged_row_leaves_the_service_with_what_the_rows_one_after_the_other_would(
+def test_a_merged_row_has_the_effect_of_its_rows_one_after_the_other(
     rows: list[dict[str, Any]], duplicates: str, before: dict[str, str] | None
 ) -> None:
     apart, together = (Service(duplicates, None if before is None else {**before, "email": "a@a.example"}) for _ in range(2))
@@ -166,13 +166,13 @@ def test_a_merged_row_leaves_the_service_with_what_the_rows_one_after_the_other_
 
 
 @given(members, members, st.sampled_from(["skip", "overwrite", "update_missing_fields"]))
-def test_merging_leaves_the_rows_as_they_are(earlier: dict[str, Any], later: dict[str, Any], duplicates: str) -> None:
+def test_merging_leaves_its_inputs_unchanged(earlier: dict[str, Any], later: dict[str, Any], duplicates: str) -> None:
     before = ({**earlier}, {**later})
     merge(earlier, later, duplicates)["email"] = "changed"
     assert (earlier, later) == before
 
 
-def test_a_number_is_not_blank() -> None:
+def test_a_number_does_not_count_as_blank() -> None:
     assert merge({"custom_1": 0}, {"custom_1": "x"}, "update_missing_fields") == {"custom_1": 0}
 
 
@@ -196,11 +196,11 @@ MOUNTS = """\
         ("/over/run.db", "fuse.sshfs"),
     ],
 )
-def test_a_path_is_on_the_last_of_its_innermost_mounts(path: str, expected: str) -> None:
+def test_the_file_system_of_a_path_is_that_of_the_last_innermost_mount(path: str, expected: str) -> None:
     assert file_system_type(path, MOUNTS) == expected
 
 
-def test_without_a_list_of_mounts_the_file_system_is_not_known_and_nothing_is_refused(tmp_path: Path) -> None:
+def test_without_a_list_of_mounts_no_file_system_is_refused(tmp_path: Path) -> None:
     assert read_mounts(tmp_path / "none") == ""
     assert file_system_type("/run.db", "") is None
     require_local("/run.db", "")
@@ -213,15 +213,15 @@ def test_a_network_file_system_is_refused_by_name(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "apfs", "fuseblk", "fuse.fuse-overlayfs"])
-def test_a_local_file_system_is_taken(kind: str) -> None:
+def test_a_local_file_system_is_accepted(kind: str) -> None:
     require_local("/run.db", f"27 1 254:0 / / rw - {kind} x rw")
 
 
-def test_this_machine_lists_its_mounts() -> None:
+def test_the_mounts_of_this_machine_can_be_read() -> None:
     assert file_system_type("/", read_mounts()) is not None
 
 
-def test_a_file_is_told_by_its_header() -> None:
+def test_a_file_is_classified_by_its_header() -> None:
     def header(kind: int, version: int, magic: bytes = b"SQLite format 3\0") -> bytes:
         return magic + bytes(44) + version.to_bytes(4) + bytes(4) + kind.to_bytes(4) + bytes(28)
 
@@ -239,24 +239,24 @@ identities = st.builds(
 
 
 @given(identities, identities)
-def test_only_the_same_run_is_gone_on_with(kept: Identity, given: Identity) -> None:
+def test_only_the_same_run_can_be_resumed(recorded: Identity, passed: Identity) -> None:
     same = (
-        kept.workspace == given.workspace
-        and all(kept.options.get(name) == given.options.get(name) for name in "abc")
-        and (None in (kept.fingerprint, given.fingerprint) or kept.fingerprint == given.fingerprint)
+        recorded.workspace == passed.workspace
+        and all(recorded.options.get(name) == passed.options.get(name) for name in "abc")
+        and (None in (recorded.fingerprint, passed.fingerprint) or recorded.fingerprint == passed.fingerprint)
     )
     if same:
-        identity.require_same_run("run.db", given, identity.encode_identity(kept))
+        identity.require_same_run("run.db", passed, identity.encode_identity(recorded))
     else:
         with pytest.raises(InvalidRequest, match=r"run\.db belongs to another run"):
-            identity.require_same_run("run.db", given, identity.encode_identity(kept))
+            identity.require_same_run("run.db", passed, identity.encode_identity(recorded))
 
 
 def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
-    kept = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
-    given = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
+    recorded = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
+    passed = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
     with pytest.raises(InvalidRequest) as caught:
-        identity.require_same_run("run.db", given, kept)
+        identity.require_same_run("run.db", passed, recorded)
     message = str(caught.value)
     assert "workspace was 'space_1' and is now 'space_2'; campaign was null and is now 'key_...'" in message
     assert "its fingerprint differs" in message
@@ -264,7 +264,7 @@ def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
     assert "secret" not in message
 
 
-def test_options_are_compared_as_the_json_that_they_are() -> None:
+def test_options_are_compared_as_json() -> None:
     identity.require_same_run(
         "run.db",
         Identity("space_1", {"status": Outcome.ADDED, "sizes": (1, 2)}),

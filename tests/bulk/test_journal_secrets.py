@@ -1,4 +1,4 @@
-"""A key that a run sends with every row is in none of the files that the run leaves or has while it goes on."""
+"""The owner key of a run is in none of its files, neither during the run nor after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def content(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("repeats", ["serial", "first"])
-async def test_the_key_of_a_run_is_in_none_of_its_files(tmp_path: Path, repeats: Literal["serial", "first"]) -> None:
+async def test_the_owner_key_of_a_run_is_in_none_of_its_files(tmp_path: Path, repeats: Literal["serial", "first"]) -> None:
     fake = FakeService(seed=1)
     space = fake.add_workspace("space_1")
     key = str(fake.add_owner_key(space))

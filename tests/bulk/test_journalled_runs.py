@@ -1,4 +1,4 @@
-"""A run with a journal: it can be left and gone on with, and whatever is handed out is in the journal before."""
+"""Runs with a journal: they can be left and resumed, and outcomes are recorded before they are delivered."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 class Steady(Script):
-    """A service that adds every contact, after some time."""
+    """A service that adds every contact after a delay."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(added())
@@ -69,8 +69,8 @@ async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutco
         into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
 
 
-async def taken(run: Any, count: int | None = None) -> list[ContactOutcome]:
-    """Take so many outcomes and leave, or all."""
+async def take_outcomes(run: Any, count: int | None = None) -> list[ContactOutcome]:
+    """Take so many outcomes and leave, or take all."""
     found: list[ContactOutcome] = []
     async with run as outcomes:
         async for outcome in outcomes:
@@ -84,14 +84,14 @@ def emails(script: Script) -> list[str]:
     return [json.loads(request.body)["email"] for request in script.requests]
 
 
-async def test_a_run_that_was_left_goes_on_with_the_rows_that_have_no_outcome(journal: Journal) -> None:
+async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Journal) -> None:
     script = Steady(0.1)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
-    first = await taken(run, 40)
+    first = await take_outcomes(run, 40)
     recorded = {outcome.index for outcome in journal.outcomes()}
     assert {outcome.index for outcome in first} <= recorded
     assert journal.report().state == "interrupted"
-    second = await taken(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
+    second = await take_outcomes(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
     assert sorted([*recorded, *(outcome.index for outcome in second)]) == list(range(300))
     assert journal.report().state == "finished"
     assert [outcome.index for outcome in journal.outcomes()] == list(range(300))
@@ -102,17 +102,17 @@ async def finished(journal: Journal, count: int = 20, **options: Any) -> BulkRep
 
 
 @pytest.mark.parametrize("kind", ["list", "generator"])
-async def test_a_finished_run_given_its_rows_again_reports_and_sends_nothing(journal: Journal, kind: str) -> None:
+async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal: Journal, kind: str) -> None:
     report, script = await finished(journal), Script(added())
-    given = list(rows(20)) if kind == "list" else rows(20)
+    passed_rows = list(rows(20)) if kind == "list" else rows(20)
     content = journal.path.read_bytes()
-    again = await client(script).contacts.create_many(given, journal=journal, resume=True)
-    assert (again.outcomes, again.rows, script.requests) == (report.outcomes, 20, [])
+    rerun = await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
+    assert (rerun.outcomes, rerun.rows, script.requests) == (report.outcomes, 20, [])
     assert journal.path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
-    ("given", "wrong"),
+    ("passed_rows", "wrong"),
     [
         ([], "ends before row 0"),
         (list(rows(19)), "rows 16 to 18 differ"),
@@ -122,54 +122,54 @@ async def test_a_finished_run_given_its_rows_again_reports_and_sends_nothing(jou
     ],
     ids=["none", "fewer", "more", "another", "unreadable"],
 )
-async def test_a_finished_run_given_other_rows_is_refused_and_stays_finished(journal: Journal, given: Any, wrong: str) -> None:
+async def test_resuming_a_finished_run_with_other_rows_is_refused(journal: Journal, passed_rows: Any, wrong: str) -> None:
     await finished(journal)
     script = Script(added())
     with pytest.raises(InvalidRequest, match=f"rows: the input changed: .*{wrong}"):
-        await client(script).contacts.create_many(given, journal=journal, resume=True)
+        await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
     assert (script.requests, journal.report().state, journal.report().rows) == ([], "finished", 20)
 
 
-async def test_equal_fingerprints_of_a_finished_run_decide_without_its_rows(journal: Journal) -> None:
+async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(journal: Journal) -> None:
     journal.fingerprint = "f1"
     await finished(journal)
     untouched = rows(20)
-    again = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
-    assert (again.rows, len([*untouched])) == (20, 20)
+    rerun = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
+    assert (rerun.rows, len([*untouched])) == (20, 20)
     journal.fingerprint = "f2"
     with pytest.raises(InvalidRequest, match="fingerprint"):
         await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True)
 
 
-@pytest.mark.parametrize("kept", [None, "f1"])
-async def test_one_fingerprint_alone_does_not_decide(journal: Journal, kept: str | None) -> None:
-    journal.fingerprint = kept
+@pytest.mark.parametrize("fingerprint", [None, "f1"])
+async def test_one_fingerprint_alone_does_not_decide(journal: Journal, fingerprint: str | None) -> None:
+    journal.fingerprint = fingerprint
     await finished(journal)
-    journal.fingerprint = None if kept else "f1"
+    journal.fingerprint = None if fingerprint else "f1"
     with pytest.raises(InvalidRequest, match="ends before row 0"):
         await client(Script(added())).contacts.create_many([], journal=journal, resume=True)
 
 
-async def test_a_finished_run_that_was_spooled_ignores_the_rows_given(journal: Journal) -> None:
+async def test_a_finished_run_that_was_spooled_ignores_the_rows(journal: Journal) -> None:
     await finished(journal, spool=True)
     for spool in (False, True):
         report = await client(Script(added())).contacts.create_many([{"email": "x"}], journal=journal, resume=True, spool=spool)
         assert report.rows == 20
 
 
-async def test_a_finished_run_is_never_spooled_afterwards(journal: Journal) -> None:
+async def test_a_finished_run_is_not_spooled_afterwards(journal: Journal) -> None:
     await finished(journal)
     report = await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True, spool=True)
     assert report.rows == 20
     assert next(journal.outcomes()).contact is None
 
 
-async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_were_not(journal: Journal) -> None:
+async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_not(journal: Journal) -> None:
     async with client(Script(added(), added(), HANG)).contacts.create_many(rows(20), journal=journal, concurrency=2) as outcomes:
         await anext(outcomes)
         await anext(outcomes)
         await anyio.sleep(1)
-    found = await taken(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
+    found = await take_outcomes(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
     assert [len(outcome.possible) for outcome in sorted(found, key=lambda each: each.index)] == [2, 2, *[1] * 16]
 
 
@@ -182,12 +182,12 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("given", CHANGED.values(), ids=CHANGED)
-async def test_another_input_is_refused_before_any_row_of_it_is_sent(journal: Journal, given: Any) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
+@pytest.mark.parametrize("passed_rows", CHANGED.values(), ids=CHANGED)
+async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: Journal, passed_rows: Any) -> None:
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
     script = Script(added())
     with pytest.raises(InvalidRequest, match="rows: the input changed"):
-        await client(script).contacts.create_many(given, journal=journal, resume=True)
+        await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
     assert not script.requests
 
 
@@ -195,25 +195,25 @@ async def test_another_input_is_refused_before_any_row_of_it_is_sent(journal: Jo
     "options", [{"duplicates": "overwrite"}, {"strict_validation": False}, {"campaign": "camp_2"}, {"workspace": "space_2"}]
 )
 async def test_other_options_are_refused(journal: Journal, options: Any) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         await client(Script(added())).contacts.create_many(rows(40), journal=journal, resume=True, **options)
 
 
-async def test_a_journal_that_is_there_is_not_taken_for_a_new_run(journal: Journal) -> None:
+async def test_an_existing_journal_is_not_used_for_a_new_run(journal: Journal) -> None:
     await client(Script(added())).contacts.create_many(rows(3), journal=journal)
     with pytest.raises(InvalidRequest, match="already exists; resume its run"):
         await client(Script(added())).contacts.create_many(rows(3), journal=journal)
 
 
-async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_handed_out(journal: Journal) -> None:
+async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_delivered(journal: Journal) -> None:
     unmarked: list[int] = []
 
     class Looking(Script):
         async def send(self, request: Request, progress: Progress, /) -> Response:
             number = int(json.loads(request.body)["email"].partition("@")[0].removeprefix("user"))
             if number >= journal.report().marked:
-                unmarked.append(number)  # an error raised here would count as a failure of the request, which is repeated
+                unmarked.append(number)  # an error raised here would count as a failed request and be retried
             return await super().send(request, progress)
 
     async with client(Looking(added())).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
@@ -223,11 +223,11 @@ async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_hande
 
 
 @pytest.mark.parametrize("repeats", ["first", "last", "coalesce"])
-async def test_one_row_of_each_email_is_sent_and_the_others_name_it(journal: Journal, repeats: Any) -> None:
-    given = [{"email": f"user{number % 3}@a.example", "first_name": str(number)} for number in range(9)] + [{"email": " "}]
+async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Journal, repeats: Any) -> None:
+    passed_rows = [{"email": f"user{number % 3}@a.example", "first_name": str(number)} for number in range(9)] + [{"email": " "}]
     script = Script(added())
-    run = client(script).contacts.create_many(given, journal=journal, repeats=repeats, duplicates="overwrite")
-    found = sorted(await taken(run), key=lambda each: each.index)
+    run = client(script).contacts.create_many(passed_rows, journal=journal, repeats=repeats, duplicates="overwrite")
+    found = sorted(await take_outcomes(run), key=lambda each: each.index)
     sent = {"first": [0, 1, 2], "last": [6, 7, 8], "coalesce": [0, 1, 2]}[repeats]
     assert [outcome.index for outcome in found if outcome.status is Outcome.ADDED] == sent
     assert [outcome.repeats for outcome in found[:9] if outcome.index not in sent] == sent * 2
@@ -238,16 +238,16 @@ async def test_one_row_of_each_email_is_sent_and_the_others_name_it(journal: Jou
     assert (report.repeats, report.outcomes[Outcome.NOT_APPLIED], report.rows) == (6, 6, 10)
 
 
-async def test_a_spooled_input_is_not_needed_to_go_on(journal: Journal) -> None:
+async def test_a_spooled_input_is_not_needed_to_resume(journal: Journal) -> None:
     run = client(Steady(0.1)).contacts.create_many(rows(50), journal=journal, spool=True, concurrency=5)
-    await taken(run, 10)
+    await take_outcomes(run, 10)
     script = Script(added())
     await client(script).contacts.create_many([], journal=journal, spool=True, resume=True)
     assert journal.report().rows == 50
     assert {outcome.contact["email"] for outcome in journal.outcomes()} == {row.email for row in rows(50)}  # type: ignore[index]  # a mapping was spooled
 
 
-async def test_a_long_input_is_spooled_whole_before_its_first_row_is_sent(journal: Journal) -> None:
+async def test_the_whole_input_is_spooled_before_the_first_row_is_sent(journal: Journal) -> None:
     pulled: Counter[str] = Counter()
 
     def counted() -> Iterator[NewContact]:
@@ -261,7 +261,7 @@ async def test_a_long_input_is_spooled_whole_before_its_first_row_is_sent(journa
         assert len([outcome async for outcome in outcomes]) == 1199
 
 
-async def test_a_stream_is_pulled_no_further_ahead_than_a_window(journal: Journal) -> None:
+async def test_a_stream_is_read_at_most_a_window_ahead(journal: Journal) -> None:
     pulled: Counter[str] = Counter()
 
     async def endless() -> AsyncIterator[NewContact]:
@@ -274,7 +274,7 @@ async def test_a_stream_is_pulled_no_further_ahead_than_a_window(journal: Journa
     assert pulled["rows"] <= 1000 + 2 * 1000 + 2
 
 
-async def test_a_stream_that_is_slow_is_sent_as_it_comes(journal: Journal) -> None:
+async def test_rows_of_a_slow_stream_are_sent_as_they_arrive(journal: Journal) -> None:
     script = Script(added())
 
     async def slow() -> AsyncIterator[NewContact]:
@@ -289,7 +289,7 @@ async def test_a_stream_that_is_slow_is_sent_as_it_comes(journal: Journal) -> No
 
 
 @pytest.mark.parametrize("kind", ["generator", "stream"])
-async def test_what_the_rows_own_code_raises_comes_after_the_outcomes_of_the_rows_before(journal: Journal, kind: str) -> None:
+async def test_an_error_of_the_row_iterator_comes_after_the_earlier_outcomes(journal: Journal, kind: str) -> None:
     def broken() -> Iterator[NewContact]:
         yield from rows(70)
         raise LookupError("no such file")
@@ -308,7 +308,7 @@ async def test_what_the_rows_own_code_raises_comes_after_the_outcomes_of_the_row
     assert (report.rows, report.uncertain) == (90, 0)
 
 
-async def test_leaving_a_run_does_not_wait_for_a_stream(journal: Journal) -> None:
+async def test_leaving_a_run_does_not_wait_for_its_stream(journal: Journal) -> None:
     async def endless() -> AsyncIterator[NewContact]:
         yield NewContact("a@a.example")
         await anyio.sleep_forever()
@@ -321,14 +321,16 @@ async def test_leaving_a_run_does_not_wait_for_a_stream(journal: Journal) -> Non
     assert journal.report().state == "interrupted"
 
 
-async def test_outcomes_in_the_order_of_the_rows_leave_out_those_of_an_earlier_process(journal: Journal) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
+async def test_outcomes_in_input_order_leave_out_those_of_an_earlier_process(journal: Journal) -> None:
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
     before = {outcome.index for outcome in journal.outcomes()}
-    found = await taken(client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input"))
+    found = await take_outcomes(
+        client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input")
+    )
     assert [outcome.index for outcome in found] == sorted(set(range(60)) - before)
 
 
-async def test_draining_lets_the_rows_under_way_finish_and_a_resumed_run_is_certain_of_all(journal: Journal) -> None:
+async def test_draining_finishes_rows_in_flight_and_a_resumed_run_is_certain_of_all(journal: Journal) -> None:
     script = Steady(1.0)
     async with client(script).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
         found = [await anext(outcomes)]
@@ -349,37 +351,35 @@ async def test_a_suspended_run_leaves_its_rows_for_later(journal: Journal) -> No
     assert (report.rows, report.uncertain, journal.report().state) == (30, 0, "finished")
 
 
-async def test_a_run_that_was_stopped_for_its_key_goes_on_with_another(journal: Journal) -> None:
+async def test_a_run_stopped_for_its_key_can_be_resumed_with_another(journal: Journal) -> None:
     with pytest.raises(BulkStopped):
         await client(Script(lost(), status(403))).contacts.create_many(rows(3), journal=journal, concurrency=1)
     assert (journal.report().state, journal.report().rows) == ("stopped", 0)
-    again = client(Script(skipped(), added()))
-    report = await again.contacts.create_many(rows(3), journal=journal, resume=True, owner_key="key_other")
+    rerun = client(Script(skipped(), added()))
+    report = await rerun.contacts.create_many(rows(3), journal=journal, resume=True, owner_key="key_other")
     assert (report.outcomes[Outcome.SKIPPED], report.outcomes[Outcome.ADDED], report.uncertain) == (1, 2, 1)
 
 
-async def test_a_row_that_waits_for_its_email_is_not_forgotten_when_a_resumed_run_is_left(
-    journal: Journal, tmp_path: Path
-) -> None:
+async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(journal: Journal, tmp_path: Path) -> None:
     same = [NewContact("ann@a.example")] * 3
     async with client(Script(HANG)).contacts.create_many(same, journal=journal):
         await anyio.sleep(1)
         killed = Journal(copied(journal.path, tmp_path / "killed.db"), inline=True)
     async with client(Script(HANG)).contacts.create_many(same, journal=killed, resume=True):
         await anyio.sleep(1)
-    found = await taken(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
+    found = await take_outcomes(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
     assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
 
 
 def copied(path: Path, to: Path) -> Path:
-    """Copy a journal as it is now, which is what a kill at this moment would leave."""
+    """Copy a journal as it is now, as a kill at this moment would leave it."""
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copyfile(file, to.with_name(to.name + file.name.removeprefix(path.name)))
     return to
 
 
 @pytest.mark.parametrize("code", [301, 303, 501, 505])
-async def test_a_row_whose_answer_stopped_the_run_may_have_been_sent(journal: Journal, code: int) -> None:
+async def test_a_row_whose_response_stopped_the_run_may_have_been_sent(journal: Journal, code: int) -> None:
     with pytest.raises(BulkStopped):
         await client(Script(status(code))).contacts.create_many(rows(3), journal=journal, concurrency=1)
     report = await client(Script(skipped(), added())).contacts.create_many(rows(3), journal=journal, resume=True, concurrency=1)
@@ -387,7 +387,7 @@ async def test_a_row_whose_answer_stopped_the_run_may_have_been_sent(journal: Jo
 
 
 class Breaking(Journal):
-    """A journal whose disk is full at its nth record, or mark."""
+    """A journal whose disk is full at its nth record or mark."""
 
     verb = "record"
     left = 2
@@ -396,18 +396,18 @@ class Breaking(Journal):
         writer = super().writer(identity, resume=resume, **options)
         through = getattr(writer, self.verb)
 
-        def failing(*given: Any) -> None:
+        def failing(*passed_rows: Any) -> None:
             self.left -= 1
             if self.left < 0:
                 raise JournalError("the disk is full")
-            through(*given)
+            through(*passed_rows)
 
         setattr(writer, self.verb, failing)
         return writer
 
 
 @pytest.mark.parametrize("verb", ["record", "mark"])
-async def test_no_request_starts_after_an_error_of_the_journal(tmp_path: Path, verb: str) -> None:
+async def test_no_request_starts_after_a_journal_error(tmp_path: Path, verb: str) -> None:
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb = verb
     script = Steady(0.2)
@@ -426,7 +426,7 @@ async def test_no_request_starts_after_an_error_of_the_journal(tmp_path: Path, v
     assert report.rows == 100
 
 
-async def test_an_error_of_the_journal_before_the_first_request_says_that_nothing_was_sent(tmp_path: Path) -> None:
+async def test_a_journal_error_before_the_first_request_says_that_nothing_was_sent(tmp_path: Path) -> None:
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb, journal.left = "mark", 0
     script = Steady(0.2)
@@ -437,8 +437,8 @@ async def test_an_error_of_the_journal_before_the_first_request_says_that_nothin
     assert not caught.value.maybe_applied
 
 
-async def test_a_change_of_the_input_after_rows_were_sent_says_that_they_were(journal: Journal) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
+async def test_a_changed_input_after_rows_were_sent_says_that_they_were(journal: Journal) -> None:
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
     changed = [*list(rows(40))[:35], NewContact("other@a.example"), *list(rows(40))[36:]]
     script = Steady(0.1)
     with pytest.raises(InvalidRequest, match="the input changed") as caught:
@@ -446,7 +446,7 @@ async def test_a_change_of_the_input_after_rows_were_sent_says_that_they_were(jo
     assert caught.value.maybe_sent is bool(script.requests)
 
 
-async def test_the_callers_own_error_is_not_replaced_by_one_of_the_journal(tmp_path: Path) -> None:
+async def test_a_journal_error_does_not_replace_the_callers_error(tmp_path: Path) -> None:
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb = "end"
     journal.left = 0
@@ -465,17 +465,17 @@ async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(t
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb, journal.left = "end", 0
     with pytest.raises(JournalError, match="the disk is full"):
-        await taken(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
+        await take_outcomes(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
     assert Journal(journal.path).report().state == "running"
 
 
-async def test_the_journal_of_another_run_under_way_is_refused(journal: Journal) -> None:
+async def test_a_journal_that_is_in_use_is_refused(journal: Journal) -> None:
     async with client(Script(added())).contacts.create_many(rows(3), journal=journal):
         with pytest.raises(InvalidRequest, match="another run is writing"):
             await client(Script(added())).contacts.create_many(rows(3), journal=journal, resume=True)
 
 
-async def test_a_slow_caller_stops_the_pull_and_every_answer_is_recorded(journal: Journal) -> None:
+async def test_a_slow_consumer_stops_reading_and_every_response_is_recorded(journal: Journal) -> None:
     pulled: Counter[str] = Counter()
 
     def counted() -> Iterator[NewContact]:
@@ -505,12 +505,12 @@ async def test_a_slow_caller_stops_the_pull_and_every_answer_is_recorded(journal
         ({"total": -1}, "total"),
     ],
 )
-async def test_an_option_that_can_never_be_right_is_refused_at_once(options: Any, field: str) -> None:
+async def test_an_invalid_option_is_refused_at_once(options: Any, field: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^{field}: "):
         client(Script(added())).contacts.create_many(rows(1), **options)
 
 
-async def test_a_path_is_a_journal_too_and_its_thread_does_not_hold_up_the_run(tmp_path: Path) -> None:
+async def test_the_journal_may_be_a_path(tmp_path: Path) -> None:
     report = await client(Script(added())).contacts.create_many(rows(3), journal=tmp_path / "run.db")
     assert report.rows == Journal(tmp_path / "run.db").report().rows == 3
     assert emails(Script(added())) == []

@@ -1,4 +1,4 @@
-"""Runs with a journal whose processes are killed, in short, and whether what is wrong is found: `kill_loop.py` at length."""
+"""Runs with a journal whose processes are killed, and the checks of what they leave; tools/kill_loop.py is the long version."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import attrs
 import pytest
 from support.kill_points import Point
 from support.kills import Entry, Figures, Importers, Left, Service, Story, spilt, violations
-from tools.kill_importer import Run, told
-from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted
+from tools.kill_importer import Run, format_outcome
+from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted_kills
 
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
@@ -28,7 +28,7 @@ def outcome(index: int, status: Outcome, **values: Any) -> ContactOutcome:
 
 
 def good() -> Story:
-    """Tell of a run that went well: row 0 was there, row 1 repeats it, row 2 was in flight at a kill, row 3 was refused."""
+    """Describe a flawless run: row 0 existed, row 1 repeats it, row 2 was in flight at a kill, row 3 was rejected."""
     outcomes = (
         outcome(0, Outcome.SKIPPED),
         outcome(1, Outcome.SKIPPED),
@@ -40,7 +40,7 @@ def good() -> Story:
         left=(Left(3, frozenset({0, 1}), (0,)), Left(4, frozenset(range(4)), (0, 2, 3))),
         state="finished",
         outcomes=outcomes,
-        lines=[told(outcomes[index]) for index in (0, 2, 3)],
+        lines=[format_outcome(outcomes[index]) for index in (0, 2, 3)],
         entries=(
             Entry(0, 0, "skipped", None),
             Entry(0, 1, "", "reset()"),
@@ -54,7 +54,7 @@ def good() -> Story:
 
 
 def relabelled(story: Story, at: int, **values: Any) -> Story:
-    """Tell the same with another outcome for one row, to the loop and in the journal."""
+    """Describe the same run with another outcome for one row, both delivered and in the journal."""
     outcomes = [attrs.evolve(each, **values) if each.index == at else each for each in story.outcomes]
     return attrs.evolve(story, outcomes=outcomes, lines=[])
 
@@ -98,17 +98,17 @@ WRONG: Sequence[tuple[Change, str]] = (
 )
 
 
-def test_a_run_in_which_all_went_well_has_no_violations() -> None:
+def test_a_flawless_run_has_no_violations() -> None:
     assert [row["email"] for row in RUN.input()][:2] == ["p0@3.example"] * 2
     assert list(violations(good())) == []
 
 
-@pytest.mark.parametrize(("change", "said"), WRONG, ids=[said for _, said in WRONG])
-def test_whatever_goes_wrong_is_a_violation(change: Change, said: str) -> None:
-    assert said in {violation[: len(said)] for violation in violations(change(good()))}
+@pytest.mark.parametrize(("change", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_whatever_goes_wrong_is_a_violation(change: Change, message: str) -> None:
+    assert message in {violation[: len(message)] for violation in violations(change(good()))}
 
 
-def test_a_key_in_a_file_a_complaint_and_an_outcome_delivered_too_soon_are_violations(tmp_path: Path) -> None:
+def test_leaked_keys_tracebacks_and_premature_outcomes_are_violations(tmp_path: Path) -> None:
     (tmp_path / "run.db-wal").write_bytes(b"\0" + RUN.key.encode() + b"\0")
     (tmp_path / "errors").write_text("Traceback\nRuntimeError: x\n", encoding="utf-8")
     assert list(spilt(tmp_path, RUN, Left(9, frozenset({0}), (0, 1)))) == [
@@ -118,8 +118,8 @@ def test_a_key_in_a_file_a_complaint_and_an_outcome_delivered_too_soon_are_viola
     ]
 
 
-def test_at_full_length_every_point_is_met_twenty_times_under_all_options() -> None:
-    places = wanted(500, tuple(Point), seed=0)
+def test_a_full_run_kills_at_every_point_twenty_times_under_all_options() -> None:
+    places = wanted_kills(500, tuple(Point), seed=0)
     assert places.total() == 500 + 21
     for point in Point:
         counts = [places[point, option] for option in DUPLICATE_POLICIES]
@@ -127,7 +127,7 @@ def test_at_full_length_every_point_is_met_twenty_times_under_all_options() -> N
         assert sum(counts) >= 20
 
 
-def test_runs_have_every_option_with_every_source_and_way_with_repeats() -> None:
+def test_runs_combine_every_option_with_every_source_and_have_duplicates() -> None:
     runs = [run_of(0, number, 80) for number in range(36)]
     assert len({(run.duplicates, run.source) for run in runs}) == 9
     assert {run.repeats for run in runs if run.source == "spool"} == {"serial", "first", "last"}
@@ -137,8 +137,8 @@ def test_runs_have_every_option_with_every_source_and_way_with_repeats() -> None
     assert set(runs[0].before()) & set(emails)
 
 
-def test_a_run_of_which_no_kill_is_wanted_lives() -> None:
-    assert doom(Counter(), RUN, 2, Left(), random.Random(0)) is None  # noqa: S311 - of no weight
+def test_a_run_without_a_wanted_kill_is_not_killed() -> None:
+    assert doom(Counter(), RUN, 2, Left(), random.Random(0)) is None  # noqa: S311 - not for cryptography
 
 
 SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
@@ -166,18 +166,18 @@ SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[tuple[Service, Importers]]:
-    """Start both processes once, for to start them takes longer than to kill."""
+    """Start both processes once, because starting them takes longer than a kill."""
     with Importers() as importers, Service(seed=1) as service:
         yield service, importers
 
 
 def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
-    """Let a run's processes die one after the other, and the next one live."""
+    """Kill the processes of a run one after the other; the last one survives."""
     return lambda process, _: deaths[process] if process < len(deaths) else None
 
 
 @pytest.mark.parametrize(("run", "deaths"), SHORT, ids=[run.duplicates for run, _ in SHORT])
-def test_kills_lose_double_and_mislabel_nothing(
+def test_kills_lose_duplicate_and_mislabel_no_row(
     processes: tuple[Service, Importers], tmp_path: Path, run: Run, deaths: Sequence[tuple[Point, int]]
 ) -> None:
     worker = Worker(*processes, folder=tmp_path, seed=1, pretend=False)
@@ -193,9 +193,7 @@ def test_without_kills_and_faults_every_label_is_certain(processes: tuple[Servic
     assert (worker.figures.uncertain, worker.figures.repeats) == (0, 0)
 
 
-def test_without_the_window_mark_rows_in_flight_at_a_kill_are_mislabelled(
-    processes: tuple[Service, Importers], tmp_path: Path
-) -> None:
+def test_without_marks_rows_in_flight_at_a_kill_are_mislabelled(processes: tuple[Service, Importers], tmp_path: Path) -> None:
     worker = Worker(*processes, folder=tmp_path, seed=1, pretend=True)
     worker.carry_out(Run(number=4, seed=1, rows=24, duplicates="skip"), after((Point.CARRIED_OUT, 4)))
     assert worker.figures.kills.total() == 1
@@ -214,7 +212,7 @@ def test_the_table_counts_kills_by_point_and_option() -> None:
     assert "1 violations" in lines
 
 
-def test_the_command_fails_if_a_kill_is_missed_or_anything_is_wrong() -> None:
+def test_the_command_fails_if_a_kill_is_missing_or_anything_is_wrong() -> None:
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3})), kills=3) == 0
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3, (Point.LEFT, "skip"): 3})), kills=4) == 1
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3}), violations=["run 3: wrong"]), kills=3) == 1

@@ -1,4 +1,4 @@
-"""What is said of a row is true on every path that faults can take it; `label_model.py` walks more of them."""
+"""The status of a row is true on every path of faults; tools/label_model.py walks many more paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CRASHING = Bounds(attempts=3, faults=2, crashes=1)
 
 @cache
 def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
-    """Walk all models; return how many paths there were, how many ended in the known exception, and violations."""
+    """Walk all models; return the number of paths, of those with the known exception, and the violations."""
     done = [model.walk() for model in models(bounds, coalesce=coalesce)]
     violations: Counter[str] = Counter()
     for model in done:
@@ -35,15 +35,13 @@ def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter
 
 
 @pytest.mark.parametrize(("bounds", "least"), [(FAULTY, 30_000), (CRASHING, 9_000)], ids=["faults", "crashes"])
-def test_every_label_holds_the_truth_nothing_is_lost_or_added_twice_and_rows_count_in_their_order(
-    bounds: Bounds, least: int
-) -> None:
+def test_every_label_is_true_and_rows_are_applied_once_and_in_order(bounds: Bounds, least: int) -> None:
     leaves, _, violations = walked(bounds)
     assert leaves > least
     assert not violations
 
 
-def test_only_an_overwrite_that_arrives_after_a_later_row_breaks_the_order_and_merging_the_rows_first_prevents_it() -> None:
+def test_only_a_late_overwrite_breaks_the_order_and_merging_prevents_it() -> None:
     apart = [model.walk() for model in models(Bounds(attempts=2, faults=2))]
     assert {model.duplicates for model in apart if model.known} == {"overwrite"}
     assert walked(FAULTY)[1] > 0
@@ -68,7 +66,7 @@ def test_without_faults_every_label_is_certain() -> None:
 
 
 class Forgetful(Call[CreateResult]):
-    """Breaks the rule that a taint is kept: only the last attempt counts."""
+    """Breaks the rule that `maybe_applied` is kept: only the last attempt counts."""
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         self.maybe_applied_earlier = False
@@ -76,7 +74,7 @@ class Forgetful(Call[CreateResult]):
 
 
 class Trusting(Call[CreateResult]):
-    """Breaks the rule that a 503 may have been carried out."""
+    """Breaks the rule that a 503 may have been applied."""
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         before = self.maybe_applied_earlier
@@ -86,7 +84,7 @@ class Trusting(Call[CreateResult]):
 
 
 class Credulous(Call[CreateResult]):
-    """Breaks the rule that a final status need not be a refusal."""
+    """Breaks the rule that a permanent status need not be a refusal."""
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         before = self.maybe_applied_earlier
@@ -96,23 +94,23 @@ class Credulous(Call[CreateResult]):
 
 
 def sure(index: int, row: object, answer: CreateContactResponse, trail: AttemptInfo) -> ContactOutcome:
-    """Break the rule that a taint makes an answer uncertain."""
+    """Break the rule that an earlier ambiguous failure makes a response uncertain."""
     return answered_outcome(index, row, answer, AttemptInfo(trail.attempts, maybe_applied=False))
 
 
 def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
-    """Break the rule that a failure after which a row may be there is no certain one."""
+    """Break the rule that a failure after which a row may exist is not certain."""
     error.maybe_applied = False
     return failed_outcome(index, row, error, duplicates)
 
 
-def dismissed(*given: Any, attempts: int, **_: Any) -> ContactOutcome:
-    """Break the rule that a row under way at the end may be there."""
-    return unfinished_outcome(*given, attempts=attempts, maybe_applied=False)
+def dismissed(*arguments: Any, attempts: int, **_: Any) -> ContactOutcome:
+    """Break the rule that a row in flight at the end may exist."""
+    return unfinished_outcome(*arguments, attempts=attempts, maybe_applied=False)
 
 
 def unsuspecting(hand: _Worker) -> int | None:
-    """Break the rule that an attempt which was cut short may have been carried out."""
+    """Break the rule that an interrupted attempt may have been applied."""
     return hand.row.index if hand.row and hand.call and hand.call.maybe_applied_earlier else None
 
 
@@ -130,7 +128,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_model_notices_a_broken_rule(name: str) -> None:
+def test_the_model_detects_a_broken_rule(name: str) -> None:
     bounds, rules, violation = BROKEN[name]
     small = Bounds(attempts=2, faults=2, crashes=bounds.crashes)
     found = [model.walk() for model in models(small, rules)]

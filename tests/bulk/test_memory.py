@@ -1,4 +1,4 @@
-"""Memory of a bulk run does not grow with its rows: a short version of the benchmark, on real sockets between two processes."""
+"""A bulk run's memory does not grow with its rows: a short version of the benchmark, on sockets between two processes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
     [((), ("300", "2300"), 1.05), (("--journal", "--backend", "aiohttp"), ("500", "5000"), 1.1)],
     ids=["without a journal", "with a journal"],
 )
-def test_many_times_the_rows_take_hardly_more_memory(options: tuple[str, ...], rows: tuple[str, str], most: float) -> None:
-    """A KiB more of each row would be too much."""
+def test_many_times_the_rows_take_little_more_memory(options: tuple[str, ...], rows: tuple[str, str], most: float) -> None:
+    """One KiB more per row would fail."""
     command = [sys.executable, "-m", "benchmarks.bulk_memory", *options, *rows]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}  # benchmarks are not installed
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)

@@ -1,4 +1,4 @@
-"""The order key: equal for addresses that a service may hold equal, and different for all others."""
+"""Order keys: equal for addresses that a service may treat as equal, and different for all others."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ OTHER: Final = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_addresses_that_a_service_may_hold_equal_share_a_key(one: str, other: str) -> None:
+def test_addresses_that_a_service_may_treat_as_equal_share_a_key(one: str, other: str) -> None:
     assert order_key(one) == order_key(other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER)
-def test_other_addresses_have_keys_of_their_own(one: str, other: str) -> None:
+def test_other_addresses_have_different_keys(one: str, other: str) -> None:
     assert order_key(one) != order_key(other)
 
 
@@ -95,7 +95,7 @@ RESPELL: Final[tuple[Callable[[str], str], ...]] = (
 
 
 @pytest.mark.parametrize("respell", RESPELL)
-def test_no_character_is_told_apart_by_case_or_normal_form(respell: Callable[[str], str]) -> None:
+def test_letter_case_and_normal_form_do_not_change_the_key(respell: Callable[[str], str]) -> None:
     characters = (chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000)
     spelled = ((character, respell(character)) for character in characters)
     apart = [
@@ -106,7 +106,7 @@ def test_no_character_is_told_apart_by_case_or_normal_form(respell: Callable[[st
     assert apart == []
 
 
-# Random addresses, judged by rules written otherwise
+# Random addresses, compared by independently written rules
 
 ALPHABET: Final = 'aAbéE\u0301ß\u017f\u0131\ufb01\uff41\uff0b\uff0e\u200b\ufeff\u00adиИ\u0439北\u3000\u3002.+"\\ 1'
 DOMAINS: Final = (
@@ -122,7 +122,7 @@ DOMAINS: Final = (
 
 
 def plain(text: str) -> str:
-    """Take a text apart character by character, as Unicode's table of decompositions says, until nothing changes."""
+    """Decompose a string character by character by Unicode's decomposition table until nothing changes."""
     before = ""
     while text != before:
         before, text = text, "".join(map(_plain, text))
@@ -138,7 +138,7 @@ def _plain(character: str) -> str:
 
 
 def mailbox(email: str) -> tuple[str, str]:
-    """Return whose mailbox an address may be, by rules that are written as they are said, with the standard library's parser."""
+    """Return the mailbox an address may belong to, by literal rules and the parser of the standard library."""
     local, _, domain = re.sub("[\uff20\ufe6b]", "@", email).strip().rpartition("@")
     domain = plain(
         ".".join(_decoded(label) for label in plain(domain).replace("\u3002", ".").rstrip().removesuffix(".").split("."))
@@ -158,7 +158,7 @@ def _decoded(label: str) -> str:
 
 
 def whole_quotes(local: str) -> bool:
-    """Whether quotes, if there are any, make a quoted local part by RFC 5322; of others nobody says what they mean."""
+    """Return whether quotes, if any, form a quoted local part by RFC 5322; the meaning of others is undefined."""
     folded = plain(local).strip()
     return not set('"\\') & set(folded) or re.fullmatch(r'"([^"\\]|\\.)+"', folded) is not None
 
@@ -194,7 +194,7 @@ CHANGES: Final[tuple[Callable[[str, int], str], ...]] = (
     st.builds("{}@{}".format, st.text("abcxyzйи北", min_size=1, max_size=6), st.sampled_from(["a.example", "gmail.com"])),
     st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 30)), max_size=5),
 )
-def test_whatever_changes_only_the_spelling_keeps_the_key(email: str, changes: list[tuple[Any, int]]) -> None:
+def test_respelling_an_address_keeps_its_key(email: str, changes: list[tuple[Any, int]]) -> None:
     spelled = email
     for change, place in changes:
         spelled = change(spelled, place)
@@ -202,23 +202,23 @@ def test_whatever_changes_only_the_spelling_keeps_the_key(email: str, changes: l
 
 
 @given(st.text())
-def test_any_text_has_a_key(text: str) -> None:
+def test_any_string_has_a_key(text: str) -> None:
     assert isinstance(order_key(text), str)
 
 
 @pytest.mark.parametrize("label", ["xn--999999999", "xn--\u5317"])
-def test_a_label_that_is_no_punycode_is_kept(label: str) -> None:
+def test_a_label_with_invalid_punycode_is_kept(label: str) -> None:
     assert order_key(f"a@{label}.example") == f"a@{label}.example"
 
 
-def test_a_domain_that_is_too_long_for_any_is_not_decoded() -> None:
+def test_a_domain_longer_than_the_maximum_is_not_decoded() -> None:
     label = "xn--bcher-kva"
     longest = ".".join([label] * 18)  # 251 characters
     assert label not in order_key(f"a@{longest}")
     assert order_key(f"a@{longest}.{label}") == f"a@{longest}.{label}"
 
 
-def test_a_very_long_address_is_folded_all_the_same() -> None:
+def test_a_very_long_address_is_still_folded() -> None:
     assert order_key("a@" + "ü." * 200_000) == "a@" + "u." * 199_999 + "u"
 
 
@@ -226,11 +226,11 @@ def test_a_very_long_address_is_folded_all_the_same() -> None:
 
 
 class Reordering:
-    """Carries requests to a fake after random times."""
+    """Forwards requests to a fake after random delays."""
 
     def __init__(self, fake: FakeService) -> None:
         self._through = FakeTransport(fake)
-        self._chance = random.Random(7)  # noqa: S311 - a simulation that can be repeated
+        self._chance = random.Random(7)  # noqa: S311 - a reproducible simulation
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         await anyio.sleep(self._chance.uniform(0.01, 1.0))
@@ -240,7 +240,7 @@ class Reordering:
 
 
 @virtual_time
-async def test_with_a_service_that_folds_by_nfkc_no_contact_ends_out_of_order() -> None:
+async def test_with_a_service_that_folds_by_nfkc_the_last_row_of_a_contact_wins() -> None:
     def fold(email: str) -> str:
         return unicodedata.normalize("NFKC", email).casefold()
 

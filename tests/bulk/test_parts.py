@@ -1,4 +1,4 @@
-"""The small parts of a bulk run: what it suspects, how fast it goes, in which order it hands out, when it gives an input up."""
+"""The small parts of a bulk run: possibly sent rows, the order of outcomes, rates, progress, and stopping on rejects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outcome(index: int) -> ContactOutcome:
 
 
 @given(st.lists(st.integers(0, 40)), RANGES, st.integers(0, 41))
-def test_suspects_are_exactly_the_rows_they_were_made_of(indexes: list[int], ranges: list[tuple[int, int]], since: int) -> None:
+def test_possibly_sent_rows_are_exactly_those_passed(indexes: list[int], ranges: list[tuple[int, int]], since: int) -> None:
     expected = {*indexes, *(row for first, end in ranges for row in range(first, end))}
     suspects = PossiblySent.of(indexes, ranges)
     assert {row for row in range(-1, 45) if row in suspects} == expected
@@ -45,37 +45,37 @@ def test_suspects_are_exactly_the_rows_they_were_made_of(indexes: list[int], ran
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
-def test_outcomes_in_order_wait_for_those_that_come_and_for_no_others(order: list[int], forgotten: set[int]) -> None:
-    held, seen = InputOrder(), []
+def test_outcomes_in_input_order_wait_only_for_expected_rows(order: list[int], forgotten: set[int]) -> None:
+    waiting, seen = InputOrder(), []
     for index in range(8):
-        held.expect(index)
+        waiting.expect(index)
     for index in order:
         if index in forgotten:
-            held.forget(index)
+            waiting.forget(index)
         else:
-            held.extend([outcome(index)])
-        while held:
-            seen.append(held.popleft().index)
+            waiting.extend([outcome(index)])
+        while waiting:
+            seen.append(waiting.popleft().index)
     assert seen == sorted(set(range(8)) - forgotten)
 
 
 @pytest.mark.parametrize("kind", [InputOrder, CompletionOrder])
-def test_an_outcome_is_revised_while_it_waits_and_not_once_it_has_left(kind: type[InputOrder | CompletionOrder]) -> None:
-    held = kind()
+def test_an_outcome_can_be_revised_until_it_is_delivered(kind: type[InputOrder | CompletionOrder]) -> None:
+    waiting = kind()
     for index in range(2):
-        held.expect(index)
-        held.append(outcome(index))
+        waiting.expect(index)
+        waiting.append(outcome(index))
     for index in (1, 5):
-        held.revise(index, lambda before: evolve(before, id="contact_2"))
-    left = [held.popleft(), held.popleft()]
-    held.revise(1, lambda before: evolve(before, id=None))
+        waiting.revise(index, lambda before: evolve(before, id="contact_2"))
+    left = [waiting.popleft(), waiting.popleft()]
+    waiting.revise(1, lambda before: evolve(before, id=None))
     assert [one.id for one in left] == ["contact_1", "contact_2"]
-    assert not held
+    assert not waiting
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 10))
 @example(["a", "b", "c", "a"], 1)
-def test_a_repeated_email_is_found_within_reach_and_names_the_row_that_was_sent(emails: list[str], reach: int) -> None:
+def test_a_repeated_email_within_reach_refers_to_the_row_that_was_sent(emails: list[str], reach: int) -> None:
     recent, sent = RecentEmails(reach), dict[str, int]()
     for index, email in enumerate(emails):
         earlier = sent.get(email)
@@ -117,7 +117,7 @@ def test_a_rate_forgets_what_was_long_ago() -> None:
         ({"state": "paused", "resumes": 42.0, "why": "[x]\x1b"}, "1,234 rows/s, paused for 0:00:42 ([x]\\x1b), ETA 0:01:40"),
     ],
 )
-def test_progress_says_how_fast_what_holds_it_up_and_how_long(progress: dict[str, Any], text: str) -> None:
+def test_progress_shows_the_rate_the_state_and_the_eta(progress: dict[str, Any], text: str) -> None:
     values: dict[str, Any] = {"rows": 1, "total": 2, "rate": 1234.4, "state": "running", "resumes": 0.0, "eta": 100.0}
     assert format_progress(BulkProgress(**values | progress)) == text
 
@@ -131,7 +131,7 @@ def rows(count: int) -> Iterator[NewContact]:
 
 
 class Steady(Script):
-    """A service that adds each contact in a second."""
+    """A service that adds each contact after one second."""
 
     async def send(self, request: Any, progress: Any, /) -> Any:
         await anyio.sleep(1)
@@ -152,7 +152,7 @@ async def test_the_eta_is_within_15_percent_after_5_percent_of_a_steady_run() ->
 
 
 @virtual_time
-async def test_a_pause_and_its_end_show_in_the_progress() -> None:
+async def test_progress_shows_a_pause_and_its_end() -> None:
     script = Script(added(), status(429, retry_after="60"), added())
     async with client(script).contacts.create_many(list(rows(4)), concurrency=1) as outcomes:
         await anext(outcomes)
@@ -167,7 +167,7 @@ async def test_a_pause_and_its_end_show_in_the_progress() -> None:
 
 @virtual_time
 @pytest.mark.parametrize("journal", [False, True])
-async def test_an_input_whose_first_rows_are_all_rejected_for_one_reason_stops_the_run(tmp_path: Any, journal: bool) -> None:
+async def test_a_run_stops_if_its_first_rows_are_rejected_with_the_same_error(tmp_path: Any, journal: bool) -> None:
     script = Script(status(422, b'{"error":{"message":"first_name must be given"}}'))
     options: dict[str, Any] = {"journal": tmp_path / "run.db"} if journal else {}
     with pytest.raises(BulkStopped, match=r"the first 50 rows were rejected with the same error: .*first_name must be given"):
@@ -176,27 +176,27 @@ async def test_an_input_whose_first_rows_are_all_rejected_for_one_reason_stops_t
 
 
 @virtual_time
-async def test_a_final_status_that_proves_nothing_stops_a_run_whose_first_rows_all_meet_it() -> None:
+async def test_an_ambiguous_status_on_all_of_the_first_rows_stops_the_run() -> None:
     with pytest.raises(BulkStopped, match=r"the first 50 rows were rejected with the same error: .*answered 425"):
         await client(Script(status(425))).contacts.create_many(rows(1000), concurrency=4)
 
 
 @virtual_time
 @pytest.mark.parametrize("option", [None, 1001])
-async def test_it_does_not_if_it_is_told_not_to(option: int | None) -> None:
+async def test_it_does_not_stop_if_the_check_is_off_or_needs_more_rows(option: int | None) -> None:
     report = await client(Script(status(422))).contacts.create_many(rows(1000), stop_after_rejects=option)
     assert report.outcomes[Outcome.REJECTED] == 1000
 
 
 @virtual_time
-async def test_one_row_that_is_not_rejected_is_proof_that_the_input_is_right() -> None:
+async def test_one_row_that_is_not_rejected_lets_the_run_continue() -> None:
     script = Script(*[status(422)] * 30, added(), status(422))
     report = await client(script).contacts.create_many(rows(500), concurrency=1)
     assert (report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED]) == (1, 499)
 
 
 @virtual_time
-async def test_a_repeat_is_refused_if_asked_and_names_its_row() -> None:
+async def test_repeats_error_rejects_a_repeated_row_and_names_the_first() -> None:
     emails = ["a@a.example", "A@a.example", "a@a.example", "b@a.example", "b@a.example"]
     run = client(Script(added())).contacts.create_many([NewContact(email) for email in emails], repeats="error", order="input")
     async with run as outcomes:

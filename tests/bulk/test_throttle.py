@@ -1,4 +1,4 @@
-"""The flow of a run as a whole: against a simulated service in virtual time, and verdict by verdict."""
+"""The throttle of a run as a whole: against a simulated service in virtual time, and decision by decision."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from outreach_async.retry import FailureKind
 
 @pytest.fixture
 def play(anyio_backend_name: str) -> Any:
-    """Play a scene on an event loop, in virtual time."""
+    """Play a scenario on an event loop, in virtual time."""
     return functools.partial(simulate, backend=anyio_backend_name)
 
 
 def on(loop: str) -> pytest.MarkDecorator:
-    """Play a long scene on one event loop: the flow is the same on both, and so are its waits, which other tests see to."""
+    """Play a long scenario on one event loop: other tests check that both loops give the same."""
     return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
 
 
 @on("asyncio")
-def test_a_limit_of_500_a_second_is_found_and_kept_to(play: Any) -> None:
+def test_a_limit_of_500_per_second_is_found_and_respected(play: Any) -> None:
     run: Run = play(Scene(seconds=10, limits=[(0, 500)]))
     assert not run.shortfalls()
     assert run.first_good() <= 5
 
 
 @on("trio")
-def test_a_limit_of_10_a_second_is_found_and_kept_to(play: Any) -> None:
+def test_a_limit_of_10_per_second_is_found_and_respected(play: Any) -> None:
     run: Run = play(Scene(seconds=250, limits=[(0, 10)]))
     assert not run.shortfalls(refusals=0.05)
 
 
 @on("asyncio")
-def test_a_limit_that_changes_is_followed_down_and_up(play: Any) -> None:
+def test_a_changing_limit_is_followed_down_and_up(play: Any) -> None:
     run: Run = play(Scene(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
     assert not run.shortfalls(refusals=0.05)
     assert run.first_good(40) <= 5
@@ -59,31 +59,31 @@ def test_a_limit_that_changes_is_followed_down_and_up(play: Any) -> None:
     ids=["refused", "503", "hanging"],
     indirect=["anyio_backend"],
 )
-def test_an_outage_of_five_minutes_fails_no_row_and_costs_little_more_than_itself(play: Any, kind: Trouble) -> None:
+def test_an_outage_of_five_minutes_fails_no_row_and_adds_little_time(play: Any, kind: Trouble) -> None:
     run: Run = play(Scene(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
     assert not run.shortfalls(refusals=0.05)
     within = sum(60 <= at < 360 for at in run.service.started)
-    assert within <= 2 * 64 + 15  # what was under way before anything had failed, its repeats, and the probes
+    assert within <= 2 * 64 + 15  # requests in flight before the first failure, their retries, and the probes
 
 
 @on("asyncio")
-def test_nothing_starts_inside_a_retry_after(play: Any) -> None:
+def test_nothing_starts_during_a_retry_after(play: Any) -> None:
     run: Run = play(Scene(seconds=300, limits=[(0, 10)], asks=1))
     assert len(run.service.refused) > 64
-    assert not run.shortfalls(refusals=0.05, good=0.8)  # what the first 64 cost is a large part of five minutes
+    assert not run.shortfalls(refusals=0.05, good=0.8)  # the first 64 requests are a large part of five minutes
 
 
 @on("trio")
-def test_a_quota_that_answers_tell_is_used_up_and_not_overdrawn(play: Any) -> None:
-    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, told=True))
+def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
+    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
     assert not run.shortfalls(refusals=0.15)
-    assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
+    assert len(run.service.refused) < 70  # hardly any but the first ones, sent before the quota was known
 
 
 @pytest.mark.parametrize(("begins", "ends", "workers"), [(0, 2, 8), (0, 20, 8), (0, 20, 64), (5, 65, 8)])
 @pytest.mark.parametrize("asks", [None, 0, 1])
 @on("asyncio")
-def test_after_refusing_everything_for_a_while_a_service_gets_300_rows_in_half_a_minute(
+def test_a_service_that_recovers_from_total_refusal_gets_300_rows_in_30_seconds(
     play: Any, begins: float, ends: float, workers: int, asks: float | None
 ) -> None:
     scene = Scene(seconds=ends + RECOVERY, limits=[(0, 50)], outages=[(begins, ends, "429")], asks=asks, workers=workers)
@@ -92,7 +92,7 @@ def test_after_refusing_everything_for_a_while_a_service_gets_300_rows_in_half_a
 
 
 @on("trio")
-def test_a_service_that_refuses_everything_is_asked_ever_less_often(play: Any) -> None:
+def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: Any) -> None:
     run: Run = play(Scene(seconds=300, limits=[(0, 50)], outages=[(0, 300, "429")], workers=8))
     minutes = [sum(60 * minute <= at < 60 * (minute + 1) for at in run.service.started) for minute in range(5)]
     assert minutes[0] <= 8 + 30
@@ -101,7 +101,7 @@ def test_a_service_that_refuses_everything_is_asked_ever_less_often(play: Any) -
 
 
 @on("trio")
-def test_a_run_against_an_outage_without_end_is_suspended(play: Any) -> None:
+def test_a_run_is_suspended_during_an_endless_outage(play: Any) -> None:
     run: Run = play(Scene(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
     assert isinstance(run.flow.halted, BulkSuspended)
     assert 605 <= run.ended <= 605 + 61
@@ -109,7 +109,7 @@ def test_a_run_against_an_outage_without_end_is_suspended(play: Any) -> None:
     assert "no request has succeeded for 6" in str(run.flow.halted)
 
 
-def test_where_nobody_was_ever_reached_a_run_is_suspended_within_seconds(play: Any) -> None:
+def test_a_run_that_never_reaches_the_service_is_suspended_in_seconds(play: Any) -> None:
     run: Run = play(Scene(seconds=900, limits=[(0, 100)], outages=[(0, 900, "refused")]))
     assert isinstance(run.flow.halted, BulkSuspended)
     assert run.ended == pytest.approx(3.5)
@@ -118,7 +118,7 @@ def test_where_nobody_was_ever_reached_a_run_is_suspended_within_seconds(play: A
     assert str(run.flow.halted) == "run suspended: service unreachable after 4 attempts: nobody listens"
 
 
-def test_failures_of_the_same_moment_count_once_where_nobody_was_ever_reached() -> None:
+def test_simultaneous_failures_count_once_while_the_service_is_unreached() -> None:
     run = flow()
     for _ in range(64):
         assert run.try_start(0.0)
@@ -127,14 +127,14 @@ def test_failures_of_the_same_moment_count_once_where_nobody_was_ever_reached() 
     assert (run.halted, run.opens_at(0.1)) == (None, 0.6)
 
 
-def test_where_somebody_is_reached_after_a_moment_a_run_goes_on(play: Any) -> None:
+def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
     run: Run = play(Scene(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
     assert run.flow.halted is None
     assert not run.fates
     assert len(run.service.succeeded) > 0.8 * 20 * 54
 
 
-# Verdict by verdict
+# Decision by decision
 
 
 REFUSED = RateLimited("429", status_code=429)
@@ -163,7 +163,7 @@ def succeed(run: RunThrottle, at: float, count: int = 1, headers: dict[str, str]
         run.on_success(at, at, headers or {})
 
 
-def test_a_run_in_which_nothing_goes_wrong_admits_everything_and_learns_no_limit() -> None:
+def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
     run = flow()
     for number in range(5000):
         assert run.try_start(number / 100)
@@ -171,7 +171,7 @@ def test_a_run_in_which_nothing_goes_wrong_admits_everything_and_learns_no_limit
     assert (run.limit, run.opens_at(50.0), run.state(50.0)) == (None, -math.inf, "running")
 
 
-def test_a_row_whose_neighbours_succeed_is_given_up_after_as_many_failures_as_the_policy_has_attempts() -> None:
+def test_a_row_that_keeps_failing_among_successes_is_given_up() -> None:
     run = flow(attempts=3)
     verdicts = []
     for blamed in range(3):
@@ -180,7 +180,7 @@ def test_a_row_whose_neighbours_succeed_is_given_up_after_as_many_failures_as_th
     assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
 
 
-def test_what_fails_for_many_is_blamed_on_none_of_them() -> None:
+def test_failures_of_many_rows_are_counted_against_none() -> None:
     run = flow()
     succeed(run, 1.0, 100)
     verdicts = [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(30)]
@@ -188,13 +188,13 @@ def test_what_fails_for_many_is_blamed_on_none_of_them() -> None:
     assert set(verdicts[12:]) == {RetryDecision.RETRY}
 
 
-def test_what_was_not_sent_is_never_blamed_on_a_row() -> None:
+def test_a_request_that_was_not_sent_is_never_counted_against_its_row() -> None:
     run = flow()
     succeed(run, 1.0, 100)
     assert fail(run, UNSENT, FailureKind.NOT_SENT, 2.0, counted_failures=3) is RetryDecision.RETRY
 
 
-def test_a_service_that_answered_before_is_an_outage_when_it_cannot_be_reached() -> None:
+def test_a_service_that_becomes_unreachable_is_an_outage() -> None:
     run = flow()
     assert run.try_start(0.0)
     run.on_success(0.0, 0.0, {})
@@ -202,7 +202,7 @@ def test_a_service_that_answered_before_is_an_outage_when_it_cannot_be_reached()
     assert run.halted is None
 
 
-def test_with_one_attempt_nothing_is_repeated_but_what_was_refused() -> None:
+def test_with_one_attempt_only_throttled_requests_are_retried() -> None:
     run = flow(attempts=1)
     assert fail(run, UNSENT, FailureKind.NOT_SENT, 1.0) is RetryDecision.GIVE_UP
     succeed(run, 10.0, 100)
@@ -212,7 +212,7 @@ def test_with_one_attempt_nothing_is_repeated_but_what_was_refused() -> None:
     assert run.halted is None
 
 
-def test_a_final_answer_ends_the_row_and_speaks_for_the_service() -> None:
+def test_a_permanent_failure_ends_the_row_and_proves_the_service_is_up() -> None:
     run = flow()
     fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
     assert run.state(1.0) == "paused"
@@ -220,7 +220,7 @@ def test_a_final_answer_ends_the_row_and_speaks_for_the_service() -> None:
     assert run.state(2.0) == "running"
 
 
-def test_half_of_the_results_failing_pauses_the_run_until_a_probe_succeeds() -> None:
+def test_when_half_of_the_results_fail_the_run_pauses_until_a_probe_succeeds() -> None:
     run = flow(budget=10_000)
     succeed(run, 1.0, 10)
     for _ in range(10):
@@ -238,7 +238,7 @@ def test_half_of_the_results_failing_pauses_the_run_until_a_probe_succeeds() -> 
     assert run.try_start(18.5)
 
 
-def test_a_probe_that_is_refused_keeps_the_run_paused_for_as_long_again() -> None:
+def test_a_throttled_probe_prolongs_the_pause() -> None:
     run = flow()
     fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
     assert run.try_start(1.5)
@@ -246,7 +246,7 @@ def test_a_probe_that_is_refused_keeps_the_run_paused_for_as_long_again() -> Non
     assert (run.opens_at(2.0), run.pause_reason) == (2.5, "the service answered 429")
 
 
-def test_what_began_before_a_pause_is_neither_its_probe_nor_blamed() -> None:
+def test_a_request_started_before_a_pause_is_not_its_probe_nor_counted() -> None:
     run = flow(budget=10_000)
     for _ in range(20):
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
@@ -268,7 +268,7 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert (run.state(2.0), run.opens_at(2.0)) == ("paused", 3.0)
     assert run.try_start(3.0)
     run.on_success(3.1, 3.0, {})
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget came back
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget was refunded
     assert run.state(4.0) == "running"
 
 
@@ -358,7 +358,7 @@ def test_a_probe_that_is_forgone_leaves_its_turn_to_the_next() -> None:
     assert run.try_start(paused)
 
 
-def test_an_attempt_that_is_forgone_while_all_is_well_changes_nothing() -> None:
+def test_cancelling_a_start_of_a_healthy_run_changes_nothing() -> None:
     run = flow()
     assert run.try_start(1.0)
     run.cancel_start()
@@ -366,7 +366,7 @@ def test_an_attempt_that_is_forgone_while_all_is_well_changes_nothing() -> None:
     assert run.state(1.0) == "running"
 
 
-def test_an_attempt_waits_for_a_quota_that_is_used_up_but_not_for_one_that_resets_beyond_reason() -> None:
+def test_an_attempt_waits_for_a_used_up_quota_unless_it_resets_too_late() -> None:
     run = flow()
     succeed(run, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "30"})
     assert not run.try_start(30.9)
@@ -377,7 +377,7 @@ def test_an_attempt_waits_for_a_quota_that_is_used_up_but_not_for_one_that_reset
     assert other.halted is None
 
 
-def test_the_first_error_that_ends_a_run_stays() -> None:
+def test_the_first_error_that_ends_a_run_is_kept() -> None:
     run = flow()
     first = BulkStopped("first")
     run.halt(first)
@@ -389,7 +389,7 @@ def test_the_first_error_that_ends_a_run_stays() -> None:
 
 
 @virtual_time
-async def test_the_end_of_a_run_wakes_whoever_waits_for_a_turn_or_for_an_instant() -> None:
+async def test_the_end_of_a_run_wakes_every_waiter() -> None:
     run = flow()
     now = anyio.current_time()
     fail(run, REFUSED, FailureKind.REFUSED, now, retry_after=800.0)
@@ -405,7 +405,7 @@ async def test_the_end_of_a_run_wakes_whoever_waits_for_a_turn_or_for_an_instant
         for number in range(6):
             group.start_soon(wait, now + number // 3 * 5000)
         await anyio.sleep(1)
-        assert not run.try_start(now + 10_000)  # they were first
+        assert not run.try_start(now + 10_000)  # they came first
         assert run.state(now + 10_000) == "throttled"
         run.halt(error)
     assert raised == [error] * 6
@@ -415,7 +415,7 @@ async def test_the_end_of_a_run_wakes_whoever_waits_for_a_turn_or_for_an_instant
 
 
 @virtual_time
-async def test_turns_keep_to_the_limit_and_a_run_that_waited_counts_as_throttled_for_a_second() -> None:
+async def test_starts_respect_the_limit_and_a_waiting_run_counts_as_throttled() -> None:
     run = flow()
     now = anyio.current_time() + 10
     await anyio.sleep(10)
@@ -431,7 +431,7 @@ async def test_turns_keep_to_the_limit_and_a_run_that_waited_counts_as_throttled
 
 
 @virtual_time
-async def test_a_probe_that_succeeds_lets_those_who_wait_go_on_at_once() -> None:
+async def test_a_successful_probe_wakes_the_waiters_at_once() -> None:
     run = flow()
     began = anyio.current_time()
     fail(run, UNSENT, FailureKind.NOT_SENT, began)
@@ -451,7 +451,7 @@ async def test_a_probe_that_succeeds_lets_those_who_wait_go_on_at_once() -> None
 
 
 @virtual_time
-async def test_a_probe_that_nothing_is_heard_of_does_not_hold_up_the_run_for_ever() -> None:
+async def test_an_unanswered_probe_does_not_block_the_run_forever() -> None:
     run = flow()
     began = anyio.current_time()
     fail(run, UNSENT, FailureKind.NOT_SENT, began)

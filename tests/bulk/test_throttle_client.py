@@ -1,4 +1,4 @@
-"""What the flow promises holds for contacts that are really created: client, bulk run and engine against a simulated service."""
+"""The throttle with contacts that are really created: client, bulk run and engine against a simulated service."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from outreach_async import NewContact, Outcome, OutreachClient, Response, RetryP
 
 SCENES = {
     "100/s": (Scene(seconds=30, limits=[(0, 100)]), 0.04),
-    "10/s, told": (Scene(seconds=120, limits=[(0, 10)], burst=1, told=True), 0.07),
+    "10/s, told": (Scene(seconds=120, limits=[(0, 10)], burst=1, reports_quota=True), 0.07),
     "down for five minutes": (Scene(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
     "hanging for five minutes": (Scene(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
 }
-"""Each with the part of its answers that may be 429: in so short a time the first attempts of 64 workers are many.
-`flow_table.py --client` plays longer ones."""
+"""Scenarios with the share of responses that may be 429: in so short a time the first attempts of 64 workers weigh much.
+`tools/flow_table.py --client` plays longer ones."""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ SCENES = {
         *(("down for five minutes", "asyncio"), ("hanging for five minutes", "trio")),
     ],
 )
-def test_a_run_keeps_what_the_flow_promises(scene: str, backend: str) -> None:
+def test_a_real_run_behaves_as_the_throttle_promises(scene: str, backend: str) -> None:
     played, refusals = SCENES[scene]
     run = simulate_whole(played, backend)
     assert run.shortfalls(refusals=refusals) == []
@@ -35,7 +35,7 @@ def test_a_run_keeps_what_the_flow_promises(scene: str, backend: str) -> None:
 
 @virtual_time
 @pytest.mark.parametrize("refusal", [status(429), status(429, retry_after="0")], ids=["no Retry-After", "Retry-After: 0"])
-async def test_a_run_whose_first_twenty_requests_are_refused_is_done_in_half_a_minute(refusal: Response) -> None:
+async def test_a_run_whose_first_twenty_requests_are_throttled_ends_in_30_seconds(refusal: Response) -> None:
     script = Script(*[refusal] * 20, added())
     client = OutreachClient(
         transport=script, owner_key="key_1", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0), max_in_flight=8

@@ -1,4 +1,4 @@
-"""What a run's flow decides, each by itself: the rate, the schedule, health and blame, the breaker, quotas, the line."""
+"""The parts of the throttle: the rate limit, the schedule, failure counting, the breaker, quotas and the queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ rates = st.floats(0.5, 2000)
 
 
 @given(st.lists(st.tuples(seconds, st.booleans(), st.floats(0, 1000)), max_size=60))
-def test_the_limit_stays_between_the_floor_and_twice_what_was_achieved_and_only_refusals_lower_it(
+def test_the_limit_stays_in_its_bounds_and_only_throttling_lowers_it(
     moves: list[tuple[float, bool, float]],
 ) -> None:
     cubic, now, cut_at, most, vain = CubicLimit(), 0.0, -math.inf, 10.0, 0
@@ -66,7 +66,7 @@ def test_the_limit_stays_between_the_floor_and_twice_what_was_achieved_and_only_
 
 
 @given(rates, st.floats(0.01, 0.99))
-def test_the_way_back_ends_at_the_rate_that_was_refused_and_not_before(rate: float, part: float) -> None:
+def test_recovery_ends_at_the_rate_that_was_throttled(rate: float, part: float) -> None:
     cubic = CubicLimit()
     for at in (0.0, 1.0, 2.0):
         cubic.cut(at, rate)
@@ -78,7 +78,7 @@ def test_the_way_back_ends_at_the_rate_that_was_refused_and_not_before(rate: flo
     assert (cubic.limit or 0.0) > 2 * peak
 
 
-def test_a_refusal_of_an_attempt_that_began_before_the_last_cut_says_nothing() -> None:
+def test_throttling_of_an_attempt_started_before_the_last_cut_is_ignored() -> None:
     cubic = CubicLimit()
     assert cubic.is_about_current_rate(10.0, 9.9)
     cubic.cut(10.0, 100.0)
@@ -87,7 +87,7 @@ def test_a_refusal_of_an_attempt_that_began_before_the_last_cut_says_nothing() -
     assert cubic.is_about_current_rate(10.5, 10.1)
 
 
-def test_what_is_answered_just_after_the_first_cut_still_raises_what_it_was_measured_by() -> None:
+def test_successes_just_after_the_first_cut_still_raise_the_limit() -> None:
     early, late = CubicLimit(), CubicLimit()
     for cubic, at in ((early, 0.3), (late, 0.6)):
         cubic.cut(0.0, 2.0)
@@ -96,19 +96,19 @@ def test_what_is_answered_just_after_the_first_cut_still_raises_what_it_was_meas
     assert (late.limit or 0.0) < 2
 
 
-def test_after_a_refusal_that_closed_the_gate_for_long_the_way_back_takes_longer() -> None:
+def test_after_a_long_retry_after_recovery_takes_longer() -> None:
     limits = []
-    for asked in (0.0, 2.0):
+    for retry_after in (0.0, 2.0):
         cubic = CubicLimit()
         for at in (0.0, 1.0, 2.0, 3.0):
-            cubic.cut(at, 100.0, asked)
+            cubic.cut(at, 100.0, retry_after)
             cubic.grow(at, 100.0)
         cubic.grow(9.0, 1e9)
         limits.append(cubic.limit or 0.0)
     assert limits[1] < limits[0]
 
 
-def test_refusals_before_any_success_leave_a_rate_that_falls_with_time_to_the_floor() -> None:
+def test_throttling_before_any_success_lowers_the_rate_to_the_floor() -> None:
     cubic, limits = CubicLimit(), []
     for at in (0.0, 1.0, 10.0, 16.0, 40.0, 100.0, 1000.0):
         cubic.cut(at, 0.0)
@@ -117,7 +117,7 @@ def test_refusals_before_any_success_leave_a_rate_that_falls_with_time_to_the_fl
 
 
 @pytest.mark.parametrize("achieved", [0.0, 0.01])
-def test_after_refusals_of_everything_the_search_for_the_rate_begins_anew(achieved: float) -> None:
+def test_after_everything_was_throttled_the_search_for_the_rate_restarts(achieved: float) -> None:
     cubic = CubicLimit()
     for at in range(0, 1000, 10):
         cubic.cut(float(at), achieved)
@@ -127,7 +127,7 @@ def test_after_refusals_of_everything_the_search_for_the_rate_begins_anew(achiev
     assert cubic.limit == pytest.approx(10.0)
 
 
-def test_two_refusals_without_a_success_between_them_are_no_refusal_of_everything() -> None:
+def test_two_throttled_requests_in_a_row_are_not_total_refusal() -> None:
     cubic = CubicLimit()
     for at in (0.0, 1.0, 2.0):
         cubic.cut(at, 100.0)
@@ -138,7 +138,7 @@ def test_two_refusals_without_a_success_between_them_are_no_refusal_of_everythin
     assert (cubic.limit or 0.0) > BETA * 10
 
 
-def test_a_rest_moves_the_way_back_on() -> None:
+def test_an_excluded_time_postpones_the_recovery() -> None:
     cubic = CubicLimit()
     cubic.cut(0.0, 100.0)
     cubic.exclude_time(100.0)
@@ -148,7 +148,7 @@ def test_a_rest_moves_the_way_back_on() -> None:
 
 @settings(max_examples=40)
 @given(st.floats(1, 200), st.floats(0.5, 1))
-def test_a_steady_rate_is_measured_within_a_quarter(rate: float, phase: float) -> None:
+def test_a_steady_rate_is_measured_to_within_a_quarter(rate: float, phase: float) -> None:
     meter, count = RateMeter(), int(40 + 3 * rate)
     assert meter.rate(0.0) == 0.0
     for number in range(1, count):
@@ -164,7 +164,7 @@ def test_a_slow_rate_is_measured_over_more_than_half_a_second() -> None:
             assert 0.75 < meter.rate(number + 0.6) < 1.3
 
 
-def test_a_time_in_which_nothing_was_sent_does_not_count_as_slow() -> None:
+def test_idle_time_does_not_count_as_a_slow_rate() -> None:
     meter = RateMeter()
     for number in range(1, 300):
         meter.add(number / 100, (number - 1) / 100)
@@ -179,7 +179,7 @@ def test_a_time_in_which_nothing_was_sent_does_not_count_as_slow() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(1, 1000), st.floats(0, 0.1)), min_size=1, max_size=80))
-def test_no_two_starts_are_nearer_than_the_rate_has_it_but_for_the_tolerance(steps: list[tuple[float, float]]) -> None:
+def test_starts_are_spaced_by_the_rate_within_the_tolerance(steps: list[tuple[float, float]]) -> None:
     pace, now, starts = Schedule(), 0.0, []
     for rate, idle in steps:
         now = max(now + idle, pace.next_start(rate))
@@ -193,7 +193,7 @@ def test_no_two_starts_are_nearer_than_the_rate_has_it_but_for_the_tolerance(ste
 
 
 @given(rates, st.lists(st.floats(0, TOLERANCE), min_size=1, max_size=200))
-def test_timers_that_are_late_lose_nothing(rate: float, lateness: list[float]) -> None:
+def test_late_timers_lose_no_starts(rate: float, lateness: list[float]) -> None:
     pace, now = Schedule(), 0.0
     for late in lateness:
         pace.record_start(rate, now)
@@ -201,14 +201,14 @@ def test_timers_that_are_late_lose_nothing(rate: float, lateness: list[float]) -
     assert now <= len(lateness) / rate + 1e-6
 
 
-def test_a_changed_rate_takes_effect_for_the_next_start() -> None:
+def test_a_changed_rate_applies_to_the_next_start() -> None:
     pace = Schedule()
     pace.record_start(1.0, 100.0)
     assert pace.next_start(0.1) == pytest.approx(110 - TOLERANCE)
     assert pace.next_start(10.0) == pytest.approx(100.1 - TOLERANCE)
 
 
-def test_after_a_pause_the_rate_rises_from_half_to_the_whole() -> None:
+def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
     ramp = SlowStart()
     assert ramp.rate(None, 0.0) is None
     ramp.start(10.0, 100.0)
@@ -216,11 +216,11 @@ def test_after_a_pause_the_rate_rises_from_half_to_the_whole() -> None:
     assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]
 
 
-# Health and blame
+# Failure counting
 
 
 @given(st.lists(st.booleans(), max_size=300))
-def test_the_service_is_failing_when_half_of_the_last_hundred_results_are_faults(results: list[bool]) -> None:
+def test_the_service_is_failing_when_half_of_the_last_100_results_are_faults(results: list[bool]) -> None:
     health = FailureWindow()
     for number, good in enumerate(results, 1):
         health.record_success() if good else health.record_fault(0)
@@ -230,7 +230,7 @@ def test_the_service_is_failing_when_half_of_the_last_hundred_results_are_faults
 
 
 @given(st.lists(st.booleans(), max_size=150))
-def test_a_failure_is_the_rows_own_while_nine_of_ten_neighbours_succeed_or_there_are_too_few(results: list[bool]) -> None:
+def test_a_fault_counts_against_its_row_unless_many_neighbours_fail_too(results: list[bool]) -> None:
     health = FailureWindow()
     for good in results:
         health.record_success() if good else health.record_fault(0)
@@ -238,7 +238,7 @@ def test_a_failure_is_the_rows_own_while_nine_of_ten_neighbours_succeed_or_there
     assert health.counts_against_row(0) is (len(window) < 20 or window.count(True) >= 0.9 * len(window))
 
 
-def test_a_rows_own_earlier_failures_do_not_speak_for_it() -> None:
+def test_earlier_failures_of_a_row_do_not_excuse_it() -> None:
     health = FailureWindow()
     for _ in range(18):
         health.record_success()
@@ -252,7 +252,7 @@ def test_a_rows_own_earlier_failures_do_not_speak_for_it() -> None:
     assert not health.counts_against_row(0)
 
 
-def test_faults_more_than_a_hundred_results_ago_are_forgotten() -> None:
+def test_faults_older_than_the_last_100_results_are_forgotten() -> None:
     health = FailureWindow()
     for _ in range(60):
         health.record_fault(0)
@@ -262,7 +262,7 @@ def test_faults_more_than_a_hundred_results_ago_are_forgotten() -> None:
     assert health.counts_against_row(0)
 
 
-def test_what_came_before_is_not_judged_by_after_it_is_cleared() -> None:
+def test_clearing_forgets_earlier_results() -> None:
     health = FailureWindow()
     for _ in range(50):
         health.record_fault(0)
@@ -276,7 +276,7 @@ def test_what_came_before_is_not_judged_by_after_it_is_cleared() -> None:
 
 
 class Breakers(RuleBasedStateMachine):
-    """What one may count on, whatever happens in whatever order."""
+    """Invariants of the breaker under any sequence of events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class Breakers(RuleBasedStateMachine):
     def start(self) -> None:
         self.breaker.record_start(self.now)
         self.probe = None if self.breaker.closed else self.now
-        assert self.breaker.closed or self.breaker.opens_at > self.now  # a second one has to wait
+        assert self.breaker.closed or self.breaker.opens_at > self.now  # a second probe has to wait
 
     @precondition(lambda self: self.probe is not None)
     @rule(end=st.sampled_from(["failed", "refused", "close"]))
@@ -325,7 +325,7 @@ TestBreakers = Breakers.TestCase
 TestBreakers.settings = settings(max_examples=40, stateful_step_count=30)
 
 
-def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_success() -> None:
+def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
     opened, now, pauses = Breaker(), 0.0, []
     opened.trip(now)
     for _ in range(6):
@@ -339,7 +339,7 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_success() -> Non
     assert opened.opens_at == now + 5
 
 
-# An outage, and an address that is wrong
+# Outages and unreachable services
 
 
 def test_failures_at_the_same_time_make_one_round() -> None:
@@ -380,47 +380,47 @@ WALL = 1_767_225_600.0
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
-def test_a_quota_is_read_in_each_spelling(headers: dict[str, str], expected: Quota | None) -> None:
+def test_a_quota_is_parsed_from_every_known_header(headers: dict[str, str], expected: Quota | None) -> None:
     assert has_quota(headers)
     assert parse_quota(headers, lambda: WALL) == expected
 
 
-def test_an_answer_that_speaks_of_no_remainder_tells_no_quota() -> None:
+def test_a_response_without_a_remaining_count_reports_no_quota() -> None:
     assert not has_quota({"x-ratelimit-limit": "60", "content-type": "application/json"})
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 20))
-def test_no_more_attempts_start_than_a_quota_leaves_until_it_resets(left: int, in_flight: int, failed: int) -> None:
+def test_a_quota_bounds_the_attempts_until_it_resets(left: int, in_flight: int, failed: int) -> None:
     allowance = QuotaTracker()
     assert allowance.opens_at(0.0) == -math.inf
     allowance.apply(Quota(left, 30, 60), started=1.0, now=2.0, in_flight=in_flight)
     for _ in range(failed):
         allowance.refund()
-    begun = 0
+    started_count = 0
     while allowance.opens_at(3.0) <= 3.0:
         allowance.record_start(3.0)
-        begun += 1
-    assert begun == max(0, left - in_flight + failed)
+        started_count += 1
+    assert started_count == max(0, left - in_flight + failed)
     assert allowance.opens_at(3.0) == 32.0
-    begun = 0
+    started_count = 0
     while allowance.opens_at(32.0) <= 32.0:
         allowance.record_start(32.0)
-        begun += 1
-    assert begun == 60
+        started_count += 1
+    assert started_count == 60
 
 
-def test_an_answer_to_an_older_attempt_says_nothing_new_of_a_quota() -> None:
+def test_a_response_to_an_older_attempt_does_not_update_the_quota() -> None:
     allowance = QuotaTracker()
     allowance.apply(Quota(0, 30), started=5.0, now=6.0, in_flight=0)
     allowance.apply(Quota(9, 30), started=4.0, now=7.0, in_flight=0)
     assert allowance.opens_at(8.0) == 36.0
 
 
-# The line
+# The queue
 
 
 async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
-    """Let many stand in line for a turn a second, cancel some between turns, and return who was served."""
+    """Let many tasks queue for one start per second, cancel some of them, and return who was served."""
     served: list[int] = []
     opens = [anyio.current_time() + 0.5]
     scopes = [anyio.CancelScope() for _ in range(count)]
@@ -449,17 +449,15 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
 
 @settings(max_examples=30)
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
-def test_turns_are_taken_in_the_order_of_asking_and_none_is_lost_with_who_is_cancelled(
-    count: int, doomed: set[int], backend: str
-) -> None:
-    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anybody's turn comes
+def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
+    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn
     served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
     assert served == [number for number in range(count) if number not in doomed]
     assert not line
 
 
 @virtual_time
-async def test_who_may_not_start_yet_holds_up_nobody() -> None:
+async def test_a_waiter_that_may_not_start_yet_blocks_nobody() -> None:
     line = FifoWaiters()
     served: list[str] = []
 
@@ -475,7 +473,7 @@ async def test_who_may_not_start_yet_holds_up_nobody() -> None:
 
 
 @virtual_time
-async def test_the_first_is_woken_for_a_turn_that_comes_sooner_but_not_for_less_than_a_millisecond() -> None:
+async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more() -> None:
     line = FifoWaiters()
     opens, looks = [anyio.current_time() + 1000], itertools.count()
 
@@ -495,7 +493,7 @@ async def test_the_first_is_woken_for_a_turn_that_comes_sooner_but_not_for_less_
     assert not line
 
 
-def test_the_first_pause_leaves_what_was_measured_so_far() -> None:
+def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
     meter = RateMeter()
     for number in range(1, 5):
         meter.add(number / 10, 0.0)

@@ -1,4 +1,4 @@
-"""The shell completes the command: in real shells, by click's own interface, and without waiting for the library."""
+"""Shell completion: in real shells, through click's interface, and without importing the library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ end
 
 
 def printed(*command: str) -> list[str]:
-    """Return the lines that a shell prints, without what a user's own start-up files would add."""
+    """Return the lines a shell prints, without the user's start-up files."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -68,7 +68,7 @@ def printed(*command: str) -> list[str]:
 
 
 def completed(*words: str) -> list[str]:
-    """Return the values that click finds for the last word."""
+    """Return the values that click suggests for the last word."""
     *before, incomplete = words
     return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
 
@@ -86,7 +86,7 @@ def test_bash_completes_commands_options_values_and_files() -> None:
     ]
 
 
-def test_zsh_completes_with_a_line_of_help() -> None:
+def test_zsh_completes_with_help_for_each_value() -> None:
     lines = (f"{PROGRAM} {line}" for line in ("fi", "audit --explain OA101", "import --duplicates o", "import con"))
     assert printed("zsh", "-f", "-c", ZSH, "zsh", *lines) == [
         "compdef _outreach_async_completion outreach-async",
@@ -97,7 +97,7 @@ def test_zsh_completes_with_a_line_of_help() -> None:
     ]
 
 
-def test_fish_completes_with_a_line_of_help() -> None:
+def test_fish_completes_with_help_for_each_value() -> None:
     lines = (f"{PROGRAM} {line}" for line in ("fi", "import --duplicates o"))
     assert printed("fish", "--no-config", "-c", FISH, *lines) == [
         "fields\tList the contact fields of a workspace.",
@@ -105,13 +105,13 @@ def test_fish_completes_with_a_line_of_help() -> None:
     ]
 
 
-def test_every_command_is_completed_and_so_are_the_options_before_it() -> None:
+def test_commands_and_the_options_before_them_are_completed() -> None:
     assert completed("") == NAMES
     assert completed("--b") == ["--base-url", "--backend"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_command_says_of_itself_what_is_said_before_it_is_imported(name: str) -> None:
+def test_the_short_help_of_a_command_is_known_without_importing_it(name: str) -> None:
     context = click.Context(outreach)
     command = outreach.get_command(context, name)
     (item,) = outreach.shell_complete(context, name)
@@ -137,7 +137,7 @@ def test_a_command_says_of_itself_what_is_said_before_it_is_imported(name: str) 
     ],
     ids=" ".join,
 )
-def test_a_value_is_completed_by_what_the_option_takes(words: list[str], answers: list[str]) -> None:
+def test_option_values_are_completed_by_their_type(words: list[str], answers: list[str]) -> None:
     assert completed(*words) == answers
 
 
@@ -161,13 +161,13 @@ def test_every_check_can_be_completed() -> None:
     ],
     ids=" ".join,
 )
-def test_the_name_of_a_file_is_left_to_the_shell(words: list[str]) -> None:
+def test_file_names_are_left_to_the_shell(words: list[str]) -> None:
     (item,) = ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(words, "with")
     assert item.type == "file"
 
 
-def asked(words: str) -> list[str]:
-    """Return what a fresh process answers to bash, and what of the library and others it has imported then."""
+def complete(words: str) -> list[str]:
+    """Return what a fresh process answers to bash, and which modules it has imported by then."""
     code = (
         "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
         "print(*(name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules))"
@@ -178,30 +178,30 @@ def asked(words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_names_of_commands_are_completed_without_importing_what_they_do() -> None:
-    assert asked("ca") == ["plain,campaigns", ""]
+def test_command_names_are_completed_without_importing_the_commands() -> None:
+    assert complete("ca") == ["plain,campaigns", ""]
 
 
-def test_values_of_options_are_completed_without_importing_a_backend() -> None:
-    answer, imported = asked("import --repeats f")
+def test_option_values_are_completed_without_importing_a_backend() -> None:
+    answer, imported = complete("import --repeats f")
     assert answer == "plain,first"
     assert "httpx" not in imported
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_asks_this_command(name: str, shell: Shell) -> None:
+def test_the_completion_script_calls_this_command(name: str, shell: Shell) -> None:
     ended = shell("completion", name)
     assert ended.code == 0
     assert f"{VARIABLE}={name}_complete" in ended.out
 
 
-def test_a_shell_that_nobody_knows_is_refused(shell: Shell) -> None:
+def test_an_unknown_shell_is_refused(shell: Shell) -> None:
     ended = shell("completion", "tcsh")
     assert (ended.code, ended.out) == (2, "")
     assert "'bash', 'zsh', 'fish'" in ended.err
 
 
-def test_a_script_that_asks_for_what_is_not_known_gets_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_completion_request_prints_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "tcsh_complete")
     ended = shell()
     assert (ended.code, ended.out, ended.err) == (1, "", "")

@@ -1,4 +1,4 @@
-"""The demo's data: as its recipe makes it, and at addresses where nobody can be written to."""
+"""The data of the demo: as its generator writes it, and with addresses that reach nobody."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def bundled() -> str:
     return (files("outreach_async.cli") / "data" / "contacts.csv").read_text(encoding="utf-8")
 
 
-def test_the_bundled_contacts_are_what_their_recipe_makes() -> None:
+def test_the_bundled_contacts_are_what_their_generator_writes() -> None:
     assert bundled() == content()
 
 
-def test_the_bundled_contacts_have_repeats_faults_and_reserved_domains() -> None:
+def test_the_bundled_contacts_have_duplicates_errors_and_reserved_domains() -> None:
     emails = [row["E-mail"].strip().lower() for row in csv.DictReader(bundled().splitlines())]
     assert len(emails) > 3000
     assert 100 < len(emails) - len(set(emails)) < 300
@@ -29,7 +29,7 @@ def test_the_bundled_contacts_have_repeats_faults_and_reserved_domains() -> None
     assert {domain.rstrip(">").rpartition(".")[2] for domain in domains if "." in domain} == {"example"}
 
 
-def test_the_embedded_service_is_the_same_at_every_start() -> None:
+def test_the_embedded_service_starts_identically_each_time() -> None:
     assert create_demo_world().dump() == create_demo_world().dump()
 
 

@@ -1,4 +1,4 @@
-"""Options, usage, errors and exit codes of the command; run in this process."""
+"""Options, usage errors, messages and exit codes of the command, run in this process."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ from outreach_async.secret import mask_keys
 
 FAKE = ("--base-url", "fake:")
 LONG = "x" * 250
-"""A name that leaves no room for that of the temporary file beside it."""
+"""A file name too long for the temporary file next to it."""
 
 
 # Options.
 
 
-def test_shared_options_may_stand_on_either_side_and_the_later_wins(shell: Shell, there: tuple[str, ...]) -> None:
-    before = shell(*there[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
+def test_shared_options_may_be_on_either_side_and_the_later_wins(shell: Shell, server_options: tuple[str, ...]) -> None:
+    before = shell(*server_options[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
     assert before.code == 0
     assert json.loads(before.out)["count"] == 1
 
 
 @pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
-def test_every_backend_reaches_the_service(shell: Shell, there: tuple[str, ...], backend: str) -> None:
-    assert shell.json("fields", "--backend", backend, *there)[1]["count"] == 37
+def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[str, ...], backend: str) -> None:
+    assert shell.json("fields", "--backend", backend, *server_options)[1]["count"] == 37
 
 
-def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
-    given = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
+def test_the_embedded_service_ignores_the_environment() -> None:
+    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
     around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
-    real, fake = Options.of(given, around), Options.of({**given, "base_url": "fake:"}, around)
+    real, fake = Options.of(defaults, around), Options.of({**defaults, "base_url": "fake:"}, around)
     assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
     assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
     assert KEY not in repr(real)
@@ -103,7 +103,7 @@ def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
         (("serve", "--host", "192.0.2.1"), "--host 192.0.2.1 --port 0: "),
     ],
 )
-def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_is_one_line_and_exits_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
     ended = shell(*arguments)
     assert (ended.code, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
@@ -112,8 +112,10 @@ def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tupl
     assert KEY not in line
 
 
-def test_a_real_service_is_never_given_the_embedded_ones_key(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
-    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there[:4])
+def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options[:4])
     assert (ended.code, ended.out) == (2, "")
     assert (
         "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY"
@@ -121,8 +123,8 @@ def test_a_real_service_is_never_given_the_embedded_ones_key(shell: Shell, there
     )
 
 
-def test_a_wrong_row_map_is_refused_before_anything_is_sent(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_an_invalid_row_map_is_refused_before_anything_is_sent(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path, "email,Titel\na@a.example,x\n")
     for options, message in (
@@ -130,7 +132,7 @@ def test_a_wrong_row_map_is_refused_before_anything_is_sent(
         (("--map", "Titel"), "expected Column=code"),
         (("--map", "Titel=titel"), "has the unknown code 'titel'"),
     ):
-        ended = shell("import", path, *options, *there)
+        ended = shell("import", path, *options, *server_options)
         assert (ended.code, len(ended.err.splitlines())) == (2, 1)
         assert message in ended.err
     assert all(request.operation == "list_fields" for request in service.requests)
@@ -143,7 +145,7 @@ def test_help_and_version_exit_0(shell: Shell) -> None:
     assert shell("--version").out.startswith("outreach_async 0.")
 
 
-# Endings.
+# Errors and exit codes.
 
 
 @pytest.mark.parametrize(
@@ -261,11 +263,11 @@ def sqlite_error(text: str, name: str) -> sqlite3.Error:
         ("a: expected b", [ValueError("expected b")], "a: expected b"),
     ],
 )  # fmt: skip
-def test_the_text_of_other_libraries_is_not_printed(message: str, causes: list[Exception], line: str) -> None:
+def test_messages_of_other_libraries_are_not_printed(message: str, causes: list[Exception], line: str) -> None:
     assert format_error(caused(message, *causes)) == f"outreach-async: {line}"
 
 
-def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
+def test_pythons_message_for_a_damaged_journal_is_not_printed() -> None:
     error = JournalError("journal run.db is damaged: 'x' is no key; restore a copy")
     error.__cause__ = TypeError("'x' is no key")
     assert format_error(error) == "outreach-async: journal run.db is damaged; restore a copy"
@@ -280,7 +282,7 @@ def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
         (lambda text: text.encode("latin-1").decode(), "a\xff", "byte 2 is not valid UTF-8"),
     ],
 )
-def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str], object], text: str, reason: str) -> None:
+def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object], text: str, reason: str) -> None:
     error = refused_by(parse, text)
     assert format_error(caused(f"x.json: {error}; mend it", error)) == f"outreach-async: x.json: {reason}; mend it"
 
@@ -318,26 +320,26 @@ def test_an_error_names_the_option_and_never_a_temporary_file(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
-def test_a_full_disk_names_the_option(shell: Shell, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_full_disk_is_reported_with_the_option(shell: Shell, tmp_path: Path, options: tuple[str, ...]) -> None:
     ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
     message = "--rejects /dev/full: No space left on device; free space on its disk, or pass another path that can be written"
     assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
 
 
-def test_a_reader_of_stdout_that_has_gone_is_no_error_of_an_output() -> None:
+def test_a_closed_stdout_is_not_an_error_of_an_output_file() -> None:
     with pytest.raises(BrokenPipeError), explain_write_errors("--output", Path("/dev/stdout")):
         raise BrokenPipeError
 
 
-def test_values_are_shown_as_people_write_them() -> None:
+def test_values_are_shown_in_readable_form() -> None:
     assert [to_printable(value) for value in (None, True, False, 3, 51.130000000000003, "a\tb")] == [
         *("", "yes", "no", "3", "51.13", "a\\tb")
     ]
     assert mask_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
 
 
-def test_what_the_service_refuses_exits_1(shell: Shell, there: tuple[str, ...]) -> None:
-    ended = shell("steps", "camp_none", *there)
+def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[str, ...]) -> None:
+    ended = shell("steps", "camp_none", *server_options)
     assert (ended.code, ended.err) == (1, "outreach-async: list_steps: the service answered 404: there is no such campaign\n")
 
 
@@ -346,7 +348,7 @@ async def signalled(number: signal.Signals) -> None:
     await anyio.sleep_forever()
 
 
-def test_ctrl_c_and_sigterm_cancel_what_runs() -> None:
+def test_ctrl_c_and_sigterm_cancel_the_running_command() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         run_async(partial(signalled, signal.SIGINT))
@@ -358,7 +360,7 @@ def test_ctrl_c_and_sigterm_cancel_what_runs() -> None:
 # A terminal.
 
 
-def test_a_terminal_shows_what_is_said_and_never_obeys_it() -> None:
+def test_a_terminal_shows_escape_sequences_instead_of_executing_them() -> None:
     shown = StringIO()
     screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=60, color_system=None))
     screen.print_table(("name", "sent"), [["[red]\x1b[2J", 3], ["b", 14]])

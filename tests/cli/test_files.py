@@ -1,4 +1,4 @@
-"""Which files the command may write: none that it reads, and none that holds something else."""
+"""The files a command may write: never one that it reads, and never one with other content."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")
 
 
-def held(folder: Path) -> dict[str, bytes]:
-    """Return what every file of a folder holds."""
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file in a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
 def an_audit(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Return the file of an audit, which says the same in every folder."""
+    """Return an audit as JSON, the same in every folder."""
     path = tmp_path_factory.mktemp("audit") / "a.json"
     command = (*COMMAND, "audit", "--output", str(path), *FAKE)
     assert subprocess.run(command, env=environment(), capture_output=True, check=False).returncode == 1
@@ -41,7 +41,7 @@ def an_audit(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell, an_audit: bytes) -> Path:
-    """Return a folder to work in: it has an input, links to it, a journal, a mapping, a policy and an audit."""
+    """Return a working folder with an input, links to it, a journal, a mapping, a policy and an audit."""
     monkeypatch.chdir(tmp_path)
     saved(tmp_path, PEOPLE)
     (tmp_path / "people.csv").rename(tmp_path / "k.csv")
@@ -98,16 +98,16 @@ IMPORT = ("import", "k.csv")
 def test_an_output_that_is_another_file_of_the_command_is_refused(
     shell: Shell, folder: Path, arguments: tuple[str, ...], flags: tuple[str, str]
 ) -> None:
-    before = held(folder)
+    before = read_files(folder)
     done = shell(*arguments, *(() if arguments[0] == "report" else FAKE))
     assert (done.code, done.out) == (2, "")
     (line,) = done.err.splitlines()
     assert all(flag in line for flag in flags)
-    assert held(folder) == before
+    assert read_files(folder) == before
 
 
 def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command through a shell, with its streams redirected."""
+    """Run the command through a shell with redirected streams."""
     command = ("sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND, *arguments, *FAKE)
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
 
@@ -122,15 +122,15 @@ def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess
         ("3>> k.csv", ("import", "k.csv", "--rejects", "/dev/fd/3")),
     ],
 )
-def test_a_redirected_stream_is_known_as_the_file_that_it_is(folder: Path, redirection: str, arguments: tuple[str, ...]) -> None:
-    before = held(folder)
+def test_a_redirected_stream_is_recognised_as_its_file(folder: Path, redirection: str, arguments: tuple[str, ...]) -> None:
+    before = read_files(folder)
     done = redirected(redirection, *arguments)
     assert (done.returncode, "FILE" in done.stderr, "--rejects" in done.stderr) == (2, True, True)
-    assert held(folder) == before
+    assert read_files(folder) == before
 
 
 @pytest.mark.parametrize("output", ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"])
-def test_what_goes_to_a_redirected_stdout_is_appended_in_its_turn(folder: Path, output: str) -> None:
+def test_output_to_a_redirected_stdout_is_appended_in_order(folder: Path, output: str) -> None:
     (folder / "log.txt").write_text("earlier\n", encoding="utf-8")
     done = redirected(">> log.txt", "import", "k.csv", "--rejects", output)
     log = (folder / "log.txt").read_text(encoding="utf-8")
@@ -150,13 +150,13 @@ def test_pipes_and_devices_never_need_force_and_may_be_shared(shell: Shell, fold
     assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
 
 
-def test_an_audit_may_replace_what_it_is_compared_with(shell: Shell, folder: Path) -> None:
+def test_an_audit_may_overwrite_the_file_it_is_compared_with(shell: Shell, folder: Path) -> None:
     assert shell("audit", "--compare", "a.json", "--output", "a.json", *FAKE).code == 1
     assert json.loads((folder / "a.json").read_bytes())["diff"] is not None
 
 
 @pytest.mark.parametrize("text", ['[columns]\n"email" = "email"\n', 'columns = { email = "email" } # mine\n'])
-def test_a_mapping_may_be_saved_where_it_was_read(shell: Shell, folder: Path, text: str) -> None:
+def test_a_mapping_may_be_saved_over_the_one_that_was_read(shell: Shell, folder: Path, text: str) -> None:
     (folder / "m.toml").write_text(text, encoding="utf-8")
     assert shell("import", "k.csv", "--mapping", "m.toml", "--save-mapping", "m.toml", "--dry-run").code == 0
     assert tomllib.loads((folder / "m.toml").read_text())["columns"] == {"email": "email"}
@@ -171,20 +171,20 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_a_file_that_holds_something_else_is_replaced_with_force_only(shell: Shell, folder: Path, output: str) -> None:
+def test_a_file_with_other_content_is_replaced_only_with_force(shell: Shell, folder: Path, output: str) -> None:
     target, arguments = folder / "target", OUTPUTS[output]
     target.write_bytes(b"My notes, which nobody else has.\n\xff\0")
-    before = held(folder)
+    before = read_files(folder)
     refused = shell(*arguments, "target")
-    assert (refused.code, held(folder)) == (2, before)
+    assert (refused.code, read_files(folder)) == (2, before)
     assert f"{arguments[-1]} target" in refused.err
     assert "--force" in refused.err
     assert shell(*arguments, "target", "--force").code != 2
-    assert held(folder)["target"] != before["target"]
+    assert read_files(folder)["target"] != before["target"]
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_an_empty_file_and_an_earlier_output_are_replaced_without_force(shell: Shell, folder: Path, output: str) -> None:
+def test_an_empty_file_or_an_earlier_output_is_replaced_without_force(shell: Shell, folder: Path, output: str) -> None:
     target, arguments = folder / "target", OUTPUTS[output]
     target.touch()
     codes = {shell(*arguments, "target").code for _ in range(2)}
@@ -193,13 +193,13 @@ def test_an_empty_file_and_an_earlier_output_are_replaced_without_force(shell: S
 
 
 @pytest.mark.parametrize("text", ["email,_row,_code,_field,_message\n", "\ufeffemail,_row,_code,_field,_message\r\nx,2,,,\r\n"])
-def test_rejects_that_were_mended_are_rejects(shell: Shell, folder: Path, text: str) -> None:
+def test_a_corrected_rejects_file_is_still_a_rejects_file(shell: Shell, folder: Path, text: str) -> None:
     (folder / "target").write_text(text, encoding="utf-8")
     assert shell(*OUTPUTS["rejects"], "target").code == 0
 
 
 @pytest.mark.parametrize("text", ['"' + "x" * 200_000, "a\0b,_row\n", "x" * 200_000], ids=["quote", "nul", "line"])
-def test_what_is_no_table_is_no_rejects_file(shell: Shell, folder: Path, text: str) -> None:
+def test_a_file_that_is_not_a_table_is_not_a_rejects_file(shell: Shell, folder: Path, text: str) -> None:
     (folder / "target").write_text(text, encoding="utf-8")
     assert shell(*OUTPUTS["rejects"], "target").code == 2
 
@@ -210,7 +210,7 @@ def test_a_file_too_large_for_a_mapping_is_not_read_as_one(shell: Shell, folder:
     assert shell(*OUTPUTS["mapping"], "target").code == 2
 
 
-def test_every_option_that_takes_a_path_is_known_here() -> None:
+def test_every_option_that_takes_a_path_is_classified() -> None:
     found = {
         (name, parameter.name): isinstance(parameter.type, OutputPath)
         for name in outreach.list_commands(click.Context(outreach))
@@ -223,10 +223,10 @@ def test_every_option_that_takes_a_path_is_known_here() -> None:
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
 
-# What a file is known by.
+# Recognising files.
 
 
-def test_new_files_in_a_folder_that_folds_case_are_told_apart_without_case(tmp_path: Path) -> None:
+def test_in_a_case_insensitive_folder_new_files_are_compared_without_case(tmp_path: Path) -> None:
     def keys(name: str, *, folds: bool) -> object:
         return find_keys(tmp_path / name, lambda _folder: folds)
 
@@ -236,7 +236,7 @@ def test_new_files_in_a_folder_that_folds_case_are_told_apart_without_case(tmp_p
     assert find_keys(tmp_path / "none" / "a.csv") != find_keys(tmp_path / "none" / "b.csv")
 
 
-def test_a_folder_folds_case_if_a_name_is_found_in_the_other_case(tmp_path: Path) -> None:
+def test_a_folder_is_case_insensitive_if_it_finds_a_name_in_the_other_case(tmp_path: Path) -> None:
     for name in ("1", "Lower", "empty"):
         (tmp_path / name).mkdir()
     (tmp_path / "Lower" / "name").touch()
@@ -246,7 +246,7 @@ def test_a_folder_folds_case_if_a_name_is_found_in_the_other_case(tmp_path: Path
     assert not any(map(is_case_insensitive, (tmp_path / "1", tmp_path / "empty", tmp_path / "none")))
 
 
-def test_outputs_that_differ_in_case_only_are_one_file_in_a_folder_that_folds_case(shell: Shell, tmp_path: Path) -> None:
+def test_outputs_that_differ_only_in_case_conflict_in_such_a_folder(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     (tmp_path / "ANY").hardlink_to(tmp_path / "any")
     done = shell("audit", "--output", str(tmp_path / "b.json"), "--output", str(tmp_path / "B.JSON"), *FAKE)
@@ -277,7 +277,7 @@ SPELLINGS = st.sampled_from(
 
 
 @given(reads=st.lists(SPELLINGS, max_size=2), writes=st.lists(SPELLINGS, min_size=1, max_size=3))
-def test_outputs_without_conflict_leave_every_input_and_each_other_alone(reads: list[str], writes: list[str]) -> None:
+def test_outputs_without_conflict_overwrite_no_input_and_no_other_output(reads: list[str], writes: list[str]) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "inner").mkdir()
@@ -302,6 +302,6 @@ def test_outputs_without_conflict_leave_every_input_and_each_other_alone(reads: 
 
 
 @pytest.mark.parametrize("form", WRITERS)
-def test_a_report_begins_as_its_format_does_and_as_no_other(shell: Shell, tmp_path: Path, form: str) -> None:
+def test_a_report_is_recognised_by_its_beginning(shell: Shell, tmp_path: Path, form: str) -> None:
     shell("audit", "--format", form, "--output", str(tmp_path / "report"), *FAKE)
     assert [each for each in WRITERS if has_format(each, tmp_path / "report")] == [form]

@@ -1,4 +1,4 @@
-"""The command's import: columns, checks and what it says before it starts; what comes of the rows is told by its neighbours."""
+"""The import command: columns, checks and what it prints before it starts; other files test the outcomes of rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def table(path: Path) -> list[dict[str, str]]:
 # Columns.
 
 
-def test_where_the_columns_go_is_told_before_the_first_row_is_sent(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
-    out = shell("import", saved(tmp_path, PEOPLE), *there).out
+def test_the_column_mapping_is_shown_before_the_first_row_is_sent(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = shell("import", saved(tmp_path, PEOPLE), *server_options).out
     assert out.splitlines()[:5] == [
         "column\tcode\twhy",
         "E-mail\temail\tby name",
@@ -47,12 +49,12 @@ def test_where_the_columns_go_is_told_before_the_first_row_is_sent(shell: Shell,
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_an_export_is_imported_without_a_mapping(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, key: str
+def test_a_known_export_is_imported_without_a_mapping(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, key: str
 ) -> None:
     name, header = EXPORTS[key]
     path = saved(tmp_path, written(header, map_columns(header.split(",")).codes))
-    done = shell("import", path, *there)
+    done = shell("import", path, *server_options)
     assert done.code == 0
     assert f"recognised as an export from {name}\n" in done.out
     (contact,) = service.contacts("space_1")
@@ -61,36 +63,38 @@ def test_an_export_is_imported_without_a_mapping(
         assert f"\n{column}\t" in done.out
 
 
-def test_a_mapping_is_saved_and_read_again(shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_mapping_is_saved_and_read_back(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
     path, mapping = saved(tmp_path, "Mail,Town,Rest\nann@a.example,Rome,x\n"), tmp_path / "map.toml"
-    asked = ("--map", "Mail=email", "--map", "Town=city", "--ignore-unknown", "--save-mapping", str(mapping))
-    assert shell("import", path, "--dry-run", *asked, *there).code == 0
+    mapping_options = ("--map", "Mail=email", "--map", "Town=city", "--ignore-unknown", "--save-mapping", str(mapping))
+    assert shell("import", path, "--dry-run", *mapping_options, *server_options).code == 0
     assert tomllib.loads(mapping.read_text())["columns"] == {"Mail": "email", "Town": "city", "Rest": "ignore"}
-    assert shell("import", path, "--mapping", str(mapping), *there).code == 0
+    assert shell("import", path, "--mapping", str(mapping), *server_options).code == 0
     assert service.contacts("space_1")[0]["fields"] == {"city": "Rome"}
-    _, value = shell.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *there)
+    _, value = shell.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *server_options)
     assert value["columns"] == {"Mail": "email", "Town": "region", "Rest": "ignore"}
-    told = shell("import", saved(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
-    assert "note: --mapping has a column that is not in the file: 'Town'\n" in told
+    output = shell("import", saved(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
+    assert "note: --mapping has a column that is not in the file: 'Town'\n" in output
 
 
-def test_an_unknown_column_is_refused_unless_all_such_may_be_left_out(
-    shell: Shell, there: tuple[str, ...], tmp_path: Path
+def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path, "email,Shoe Size\nann@a.example,42\n")
-    refused = shell("import", path, *there)
+    refused = shell("import", path, *server_options)
     assert (refused.code, "unknown column 'Shoe Size'" in refused.err) == (2, True)
-    taken = shell("import", path, "--ignore-unknown", *there)
-    assert (taken.code, "Shoe Size\tignore\tunknown column, ignored\n" in taken.out) == (0, True)
+    accepted = shell("import", path, "--ignore-unknown", *server_options)
+    assert (accepted.code, "Shoe Size\tignore\tunknown column, ignored\n" in accepted.out) == (0, True)
 
 
 # Checks.
 
 
-def test_a_dry_run_sends_nothing_and_says_what_it_found(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_a_dry_run_sends_nothing_and_reports_its_findings(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = shell("import", saved(tmp_path, PEOPLE), "--dry-run", *there)
+    done = shell("import", saved(tmp_path, PEOPLE), "--dry-run", *server_options)
     assert (done.code, posts(service)) == (0, 0)
     for line in (
         "warning: email: 1 found",
@@ -102,12 +106,12 @@ def test_a_dry_run_sends_nothing_and_says_what_it_found(
         "4 of 4 rows can be sent; nothing was created",
     ):
         assert f"{line}\n" in done.out
-    _, value = shell.json("import", saved(tmp_path, PEOPLE), "--dry-run", *there)
+    _, value = shell.json("import", saved(tmp_path, PEOPLE), "--dry-run", *server_options)
     assert value["warnings"] == {"email": 1, "role": 1, "typo": 1, "phone": 1, "country": 1, "repeat": 1}
     assert value["columns"]["Plan"] == "custom_1"
 
 
-def test_many_findings_of_a_kind_are_told_in_few_lines(shell: Shell, tmp_path: Path) -> None:
+def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) -> None:
     path = saved(tmp_path, "email,country\n" + "".join(f"p{at}@a.example,Germny\n" for at in range(5000)))
     out = shell("import", path, "--dry-run").out
     assert "warning: country: 5,000 found\n" in out
@@ -115,13 +119,13 @@ def test_many_findings_of_a_kind_are_told_in_few_lines(shell: Shell, tmp_path: P
     assert len(out.splitlines()) == 6
 
 
-def test_a_row_with_an_error_is_never_sent_and_comes_back_to_be_mended(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
-    dry = shell.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *there)
+    dry = shell.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *server_options)
     before = table(rejects)
-    code, value = shell.json("import", path, "--check", "error", "--rejects", str(rejects), *there)
+    code, value = shell.json("import", path, "--check", "error", "--rejects", str(rejects), *server_options)
     assert (dry[0], code, dry[1]["outcomes"]["rejected"], value["outcomes"]["rejected"]) == (3, 3, 1, 1)
     assert posts(service) == 3
     assert table(rejects) == before
@@ -129,37 +133,39 @@ def test_a_row_with_an_error_is_never_sent_and_comes_back_to_be_mended(
     assert (row["E-mail"], row["_row"], row["_code"], row["_field"]) == ("bo@@gamil.com", "3", "rejected", "email")
     text = rejects.read_text(encoding="utf-8").replace("bo@@gamil.com,Germny,12", "bo@gmail.com,DE,+49 30 123456")
     rejects.write_text(text, encoding="utf-8")
-    assert shell("import", str(rejects), "--check", "error", *there).code == 0
+    assert shell("import", str(rejects), "--check", "error", *server_options).code == 0
     assert len(service.contacts("space_1")) == 3
 
 
-def test_a_check_that_is_unknown_is_refused(shell: Shell, tmp_path: Path) -> None:
+def test_an_unknown_check_is_refused(shell: Shell, tmp_path: Path) -> None:
     refused = shell("import", saved(tmp_path, PEOPLE), "--check", "spelling=warn", "--dry-run")
     assert (refused.code, "unknown check in" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_a_repeated_row_is_refused_with_the_line_it_repeats(
-    shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: bool
+def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: bool
 ) -> None:
     path, rejects = saved(tmp_path, 'email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'), tmp_path / "rejects.csv"
-    kept = ("--journal", str(tmp_path / "run.db")) if journal else ()
-    done = shell("import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *kept, *there)
+    journal_options = ("--journal", str(tmp_path / "run.db")) if journal else ()
+    done = shell(
+        "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *server_options
+    )
     assert done.code == 3
     message = "email: same address as line 2; remove one of them, or choose another policy for repeats"
     assert f"line 5: a@a.example: rejected: {message}\n" in done.out
     assert [(row["_row"], row["_field"], row["_message"]) for row in table(rejects)] == [("5", "email", message)]
-    dry = shell("import", path, "--repeats", "error", "--dry-run", *there)
+    dry = shell("import", path, "--repeats", "error", "--dry-run", *server_options)
     assert (dry.code, f"line 5: a@a.example: rejected: {message}\n" in dry.out) == (3, True)
 
 
 @pytest.mark.parametrize("repeats", ["serial", "error", "first", "last", "coalesce"])
 @pytest.mark.parametrize("check", ["warn", "error"])
-def test_dry_run_and_import_agree_and_add_up_to_the_rows_of_the_file(
-    shell: Shell, there: tuple[str, ...], tmp_path: Path, repeats: str, check: str
+def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, repeats: str, check: str
 ) -> None:
     path = saved(tmp_path, PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
-    options = ("--repeats", repeats, "--check", check, "--no-strict", *there)
+    options = ("--repeats", repeats, "--check", check, "--no-strict", *server_options)
     _, dry = shell.json("import", path, "--dry-run", *options)
     _, run = shell.json("import", path, "--journal", str(tmp_path / "run.db"), *options)
     assert dry["rows"] == run["rows"] == sum(dry["outcomes"].values()) == sum(run["outcomes"].values()) == 9
@@ -167,9 +173,9 @@ def test_dry_run_and_import_agree_and_add_up_to_the_rows_of_the_file(
     assert dry["repeats"] == run["repeats"]
 
 
-def test_a_row_refused_in_a_run_that_keeps_its_input_is_listed(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     path = saved(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
-    done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *there)
+    done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *server_options)
     assert done.code == 3
     assert "row 2: bad: rejected: create_contact: the service answered 422" in done.out
     assert "row 3: rejected: " in done.out
@@ -178,14 +184,14 @@ def test_a_row_refused_in_a_run_that_keeps_its_input_is_listed(shell: Shell, the
 # Files.
 
 
-def test_a_file_is_read_as_asked_and_its_notes_are_told(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_a_file_is_read_as_the_options_say_and_notes_are_printed(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = tmp_path / "people.txt", str(tmp_path / "run.db")
     path.write_bytes("email;First Name\na@a.example;Jörg\nbad;Zoë\n".encode("cp1252"))
-    refused = shell("import", str(path), *there)
+    refused = shell("import", str(path), *server_options)
     assert (refused.code, "--encoding" in refused.err) == (2, True)
-    done = shell("import", str(path), "--encoding", "cp1252", "--format", "csv", "--journal", journal, *there)
+    done = shell("import", str(path), "--encoding", "cp1252", "--format", "csv", "--journal", journal, *server_options)
     assert (done.code, "note: " in done.out) == (3, True)
     assert service.contacts("space_1")[0]["fields"]["first_name"] == "Jörg"
     rejects = tmp_path / "rejects.csv"
@@ -203,7 +209,7 @@ def piped(text: str, *arguments: str) -> tuple[int, str]:
     return done.code, done.out + done.err
 
 
-def test_standard_input_with_a_journal_goes_on_when_it_is_gone(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal, rejects = small_service(), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
     service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
     with served(service) as url:
@@ -216,12 +222,12 @@ def test_standard_input_with_a_journal_goes_on_when_it_is_gone(shell: Shell, tmp
     assert len(service.contacts("space_1")) == 9
     (row,) = table(rejects)
     assert (row["email"], row["_row"], row["_field"]) == ("bad", "10", "email")
-    again = tmp_path / "again.csv"
-    assert shell("report", journal, "--rejects", str(again)).code == 3
-    assert again.read_bytes() == rejects.read_bytes()
+    second_file = tmp_path / "again.csv"
+    assert shell("report", journal, "--rejects", str(second_file)).code == 3
+    assert second_file.read_bytes() == rejects.read_bytes()
 
 
-def test_standard_input_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
+def test_stdin_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
     service = small_service()
     with served(service) as url:
         code, out = piped("email,Plan\na@a.example,Gold\n", "--rejects", str(tmp_path / "r.csv"), *connected(url))
@@ -229,7 +235,7 @@ def test_standard_input_without_a_journal_is_read_once_and_imported(tmp_path: Pa
     assert service.contacts("space_1")[0]["fields"] == {"custom_1": "Gold"}
 
 
-def test_standard_input_cannot_go_on_with_what_a_file_began(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal = small_service(), str(tmp_path / "run.db")
     with served(service) as url:
         path = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5)))
@@ -240,53 +246,53 @@ def test_standard_input_cannot_go_on_with_what_a_file_began(shell: Shell, tmp_pa
     assert len(service.contacts("space_1")) == 5
 
 
-# Going on, and how long it takes.
+# Resuming, and estimated times.
 
 
 def suspended(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
-    """Begin an import that stops after so many rows."""
+    """Run an import that is suspended after so many rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
     assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
 
 
-def test_a_changed_mapping_is_refused_when_going_on(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_a_changed_mapping_is_refused_on_resume(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))), str(tmp_path / "run.db")
-    suspended(shell, service, 2, path, "--journal", journal, *there)
+    suspended(shell, service, 2, path, "--journal", journal, *server_options)
     before = posts(service)
-    changed = shell("import", path, "--map", "Town=region", "--journal", journal, "--resume", *there)
+    changed = shell("import", path, "--map", "Town=region", "--journal", journal, "--resume", *server_options)
     assert (changed.code, "the input changed" in changed.err) == (2, True)
     assert posts(service) == before
-    assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *there).code == 0
+    assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *server_options).code == 0
     assert {contact["fields"]["city"] for contact in service.contacts("space_1")} == {"x"}
 
 
-def test_how_long_it_takes_is_told_where_the_rate_is_known(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_the_estimated_time_is_shown_where_the_rate_is_known(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = (
         saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(60))),
         str(tmp_path / "run.db"),
     )
-    told = shell("import", path, "--dry-run", "--rate", "0.5", "--map", "Town=city").out
-    assert "estimated time: 0:02:00 for 60 rows at 0.5 rows/s (as given)\n" in told
+    output = shell("import", path, "--dry-run", "--rate", "0.5", "--map", "Town=city").out
+    assert "estimated time: 0:02:00 for 60 rows at 0.5 rows/s (as given)\n" in output
     assert "estimated time" not in shell("import", path, "--dry-run", "--map", "Town=city").out
-    suspended(shell, service, 25, path, "--journal", journal, *there)
-    resumed = shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *there).out
+    suspended(shell, service, 25, path, "--journal", journal, *server_options)
+    resumed = shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *server_options).out
     assert "estimated time: 0:00:" in resumed
     assert " for 35 rows at " in resumed
     assert "(from the journal)" in resumed
-    refused = shell("import", path, "--rate", "0", *there)
+    refused = shell("import", path, "--rate", "0", *server_options)
     assert (refused.code, "rate: expected a positive number" in refused.err) == (2, True)
 
 
-def test_resume_needs_a_journal(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
-    refused = shell("import", saved(tmp_path, PEOPLE), "--resume", *there)
+def test_resume_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    refused = shell("import", saved(tmp_path, PEOPLE), "--resume", *server_options)
     assert (refused.code, "--resume: needs the journal of the run; pass --journal PATH" in refused.err) == (2, True)
 
 
-def test_columns_of_an_export_that_the_workspace_has_a_field_for_are_sent_there(shell: Shell, tmp_path: Path) -> None:
+def test_columns_of_an_export_are_sent_to_matching_workspace_fields(shell: Shell, tmp_path: Path) -> None:
     service = FakeService()
     service.add_workspace("space_1", extra_fields={"linkedin": "LinkedIn"})
     service.add_owner_key("space_1", key="key_s3cr3t")

@@ -1,4 +1,4 @@
-"""What the first, second and third Ctrl-C do to a run, in virtual time."""
+"""The effect of the first, second and third Ctrl-C on a run, in virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = virtual_time
 SCREEN = Screen(as_json=True, console=None)
 
 
-async def test_the_first_drains_and_gives_the_rows_under_way_half_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_first_signal_drains_and_gives_rows_in_flight_30_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     drained: list[float] = []
     began = anyio.current_time()
 
@@ -30,7 +30,7 @@ async def test_the_first_drains_and_gives_the_rows_under_way_half_a_minute(capsy
     assert "waiting up to 30 s for requests in flight" in capsys.readouterr().err
 
 
-async def test_the_second_cancels_at_once() -> None:
+async def test_the_second_signal_cancels_at_once() -> None:
     began = anyio.current_time()
     async with handle_interrupts(SCREEN) as interrupts:
         interrupts.handle()
@@ -39,7 +39,7 @@ async def test_the_second_cancels_at_once() -> None:
     assert anyio.current_time() == began
 
 
-async def test_the_third_leaves_the_process() -> None:
+async def test_the_third_signal_ends_the_process() -> None:
     codes: list[int] = []
     async with anyio.create_task_group() as group:
         interrupts = InterruptHandler(SCREEN, group, leave=codes.append)
@@ -49,7 +49,7 @@ async def test_the_third_leaves_the_process() -> None:
     assert codes == [130]
 
 
-async def test_a_block_that_ends_by_itself_is_not_kept_waiting_and_its_error_is_its_own() -> None:
+async def test_a_block_that_ends_by_itself_returns_at_once_with_its_own_error() -> None:
     async with handle_interrupts(SCREEN) as interrupts:
         interrupts.group.start_soon(anyio.sleep_forever)
     with pytest.raises(LookupError, match="mine"):

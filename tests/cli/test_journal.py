@@ -1,4 +1,4 @@
-"""An import with a journal: resumed, reported on, its rejects written, mended and imported again."""
+"""Imports with a journal: resuming, reporting, writing rejects, and importing corrected rejects."""
 
 from __future__ import annotations
 
@@ -21,78 +21,80 @@ PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,
 MAPPED = ("--map", "Note=personal_note")
 
 
-def test_a_suspended_import_exits_75_and_goes_on_with_resume(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_a_suspended_import_exits_75_and_continues_with_resume(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20))), str(tmp_path / "run.db")
     service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
-    ended = shell("import", path, *there, "--journal", journal, "--concurrency", "1")
+    ended = shell("import", path, *server_options, "--journal", journal, "--concurrency", "1")
     assert ended.code == 75
     assert "2 of 20 rows" in ended.out
     assert f"Resume with the same command and --journal {journal} --resume." in ended.out
     assert "asked to wait 7200 s" in ended.err
     code, value = shell.json("report", journal)
     assert (code, value["state"], value["rows"], value["source"]) == (75, "suspended", 2, path)
-    code, value = shell.json("import", path, *there, "--journal", journal, "--resume")
+    code, value = shell.json("import", path, *server_options, "--journal", journal, "--resume")
     assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 20, 20, 0)
     assert len(service.contacts("space_1")) == 20
     assert shell.json("report", journal)[0] == 0
 
 
 def test_without_a_journal_a_long_wait_is_an_incomplete_import(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.faults.add(status(429, retry_after=7200))
-    assert shell("import", saved(tmp_path, "email\na@a.example\n"), *there).code == 3
+    assert shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options).code == 3
 
 
-def test_an_existing_journal_and_a_changed_file_are_refused(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_existing_journal_and_a_changed_file_are_refused(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
     path, journal = saved(tmp_path, "email\na@a.example\n"), str(tmp_path / "run.db")
-    assert shell("import", path, *there, "--journal", journal).code == 0
-    again = shell("import", path, *there, "--journal", journal)
-    assert (again.code, "resume its run with --resume" in again.err) == (2, True)
+    assert shell("import", path, *server_options, "--journal", journal).code == 0
+    second = shell("import", path, *server_options, "--journal", journal)
+    assert (second.code, "resume its run with --resume" in second.err) == (2, True)
     saved(tmp_path, "email\nb@a.example\n")
-    changed = shell("import", path, *there, "--journal", journal, "--resume")
+    changed = shell("import", path, *server_options, "--journal", journal, "--resume")
     assert (changed.code, "fingerprint" in changed.err) == (2, True)
 
 
-def test_resuming_a_finished_run_looks_at_nothing_again_and_sends_nothing(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = saved(tmp_path, "email,Plan\na@a.example,gold\nnone,\n"), str(tmp_path / "run.db")
-    first = shell("import", path, *there, "--journal", journal)
-    asked = len(service.requests)
-    again = shell("import", path, *there, "--journal", journal, "--resume")
-    assert (first.code, again.code, len(service.requests)) == (3, 3, asked)
+    first = shell("import", path, *server_options, "--journal", journal)
+    requests_before = len(service.requests)
+    second = shell("import", path, *server_options, "--journal", journal, "--resume")
+    assert (first.code, second.code, len(service.requests)) == (3, 3, requests_before)
     assert "Plan" in first.out + first.err
-    assert "Plan" not in again.out + again.err
-    assert shell.json("import", path, *there, "--journal", journal, "--resume")[1]["rows"] == 2
+    assert "Plan" not in second.out + second.err
+    assert shell.json("import", path, *server_options, "--journal", journal, "--resume")[1]["rows"] == 2
 
 
-def test_rows_whose_answer_was_lost_are_listed_by_the_report(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_the_report_lists_rows_whose_response_was_lost(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.faults.script("create_contact", commit_then(reset()), ok)
     path, journal = saved(tmp_path, "email\na@a.example\nb@a.example\n"), str(tmp_path / "run.db")
-    told = shell("import", path, *there, "--journal", journal, "--concurrency", "1").out
-    assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in told
-    assert f"list them with: outreach-async report {journal} --uncertain" in told
+    shown_output = shell("import", path, *server_options, "--journal", journal, "--concurrency", "1").out
+    assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in shown_output
+    assert f"list them with: outreach-async report {journal} --uncertain" in shown_output
     listed = shell("report", journal, "--uncertain").out.splitlines()
     assert listed[:2] == ["row\tstatus\tpossible\tattempts\tid\terror", "0\tskipped\tadded, skipped\t2\t\t"]
     assert "finished: 2 rows" in "\n".join(listed)
     assert f"input: {path}" in listed
     lone = saved(tmp_path, "email\nz@a.example\n")
     service.faults.script("create_contact", commit_then(reset()), ok)
-    assert "--journal lets you list them" in shell("import", lone, *there).out
+    assert "--journal lets you list them" in shell("import", lone, *server_options).out
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_rejects_come_in_the_files_own_columns_and_are_imported_again_when_mended(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: bool
+def test_rejects_have_the_columns_of_the_file_and_can_be_imported_again(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: bool
 ) -> None:
     path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
-    kept = ("--journal", str(tmp_path / "run.db")) if journal else ()
-    assert shell("import", path, *there, *MAPPED, *kept, "--rejects", str(rejects)).code == 3
+    journal_options = ("--journal", str(tmp_path / "run.db")) if journal else ()
+    assert shell("import", path, *server_options, *MAPPED, *journal_options, "--rejects", str(rejects)).code == 3
     with rejects.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["E-mail", "First Name", "Note", "_row", "_code", "_field", "_message"]
@@ -100,15 +102,17 @@ def test_rejects_come_in_the_files_own_columns_and_are_imported_again_when_mende
     assert all(row[6] for row in rows)
     text = rejects.read_text(encoding="utf-8").replace("none", "d@d.example").replace("\n,Cy", "\ne@e.example,Cy")
     rejects.write_text(text, encoding="utf-8")
-    code, value = shell.json("import", str(rejects), *there, *MAPPED)
+    code, value = shell.json("import", str(rejects), *server_options, *MAPPED)
     assert (code, value["outcomes"]["added"]) == (0, 2)
     names = {contact["email"]: contact["fields"].get("first_name") for contact in service.contacts("space_1")}
     assert (names["d@d.example"], names["e@e.example"]) == ("=1+1", "Cy")
 
 
-def test_the_report_writes_rejects_while_the_file_is_as_it_was(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_report_writes_rejects_while_the_file_is_unchanged(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
     path, journal, rejects = saved(tmp_path, PEOPLE), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
-    shell("import", path, *there, *MAPPED, "--journal", journal)
+    shell("import", path, *server_options, *MAPPED, "--journal", journal)
     reported = shell("report", journal, "--rejects", str(rejects))
     assert (reported.code, f"2 rows written to {rejects}" in reported.out) == (3, True)
     assert rejects.read_text(encoding="utf-8").count("rejected") == 2
@@ -117,28 +121,30 @@ def test_the_report_writes_rejects_while_the_file_is_as_it_was(shell: Shell, the
     assert (changed.code, "has changed since this run began" in changed.err) == (2, True)
 
 
-def test_rejects_need_a_journal_that_knows_its_file(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_rejects_need_a_journal_that_exists_and_a_folder_that_exists(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
     path, journal = saved(tmp_path, PEOPLE), tmp_path / "run.db"
-    shell("import", path, *there, *MAPPED, "--journal", str(journal))
+    shell("import", path, *server_options, *MAPPED, "--journal", str(journal))
     other = shell("report", str(tmp_path / "none.db"))
     assert (other.code, "none.db" in other.err) == (2, True)
-    folder = shell("import", path, *there, *MAPPED, "--rejects", str(tmp_path / "nowhere" / "rejects.csv"))
+    folder = shell("import", path, *server_options, *MAPPED, "--rejects", str(tmp_path / "nowhere" / "rejects.csv"))
     assert (folder.code, "does not exist; create it first" in folder.err) == (2, True)
 
 
-async def test_a_journal_of_no_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
+async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
     await client.contacts.create_many([{"email": "a@a.example"}], journal=Journal(tmp_path / "run.db", inline=True))
-    told = shell("report", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv"))
-    assert (told.code, "the journal records no input file" in told.err) == (2, True)
+    shown_output = shell("report", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv"))
+    assert (shown_output.code, "the journal records no input file" in shown_output.err) == (2, True)
     assert "\nfrom " not in shell("report", str(tmp_path / "run.db")).out
 
 
-def test_one_row_of_each_email_is_sent_if_asked_and_that_is_no_failure(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+def test_repeats_last_sends_one_row_per_email_and_exits_0(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path, "email,city\na@a.example,x\na@a.example,y\nb@b.example,z\n")
-    ended = shell("import", path, *there, "--repeats", "last", "--journal", str(tmp_path / "run.db"))
+    ended = shell("import", path, *server_options, "--repeats", "last", "--journal", str(tmp_path / "run.db"))
     assert ended.code == 0
     assert "1 of the not_applied rows are duplicates" in ended.out
     assert {contact["email"]: contact["fields"]["city"] for contact in service.contacts("space_1")} == {
@@ -147,7 +153,7 @@ def test_one_row_of_each_email_is_sent_if_asked_and_that_is_no_failure(
     }
 
 
-def test_ctrl_c_with_a_journal_leaves_it_ready_to_go_on(shell: Shell, tmp_path: Path) -> None:
+def test_ctrl_c_with_a_journal_leaves_it_ready_to_resume(shell: Shell, tmp_path: Path) -> None:
     service, reached, answer = small_service(), Event(), Event()
     service.faults.script("create_contact", *[ok] * 5, hang())
     path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(50))), str(tmp_path / "run.db")
@@ -168,7 +174,7 @@ def test_ctrl_c_with_a_journal_leaves_it_ready_to_go_on(shell: Shell, tmp_path: 
     assert len(service.contacts("space_1")) == 50
 
 
-def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
+def test_a_file_is_identified_by_its_content(tmp_path: Path) -> None:
     one, other = CsvFile.open(saved(tmp_path, "email\na@a.example\n")), tmp_path / "other.csv"
     other.write_text("email\na@a.example\n", encoding="utf-8")
     assert one.fingerprint() == CsvFile.open(other).fingerprint()

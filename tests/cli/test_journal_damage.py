@@ -1,4 +1,4 @@
-"""An import whose journal is damaged, lost, finished with other rows, or was begun with another mapping."""
+"""Imports whose journal is damaged, missing, finished with other rows, or started with another mapping."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def piped(text: str, *arguments: str) -> tuple[int, str]:
 
 
 def suspend(service: FakeService, done: int = 2) -> None:
-    """Let the next import stop after so many rows."""
+    """Suspend the next import after so many rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
 
 
@@ -36,87 +36,87 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-def test_a_damaged_journal_is_continued_by_the_flag_that_the_error_names(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: Path
+def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
     suspend(service)
-    assert shell("import", path, "--journal", str(journal), "--concurrency", "1", *there).code == 75
+    assert shell("import", path, "--journal", str(journal), "--concurrency", "1", *server_options).code == 75
     journal.write_bytes(journal.read_bytes()[:6000])
-    refused = shell("import", path, "--journal", str(journal), "--resume", *there)
+    refused = shell("import", path, "--journal", str(journal), "--resume", *server_options)
     assert (refused.code, "--resume --earlier unknown" in refused.err) == (3, True)
-    code, value = shell.json("import", path, "--journal", str(journal), "--resume", "--earlier", "unknown", *there)
+    code, value = shell.json("import", path, "--journal", str(journal), "--resume", "--earlier", "unknown", *server_options)
     assert (code, value["rows"], value["outcomes"]["skipped"], value["outcomes"]["added"]) == (0, 9, 2, 7)
     assert value["uncertain"] == 2
     assert (tmp_path / "run.db.damaged").stat().st_size == 6000
 
 
 @pytest.mark.parametrize("content", [None, b""], ids=["lost", "empty"])
-def test_a_lost_or_empty_journal_is_continued_and_the_flag_implies_resume(
-    shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: Path, content: bytes | None
+def test_a_missing_or_empty_journal_is_continued_and_the_flag_implies_resume(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: Path, content: bytes | None
 ) -> None:
     path = saved(tmp_path, "email\na@a.example\n")
-    assert shell("import", path, *there).code == 0
+    assert shell("import", path, *server_options).code == 0
     if content is not None:
         journal.write_bytes(content)
-        assert shell("import", path, "--journal", str(journal), "--resume", *there).code == 2
-    _, value = shell.json("import", path, "--journal", str(journal), "--earlier", "unknown", *there)
+        assert shell("import", path, "--journal", str(journal), "--resume", *server_options).code == 2
+    _, value = shell.json("import", path, "--journal", str(journal), "--earlier", "unknown", *server_options)
     assert (value["outcomes"]["skipped"], value["uncertain"]) == (1, 1)
 
 
-def test_standard_input_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
+def test_stdin_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
     service = small_service()
     with served(service) as url:
-        there = ("--journal", str(journal), "--concurrency", "1", *connected(url))
+        server_options = ("--journal", str(journal), "--concurrency", "1", *connected(url))
         suspend(service)
-        assert piped("email\na@a.example\nb@a.example\nc@a.example\n", *there)[0] == 75
+        assert piped("email\na@a.example\nb@a.example\nc@a.example\n", *server_options)[0] == 75
         content = bytearray(journal.read_bytes())
         place = content.index(b"b@a.example")
         content[place : place + 1] = b"x"
         journal.write_bytes(content)
-        code, out = piped("", *there, "--resume")
+        code, out = piped("", *server_options, "--resume")
         assert (code, "--earlier unknown" in out) == (3, True)
-        code, out = piped("email\na@a.example\nb@a.example\nc@a.example\n", *there, "--earlier", "unknown")
+        code, out = piped("email\na@a.example\nb@a.example\nc@a.example\n", *server_options, "--earlier", "unknown")
     assert (code, Journal(journal).report().rows, Journal(journal).report().uncertain) == (0, 3, 2)
     assert {contact["email"] for contact in service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
 
 
-def test_earlier_unknown_needs_a_journal(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
-    refused = shell("import", saved(tmp_path, "email\n"), "--earlier", "unknown", *there)
+def test_earlier_unknown_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    refused = shell("import", saved(tmp_path, "email\n"), "--earlier", "unknown", *server_options)
     assert (
         refused.code,
         "needs the journal that was damaged or lost; pass --journal PATH" in refused.err,
     ) == (2, True)
 
 
-def test_a_finished_journal_is_continued_with_nothing_even_so(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: Path
+def test_continuing_a_finished_journal_sends_nothing(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     path = saved(tmp_path, "email\na@a.example\n")
-    assert shell("import", path, "--journal", str(journal), *there).code == 0
-    again = shell("import", path, "--journal", str(journal), "--earlier", "unknown", *there)
-    assert (again.code, posts(service)) == (0, 1)
+    assert shell("import", path, "--journal", str(journal), *server_options).code == 0
+    second = shell("import", path, "--journal", str(journal), "--earlier", "unknown", *server_options)
+    assert (second.code, posts(service)) == (0, 1)
 
 
 def test_a_finished_journal_of_another_file_is_refused(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: Path
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     monday, tuesday = "email\na@a.example\n", "email\na@a.example\nb@a.example\n"
     path = saved(tmp_path, monday)
-    assert shell("import", path, "--journal", str(journal), *there).code == 0
+    assert shell("import", path, "--journal", str(journal), *server_options).code == 0
     saved(tmp_path, tuesday)
-    refused = shell("import", path, "--journal", str(journal), "--resume", *there)
+    refused = shell("import", path, "--journal", str(journal), "--resume", *server_options)
     assert (refused.code, "fingerprint" in refused.err, posts(service)) == (2, True, 1)
 
 
-def test_standard_input_cannot_pass_for_the_file_of_a_finished_run(shell: Shell, tmp_path: Path, journal: Path) -> None:
+def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: Shell, tmp_path: Path, journal: Path) -> None:
     service = small_service()
     with served(service) as url:
-        there = ("--journal", str(journal), *connected(url))
-        assert shell("import", saved(tmp_path, "email\na@a.example\n"), *there).code == 0
-        code, out = piped("email\nb@a.example\n", *there, "--resume")
+        server_options = ("--journal", str(journal), *connected(url))
+        assert shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options).code == 0
+        code, out = piped("email\nb@a.example\n", *server_options, "--resume")
         assert (code, "the input changed" in out) == (2, True)
-        assert piped("email\na@a.example\n", *there, "--resume")[0] == 0
+        assert piped("email\na@a.example\n", *server_options, "--resume")[0] == 0
     assert posts(service) == 1
 
 
@@ -132,37 +132,37 @@ def test_standard_input_cannot_pass_for_the_file_of_a_finished_run(shell: Shell,
     ],
     ids=["the same", "none", "another", "another column", "left out"],
 )
-def test_a_spooled_run_is_resumed_with_its_mapping_only(journal: Path, done: int, maps: tuple[str, ...], code: int) -> None:
+def test_a_spooled_run_is_resumed_only_with_its_mapping(journal: Path, done: int, maps: tuple[str, ...], code: int) -> None:
     service = small_service()
     with served(service) as url:
-        there = ("--journal", str(journal), "--concurrency", "1", *connected(url))
+        server_options = ("--journal", str(journal), "--concurrency", "1", *connected(url))
         if done < 6:
             suspend(service, done)
-        assert piped(TOWNS, *TOWN, *there)[0] == (75 if done < 6 else 0)
+        assert piped(TOWNS, *TOWN, *server_options)[0] == (75 if done < 6 else 0)
         before = posts(service)
-        found, out = piped("", *maps, *there, "--resume")
+        found, out = piped("", *maps, *server_options, "--resume")
         assert (found, "the input changed: the field of column" in out) == (code, code == 2)
         assert posts(service) == (before if code else before + 6 - done)
         if not code:
             assert Journal(journal).report().rows == 6
 
 
-def test_a_saved_mapping_with_more_columns_is_no_other(tmp_path: Path, journal: Path) -> None:
+def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(tmp_path: Path, journal: Path) -> None:
     service, mapping = small_service(), tmp_path / "map.toml"
     mapping.write_text('[columns]\n"Town" = "city"\n"Elsewhere" = "region"\n', encoding="utf-8")
     with served(service) as url:
-        there = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *connected(url))
+        server_options = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *connected(url))
         suspend(service)
-        assert piped(TOWNS, *there)[0] == 75
-        assert piped("", *there, "--resume")[0] == 0
+        assert piped(TOWNS, *server_options)[0] == 75
+        assert piped("", *server_options, "--resume")[0] == 0
     assert len(service.contacts("space_1")) == 6
 
 
-def test_a_finished_run_of_a_file_is_not_reported_under_another_mapping(
-    shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: Path
+def test_a_finished_run_is_not_reported_under_another_mapping(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     path = saved(tmp_path, TOWNS)
-    assert shell("import", path, *TOWN, "--journal", str(journal), *there).code == 0
-    refused = shell("import", path, "--map", "Town=region", "--journal", str(journal), "--resume", *there)
+    assert shell("import", path, *TOWN, "--journal", str(journal), *server_options).code == 0
+    refused = shell("import", path, "--map", "Town=region", "--journal", str(journal), "--resume", *server_options)
     assert (refused.code, "'Town' was 'city' and is now 'region'" in refused.err) == (2, True)
-    assert shell("import", path, *TOWN, "--journal", str(journal), "--resume", *there).code == 0
+    assert shell("import", path, *TOWN, "--journal", str(journal), "--resume", *server_options).code == 0

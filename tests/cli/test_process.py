@@ -1,4 +1,4 @@
-"""The command as a process: signals, pipes, terminals, ports, and what it says when its libraries are missing."""
+"""The command as a process: signals, pipes, terminals, ports and missing libraries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Pope
         yield process, process.stdout.readline().strip(), json.loads(process.stdout.readline())
 
 
-def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_works_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = ended(started("demo"))
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
@@ -62,7 +64,7 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_works_next(tmp_path: P
         assert Shell(capsys)(*(people if word == "your.csv" else word for word in words)).err == ""
 
 
-def test_what_is_suggested_is_called_as_the_command_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_commands_use_the_name_the_program_was_called_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = tmp_path / "outreach-async"
     installed.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -82,7 +84,7 @@ def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> Non
     assert "Traceback" not in done.err
 
 
-def test_progress_on_the_terminal_leaves_a_piped_stdout_alone(tmp_path: Path) -> None:
+def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path) -> None:
     done = on_terminal("import", saved(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
     assert done.code == 3
     assert "2/2" in done.err
@@ -91,13 +93,13 @@ def test_progress_on_the_terminal_leaves_a_piped_stdout_alone(tmp_path: Path) ->
     assert "\x1b" not in done.out
 
 
-def test_json_on_a_terminal_is_json_alone() -> None:
+def test_json_on_a_terminal_contains_only_json() -> None:
     done = on_terminal("fields", "--base-url", "fake:", "--json")
     assert done.code == 0
     assert json.loads(done.err)["count"] == 38
 
 
-def test_what_serve_says_is_enough_to_import_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Path) -> None:
     path = saved(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
     with serving() as (server, url, entrance):
         env = {"OUTREACH_BASE_URL": url, "OUTREACH_WORKSPACE": entrance["workspace"], "OUTREACH_OWNER_KEY": entrance["owner_key"]}
@@ -110,7 +112,7 @@ def test_what_serve_says_is_enough_to_import_and_sigterm_ends_it_cleanly(tmp_pat
         assert server.returncode == 0
 
 
-def test_serve_where_ctrl_c_is_ignored_still_ends_at_sigterm(tmp_path: Path) -> None:
+def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
     world = tmp_path / "world.json"
     world.write_text('{"workspaces": [{"id": "space_1"}]}', encoding="utf-8")
     with serving("--world", str(world), before='trap "" INT;') as (server, _, entrance):
@@ -120,14 +122,14 @@ def test_serve_where_ctrl_c_is_ignored_still_ends_at_sigterm(tmp_path: Path) -> 
         assert server.returncode == 0
 
 
-def test_an_import_that_is_terminated_tells_how_far_it_came(tmp_path: Path) -> None:
+def test_a_terminated_import_reports_how_far_it_got(tmp_path: Path) -> None:
     done = _stopped(tmp_path, signal.SIGTERM)
     assert (done.code, done.err) == (130, "")
     report = json.loads(done.out)
     assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
 
 
-def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: Path) -> None:
+def test_the_first_ctrl_c_lets_rows_finish_and_the_second_cancels_them(tmp_path: Path) -> None:
     done = _stopped(tmp_path, signal.SIGINT, signal.SIGINT)
     assert (done.code, done.err.splitlines()) == (
         130,
@@ -141,14 +143,14 @@ def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: P
 
 
 class CtrlC(logging.Handler):
-    """Sends this process a SIGINT when a bulk run begins."""
+    """Sends SIGINT to this process when a bulk run begins."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.__dict__.get("state") == "running":
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_during_the_import_of_the_demo_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     handler, before = CtrlC(), LOGGER.level
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
@@ -158,11 +160,11 @@ def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixt
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)
     assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
-    told = json.loads(done.out)
-    assert (list(told), 0 < told["import"]["rows"] < 3044) == (["import"], True)
+    shown = json.loads(done.out)
+    assert (list(shown), 0 < shown["import"]["rows"] < 3044) == (["import"], True)
 
 
-def test_a_process_whose_demo_is_interrupted_exits_130_without_an_audit() -> None:
+def test_an_interrupted_demo_exits_130_without_an_audit() -> None:
     script = (
         "import logging, sys; from cli.test_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
         "LOGGER.addHandler(CtrlC()); LOGGER.setLevel(logging.INFO); sys.argv = ['outreach-async', 'demo']; sys.exit(main())"
@@ -172,7 +174,9 @@ def test_a_process_whose_demo_is_interrupted_exits_130_without_an_audit() -> Non
     assert "Auditing" not in done.out
 
 
-def test_the_first_ctrl_c_ends_a_paused_import_and_a_pipe_knows_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     service, journal = small_service(), str(tmp_path / "run.db")
     service.faults.script("create_contact", ok, ok, ok, status(429, retry_after=600), ok)
     path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
@@ -180,22 +184,22 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_a_pipe_knows_why(tmp_path: Pa
         options = (path, *connected(url), "--concurrency", "1", "--journal", journal)
         process = started("import", *options)
         assert process.stderr is not None
-        told = process.stderr.readline()
-        assert "paused for 0:" in told
-        assert "(the service answered 429 and asked to wait 600 s)" in told
+        shown = process.stderr.readline()
+        assert "paused for 0:" in shown
+        assert "(the service answered 429 and asked to wait 600 s)" in shown
         process.send_signal(signal.SIGINT)
         began = monotonic()
         done = ended(process)
         assert done.code == 130
-        assert monotonic() - began < 20  # it took 30 s, and takes less than 2 s on a machine that is not busy
+        assert monotonic() - began < 20  # it would take 30 s; it takes less than 2 s on an idle machine
         assert done.err.splitlines()[-1] == "outreach-async: interrupted"
-        kept = Journal(journal).report()
-        assert kept.state == "interrupted"
+        journal_report = Journal(journal).report()
+        assert journal_report.state == "interrupted"
         code, value = Shell(capsys).json("import", *options, "--resume")
     assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)
 
 
-def test_a_paused_import_says_why_on_a_terminal(tmp_path: Path) -> None:
+def test_a_paused_import_on_a_terminal_says_why(tmp_path: Path) -> None:
     service = small_service()
     service.faults.script("create_contact", ok, status(503, retry_after=600), ok)
     why = "(the service answered 503 and asked to wait 600 s)"
@@ -214,17 +218,17 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
         process = started("import", path, *connected(url), "--concurrency", "1", "--json")
         assert reached.wait(600)
         process.send_signal(first)
-        said = ""
+        message = ""
         for number in others:
             assert process.stderr is not None
-            said += process.stderr.readline()
+            message += process.stderr.readline()
             process.send_signal(number)
         done = ended(process)
-    return attrs.evolve(done, err=said + done.err)
+    return attrs.evolve(done, err=message + done.err)
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
-    script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # as the installed command does
+def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
+    script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # like the installed command
     process = started("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
     assert process.stdout is not None
     process.stdout.close()
@@ -234,7 +238,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "code", "said"),
+    ("library", "code", "message"),
     [
         (
             "raise ModuleNotFoundError('no click', name='click')",
@@ -245,7 +249,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         ("raise KeyboardInterrupt", 130, ""),
     ],
 )
-def test_a_command_whose_libraries_do_not_load_says_why(tmp_path: Path, library: str, code: int, said: str) -> None:
+def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, library: str, code: int, message: str) -> None:
     (tmp_path / "click.py").write_text(library, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "outreach_async", "demo"],
@@ -256,5 +260,5 @@ def test_a_command_whose_libraries_do_not_load_says_why(tmp_path: Path, library:
         timeout=600,
     )
     assert done.returncode == code
-    assert done.stderr.endswith(said)
+    assert done.stderr.endswith(message)
     assert ("Traceback" in done.stderr) == (code == 1)

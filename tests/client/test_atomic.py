@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permission
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the place of a file that is there."""
+    """Return the path of an existing file."""
     path = tmp_path / "report.txt"
     path.write_text("old", encoding="utf-8")
     return path
 
 
 def beside(path: Path) -> list[str]:
-    """Return what stands beside a file, hidden files too."""
-    return sorted(set(os.listdir(path.parent)) - {path.name})  # noqa: PTH208 - names are all that is wanted
+    """Return the other files in the folder, including hidden ones."""
+    return sorted(set(os.listdir(path.parent)) - {path.name})  # noqa: PTH208 - only names are needed
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_whoever_reads_a_file_while_it_is_written_again_reads_the_old_one(path: Path) -> None:
+def test_a_reader_of_the_old_file_is_not_disturbed_by_a_new_one(path: Path) -> None:
     with path.open(encoding="utf-8") as reader:
         atomic_write(path, "new")
         assert reader.read() == "old"
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_block_that_raises_leaves_the_old_one_and_nothing_beside_it(path: Path, error: type[BaseException]) -> None:
+def test_a_block_that_raises_leaves_the_old_file_and_no_draft(path: Path, error: type[BaseException]) -> None:
     def write() -> None:
         with atomic_path(path) as draft:
             draft.write_text("half", encoding="utf-8")
@@ -65,7 +65,7 @@ def test_a_block_that_raises_leaves_the_old_one_and_nothing_beside_it(path: Path
     assert beside(path) == []
 
 
-def test_a_file_that_was_not_there_is_not_there_until_the_block_ends(tmp_path: Path) -> None:
+def test_a_new_file_does_not_exist_until_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "new.txt"
     with atomic_path(path) as draft:
         draft.write_text("new", encoding="utf-8")
@@ -74,7 +74,7 @@ def test_a_file_that_was_not_there_is_not_there_until_the_block_ends(tmp_path: P
     assert beside(path) == []
 
 
-def test_a_folder_in_its_place_stays_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_a_folder_at_the_path_is_kept_and_no_draft_is_left(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
     with pytest.raises(OSError, match="folder"):
@@ -83,7 +83,7 @@ def test_a_folder_in_its_place_stays_and_nothing_is_left_beside_it(tmp_path: Pat
 
 
 @on_posix
-def test_a_file_keeps_its_permissions_and_its_draft_is_nobody_elses_to_read(path: Path) -> None:
+def test_a_file_keeps_its_permissions_and_its_draft_is_private(path: Path) -> None:
     path.chmod(0o640)
     with atomic_path(path) as draft:
         draft.write_text("new", encoding="utf-8")
@@ -92,14 +92,14 @@ def test_a_file_keeps_its_permissions_and_its_draft_is_nobody_elses_to_read(path
 
 
 @on_posix
-def test_a_new_file_has_the_permissions_that_any_new_file_has(tmp_path: Path) -> None:
+def test_a_new_file_has_the_default_permissions(tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     atomic_write(tmp_path / "new", "text")
     assert mode(tmp_path / "new") == mode(tmp_path / "any")
 
 
 @on_posix
-def test_a_link_stays_a_link_and_its_target_is_replaced(path: Path) -> None:
+def test_a_symlink_is_kept_and_its_target_is_replaced(path: Path) -> None:
     link = path.with_name("link.txt")
     link.symlink_to(path)
     atomic_write(link, "new\r\n")
@@ -108,7 +108,7 @@ def test_a_link_stays_a_link_and_its_target_is_replaced(path: Path) -> None:
 
 
 @on_posix
-def test_links_in_a_circle_give_way_to_the_file(tmp_path: Path) -> None:
+def test_a_circular_symlink_is_replaced_by_the_file(tmp_path: Path) -> None:
     link, other = tmp_path / "link.txt", tmp_path / "other.txt"
     link.symlink_to(other)
     other.symlink_to(link)
@@ -117,7 +117,7 @@ def test_links_in_a_circle_give_way_to_the_file(tmp_path: Path) -> None:
 
 
 @on_posix
-def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -129,13 +129,13 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_half_of_a_character_is_no_obstacle(path: Path) -> None:
+def test_a_lone_surrogate_is_written_as_an_escape(path: Path) -> None:
     atomic_write(path, "a\ud800")
     assert path.read_bytes() == b"a\\ud800"
 
 
 @given(st.text())
-def test_a_text_file_holds_no_control_characters_but_line_ends_and_tabs(text: str) -> None:
+def test_a_text_file_has_no_control_characters_but_newlines_and_tabs(text: str) -> None:
     with TemporaryDirectory() as folder:
         atomic_write(Path(folder) / "report", text)
         written = (Path(folder) / "report").read_bytes().decode()
@@ -143,7 +143,7 @@ def test_a_text_file_holds_no_control_characters_but_line_ends_and_tabs(text: st
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_json_that_is_written_holds_what_it_held(values: dict[str, str]) -> None:
+def test_json_is_written_without_loss(values: dict[str, str]) -> None:
     with TemporaryDirectory() as folder:
         atomic_write(Path(folder) / "report.json", json.dumps(values, ensure_ascii=False))
         assert json.loads((Path(folder) / "report.json").read_bytes()) == values

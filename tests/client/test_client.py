@@ -1,4 +1,4 @@
-"""The client: how it is made, what beats what, what copies share, and the raw request."""
+"""The client: construction, the precedence of options, copies, and raw requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sent(script: Script) -> dict[str, Any]:
     return body
 
 
-# Making one
+# Construction
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,21 @@ def sent(script: Script) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_options_that_can_never_be_right_are_refused(
-    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
     with pytest.raises(InvalidRequest, match=rf"^{message}$"):
         OutreachClient(**options)
 
 
-async def test_a_base_url_is_served_by_httpx_with_as_many_connections_as_requests_in_flight() -> None:
-    async with OutreachClient("https://api.example/v1", max_in_flight=7) as made:
-        assert repr(made) == "<OutreachClient <HttpxTransport to https://api.example/v1 by httpx> workspace=None>"
-        transport = made._engine.transport
+async def test_a_base_url_uses_httpx_with_a_connection_for_each_request_in_flight() -> None:
+    async with OutreachClient("https://api.example/v1", max_in_flight=7) as api_client:
+        assert repr(api_client) == "<OutreachClient <HttpxTransport to https://api.example/v1 by httpx> workspace=None>"
+        transport = api_client._engine.transport
     assert isinstance(transport, HttpxTransport)
     assert transport.max_in_flight == 7
 
 
-async def test_the_environment_stands_in_for_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTREACH_BASE_URL", "https://env.example")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_env")
     monkeypatch.setenv("OUTREACH_WORKSPACE", "space_env")
@@ -99,7 +97,7 @@ async def test_the_environment_stands_in_for_what_is_not_given(monkeypatch: pyte
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_own", "space_own")
 
 
-async def test_without_an_environment_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
+async def test_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OUTREACH_OWNER_KEY", raising=False)
@@ -114,19 +112,19 @@ async def test_without_an_environment_a_missing_key_or_workspace_is_refused_and_
 
 
 @pytest.mark.parametrize("workspace", ["key_secret", 7, "camp_1"])
-def test_no_repr_shows_a_key_not_even_one_in_the_place_of_the_workspace(workspace: Any) -> None:
-    made = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
+def test_no_repr_shows_a_key_even_if_it_was_passed_as_the_workspace(workspace: Any) -> None:
+    api_client = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
     everything = [
-        made,
-        made.campaigns,
-        made.mailboxes,
-        made.contacts,
-        made.workspaces,
-        made._settings,
-        made._settings.request_defaults,
+        api_client,
+        api_client.campaigns,
+        api_client.mailboxes,
+        api_client.contacts,
+        api_client.workspaces,
+        api_client._settings,
+        api_client._settings.request_defaults,
     ]
     assert "secret" not in "".join(map(repr, everything))
-    assert repr(made).endswith("workspace=?>")
+    assert repr(api_client).endswith("workspace=?>")
 
 
 # Closing
@@ -136,7 +134,7 @@ class Closed(Exception):
     pass
 
 
-async def test_leaving_the_block_closes_the_transport_and_lets_an_error_through() -> None:
+async def test_leaving_the_block_closes_the_transport_and_raises_its_error() -> None:
     script = Script(page())
 
     async def work() -> None:
@@ -156,25 +154,25 @@ async def test_without_a_block_aclose_closes_the_transport() -> None:
     assert script.closed == 1
 
 
-# What beats what
+# Precedence of options
 
 
-async def test_the_options_of_a_call_beat_those_of_the_client() -> None:
+async def test_options_of_a_call_override_those_of_the_client() -> None:
     script = Script(added())
-    made = client(script)
-    await made.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
+    api_client = client(script)
+    await api_client.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_call", "space_call")
-    await made.contacts.create(CONTACT)
+    await api_client.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
 
 
 CALLS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "campaigns.list": lambda made, **options: made.campaigns.list(**options),
-    "campaigns.steps": lambda made, **options: made.campaigns.steps("camp_1", **options),
-    "mailboxes.list": lambda made, **options: made.mailboxes.list(**options),
-    "workspaces.fields": lambda made, **options: made.workspaces.fields(**options),
-    "contacts.create": lambda made, **options: made.contacts.create(CONTACT, **options),
-    "request": lambda made, **options: made.request("GET", "/", **options),
+    "campaigns.list": lambda api_client, **options: api_client.campaigns.list(**options),
+    "campaigns.steps": lambda api_client, **options: api_client.campaigns.steps("camp_1", **options),
+    "mailboxes.list": lambda api_client, **options: api_client.mailboxes.list(**options),
+    "workspaces.fields": lambda api_client, **options: api_client.workspaces.fields(**options),
+    "contacts.create": lambda api_client, **options: api_client.contacts.create(CONTACT, **options),
+    "request": lambda api_client, **options: api_client.request("GET", "/", **options),
 }
 each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
@@ -188,34 +186,34 @@ async def seconds_until(error: type[Exception], call: Awaitable[Any]) -> float:
 
 @virtual_time
 @each_call
-async def test_the_clocks_of_a_call_beat_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
-    made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
-    assert await seconds_until(TransportError, call(made)) == pytest.approx(30.0)
-    assert await seconds_until(TransportError, call(made, timeout=5.0)) == pytest.approx(5.0)
-    assert await seconds_until(DeadlineExceeded, call(made, deadline=7.0)) == pytest.approx(7.0)
-    assert await seconds_until(DeadlineExceeded, call(made, timeout=None)) == pytest.approx(120.0)
-    assert await seconds_until(TransportError, call(made, timeout=500, deadline=None)) == pytest.approx(500.0)
+async def test_timeouts_of_a_call_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+    api_client = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
+    assert await seconds_until(TransportError, call(api_client)) == pytest.approx(30.0)
+    assert await seconds_until(TransportError, call(api_client, timeout=5.0)) == pytest.approx(5.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client, deadline=7.0)) == pytest.approx(7.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client, timeout=None)) == pytest.approx(120.0)
+    assert await seconds_until(TransportError, call(api_client, timeout=500, deadline=None)) == pytest.approx(500.0)
 
 
 @virtual_time
 @each_call
-async def test_the_clocks_of_a_copy_beat_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
-    made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
-    assert await seconds_until(TransportError, call(made.with_options(timeout=5.0))) == pytest.approx(5.0)
-    assert await seconds_until(DeadlineExceeded, call(made.with_options(deadline=7.0))) == pytest.approx(7.0)
-    assert await seconds_until(DeadlineExceeded, call(made.with_options(timeout=None))) == pytest.approx(120.0)
-    assert await seconds_until(TransportError, call(made.with_options(workspace="space_2"))) == pytest.approx(30.0)
+async def test_timeouts_of_a_copy_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+    api_client = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
+    assert await seconds_until(TransportError, call(api_client.with_options(timeout=5.0))) == pytest.approx(5.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client.with_options(deadline=7.0))) == pytest.approx(7.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client.with_options(timeout=None))) == pytest.approx(120.0)
+    assert await seconds_until(TransportError, call(api_client.with_options(workspace="space_2"))) == pytest.approx(30.0)
 
 
 @virtual_time
-async def test_no_clock_means_no_bound() -> None:
-    made = client(Script(1e6, page()), timeout=None, deadline=None)
-    assert (await made.campaigns.list()).status == "ok"
+async def test_without_timeouts_a_call_waits_forever() -> None:
+    api_client = client(Script(1e6, page()), timeout=None, deadline=None)
+    assert (await api_client.campaigns.list()).status == "ok"
 
 
 @each_call
 @pytest.mark.parametrize("clock", ["timeout", "deadline"])
-async def test_a_clock_that_can_never_be_right_is_refused_by_every_call(call: Callable[..., Awaitable[Any]], clock: str) -> None:
+async def test_an_invalid_timeout_is_refused_by_every_call(call: Callable[..., Awaitable[Any]], clock: str) -> None:
     script = Script(page())
     with pytest.raises(InvalidRequest, match=rf"^{clock}: expected seconds .+, got str; .+"):
         await call(client(script), **{clock: "5"})
@@ -225,19 +223,19 @@ async def test_a_clock_that_can_never_be_right_is_refused_by_every_call(call: Ca
 # Copies
 
 
-async def test_a_copy_has_its_own_options_and_leaves_the_client_as_it_was() -> None:
+async def test_a_copy_has_its_own_options_and_does_not_change_the_client() -> None:
     script = Script(added())
-    made = client(script, headers={"X-One": "1", "X-Two": "1"})
-    copy = made.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
+    api_client = client(script, headers={"X-One": "1", "X-Two": "1"})
+    copy = api_client.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
     await copy.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_2", "space_2")
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "2"}
-    await made.contacts.create(CONTACT)
+    await api_client.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "1"}
 
 
-async def test_a_copy_is_of_the_clients_own_class_and_a_copy_of_a_copy_keeps_its_options() -> None:
+async def test_a_copy_has_the_class_and_options_of_the_client_it_came_from() -> None:
     class Mine(OutreachClient):
         pass
 
@@ -249,53 +247,53 @@ async def test_a_copy_is_of_the_clients_own_class_and_a_copy_of_a_copy_keeps_its
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": -1}, {"deadline": "5"}, {"headers": {"a": "\n"}}], ids=repr)
-def test_a_copy_with_options_that_can_never_be_right_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_copy_with_invalid_options_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=rf"^{next(iter(wrong))}.*: expected .+"):
         client(Script()).with_options(**wrong)
 
 
-async def test_closing_a_copy_closes_nothing() -> None:
+async def test_closing_a_copy_does_not_close_the_transport() -> None:
     script = Script(page())
-    made = client(script)
-    async with made.with_options(workspace="space_2") as copy:
+    api_client = client(script)
+    async with api_client.with_options(workspace="space_2") as copy:
         await copy.campaigns.list()
     await copy.aclose()
     assert script.closed == 0
-    await made.campaigns.list()
-    await made.aclose()
+    await api_client.campaigns.list()
+    await api_client.aclose()
     assert script.closed == 1
 
 
 @virtual_time
 async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
     script = Script(1.0, page(), 1.0, page(), 1.0, page())
-    made = client(script, max_in_flight=1)
+    api_client = client(script, max_in_flight=1)
     async with anyio.create_task_group() as group:
-        for each in (made, made.with_options(workspace="space_2"), made.with_options(timeout=5.0)):
+        for each in (api_client, api_client.with_options(workspace="space_2"), api_client.with_options(timeout=5.0)):
             group.start_soon(each.campaigns.list().collect)
     assert (script.most_in_flight, len(script.requests)) == (1, 3)
 
 
 @virtual_time
-async def test_a_copy_shares_the_pause_that_the_service_asked_for() -> None:
+async def test_a_copy_shares_the_pause_after_a_retry_after() -> None:
     script = Script(status(429, retry_after="10"), page())
-    made = client(script)
+    api_client = client(script)
     began = anyio.current_time()
     async with anyio.create_task_group() as group:
-        group.start_soon(made.campaigns.list().collect)
+        group.start_soon(api_client.campaigns.list().collect)
         await anyio.sleep(1)
-        await made.with_options(workspace="space_2").campaigns.list()
+        await api_client.with_options(workspace="space_2").campaigns.list()
     assert [time - began for time in script.times] == pytest.approx([0, 10, 10])
 
 
 @virtual_time
 async def test_a_copy_shares_the_retry_budget() -> None:
     script = Script(lost())
-    made = client(script, retry=RetryPolicy(attempts=2, budget=14))
+    api_client = client(script, retry=RetryPolicy(attempts=2, budget=14))
     with pytest.raises(TransportError):
-        await made.campaigns.list()
+        await api_client.campaigns.list()
     with pytest.raises(TransportError):
-        await made.with_options(workspace="space_2").campaigns.list()
+        await api_client.with_options(workspace="space_2").campaigns.list()
     assert len(script.requests) == 3
 
 
@@ -303,7 +301,7 @@ async def test_a_copy_shares_the_retry_budget() -> None:
 
 
 @pytest.mark.parametrize("code", [200, 204, 301, 307, 400, 404, 408, 429, 500, 503, 599])
-async def test_a_raw_request_returns_the_answer_of_any_status_as_it_is(code: int) -> None:
+async def test_a_raw_request_returns_any_response_unchanged(code: int) -> None:
     answer = status(code, b"<html>", retry_after="1", location="https://other.example")
     script = Script(answer)
     assert await client(script).request("GET", "/anything") is answer
@@ -311,7 +309,7 @@ async def test_a_raw_request_returns_the_answer_of_any_status_as_it_is(code: int
 
 
 @given(st.from_regex(r"/(?:[A-Za-z0-9\-_~!$&'()*+,;=:@]|%2F|%C3%A9)*(?:\?[A-Za-z0-9\-_~!$&'()*+,;=:@/?.\[\]]*)?", fullmatch=True))
-async def test_a_target_is_sent_as_it_is(target: str) -> None:
+async def test_a_target_is_sent_unchanged(target: str) -> None:
     script = Script(Response(200))
     if target.startswith("//"):
         with pytest.raises(InvalidRequest, match=r"^target: "):
@@ -342,7 +340,7 @@ async def test_a_target_is_sent_as_it_is(target: str) -> None:
     ],
     ids=repr,
 )
-async def test_a_raw_request_that_cannot_be_sent_alike_by_all_is_refused(arguments: Any, message: str) -> None:
+async def test_an_invalid_target_or_method_is_refused(arguments: Any, message: str) -> None:
     script = Script(Response(200))
     with pytest.raises(InvalidRequest, match=f"^{message}$"):
         await client(script).request(*arguments)
@@ -359,7 +357,7 @@ async def test_a_raw_request_that_cannot_be_sent_alike_by_all_is_refused(argumen
     ],
     ids=repr,
 )
-async def test_a_raw_body_or_header_that_no_request_can_carry_is_refused(options: dict[str, Any], message: str) -> None:
+async def test_an_invalid_raw_body_or_header_is_refused(options: dict[str, Any], message: str) -> None:
     script = Script(Response(200))
     with pytest.raises(InvalidRequest, match=f"^{message}$"):
         await client(script).request("POST", "/", **options)
@@ -369,12 +367,12 @@ async def test_a_raw_body_or_header_that_no_request_can_carry_is_refused(options
 BASIC = {"accept": "application/json", "accept-encoding": "gzip, deflate"}
 
 
-async def test_headers_are_merged_the_calls_over_the_clients_over_the_librarys() -> None:
+async def test_headers_of_the_call_override_those_of_the_client_and_the_library() -> None:
     script = Script(Response(200))
-    made = client(script, headers={"X-Client": "1", "User-Agent": "mine"})
-    await made.request("GET", "/", headers={"X-CALL": "2", "x-client": "3"})
-    await made.request("PUT", "/", body=b"{}")
-    await made.request("PUT", "/", body=b"a", headers={"Content-Type": "text/plain", "Accept": "*/*"})
+    api_client = client(script, headers={"X-Client": "1", "User-Agent": "mine"})
+    await api_client.request("GET", "/", headers={"X-CALL": "2", "x-client": "3"})
+    await api_client.request("PUT", "/", body=b"{}")
+    await api_client.request("PUT", "/", body=b"a", headers={"Content-Type": "text/plain", "Accept": "*/*"})
     first, second, third = [request.headers for request in script.requests]
     assert first == {**BASIC, "user-agent": "mine", "x-client": "3", "x-call": "2"}
     assert second == {**BASIC, "user-agent": "mine", "x-client": "1", "content-type": "application/json"}
@@ -386,10 +384,10 @@ async def test_headers_are_merged_the_calls_over_the_clients_over_the_librarys()
     st.dictionaries(st.text("abcXYZ-09", min_size=1), st.text("ab \t~", max_size=3).map(str.strip)),
     st.sampled_from(["client", "copy", "call"]),
 )
-async def test_header_names_are_sent_in_lower_case_wherever_they_are_given(headers: dict[str, str], given_to: str) -> None:
+async def test_header_names_are_sent_in_lower_case(headers: dict[str, str], given_to: str) -> None:
     script = Script(Response(200))
-    made = client(script, headers=headers if given_to == "client" else None)
-    copy = made.with_options(headers=headers if given_to == "copy" else None)
+    api_client = client(script, headers=headers if given_to == "client" else None)
+    copy = api_client.with_options(headers=headers if given_to == "copy" else None)
     await copy.request("GET", "/", headers=headers if given_to == "call" else None)
     on_the_wire = script.requests[0].headers
     assert all(name == name.lower() for name in on_the_wire)
@@ -397,7 +395,7 @@ async def test_header_names_are_sent_in_lower_case_wherever_they_are_given(heade
 
 
 class Dies:
-    """A transport that ends by an error which is none of ours."""
+    """A transport that fails with a foreign error."""
 
     def __init__(self, error: Exception, *, sent: bool | None) -> None:
         self.error, self.sent = error, sent
@@ -419,14 +417,14 @@ FAILURES: dict[str, Callable[[], Transport]] = {
 
 @virtual_time
 @pytest.mark.parametrize("make", FAILURES.values(), ids=FAILURES)
-async def test_a_raw_request_is_not_repeated_once_a_byte_may_have_left(make: Callable[[], Transport]) -> None:
+async def test_a_raw_request_is_not_retried_once_a_byte_may_have_been_sent(make: Callable[[], Transport]) -> None:
     with pytest.raises(TransportError) as caught:
         await client(make()).request("GET", "/")
     assert (caught.value.attempts, caught.value.maybe_sent, caught.value.operation) == (1, True, "request")
 
 
 @virtual_time
-async def test_a_raw_request_is_repeated_while_no_byte_has_left() -> None:
+async def test_a_raw_request_is_retried_while_no_byte_was_sent() -> None:
     script = Script(unsent(), Response(200))
     assert (await client(script).request("DELETE", "/")).status == 200
     assert len(script.requests) == 2
@@ -436,5 +434,5 @@ async def test_a_raw_request_is_repeated_while_no_byte_has_left() -> None:
 
 
 def test_the_user_agent_names_the_library_and_its_version() -> None:
-    made = client(Script())
-    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", made._settings.request_defaults.read_headers["user-agent"])
+    api_client = client(Script())
+    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", api_client._settings.request_defaults.read_headers["user-agent"])

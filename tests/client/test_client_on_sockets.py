@@ -1,4 +1,4 @@
-"""Whatever a real service does to a real socket: a named error or an honest outcome, and a client that is usable after."""
+"""A real service misbehaving on real sockets: every call has a named error or a true outcome, and the client stays usable."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ FAULTS: Final[dict[str, tuple[f.Fault, type[OutreachError]]]] = {
     "503": (f.status(503), StatusError),
     "429": (f.status(429, retry_after=0), RateLimited),
 }
-"""What goes wrong, and the error of a call that does not repeat."""
+"""Each fault, and the error of a call that is not retried."""
 
 PATIENCE: Final = 30.0
-"""Seconds of an attempt: enough on any machine. What only the clock ends moves the clock, see `Hurried`."""
+"""Timeout per attempt, in seconds: enough on any machine. Faults that only a timeout ends advance the clock, see `Hurried`."""
 
 before_and_after = pytest.mark.parametrize("committed", [False, True], ids=["before the commit", "after the commit"])
 
@@ -64,7 +64,7 @@ POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_mis
 
 @attrs.frozen
 class Hurried:
-    """A service that lets a client's time run out as soon as a fault strikes which only the clock ends."""
+    """A service that lets the client's timeout expire as soon as a fault begins that nothing else ends."""
 
     fake: FakeService
 
@@ -95,7 +95,7 @@ def stored(fake: FakeService, client: OutreachClient) -> list[dict[str, Any]]:
 
 @over("httpx", "aiohttp", loops=MOVABLE)
 @before_and_after
-async def test_each_fault_of_a_read_is_a_named_error_and_the_client_is_usable_after(make: Make, committed: bool) -> None:
+async def test_each_fault_of_a_read_is_a_named_error_and_the_client_stays_usable(make: Make, committed: bool) -> None:
     for name, (fault, kind) in FAULTS.items():
         async with world(make, attempts=2, hurried=True) as (fake, client):
             fake.faults.add(f.commit_then(fault) if committed else fault, operation="list_mailboxes")
@@ -110,7 +110,7 @@ async def test_each_fault_of_a_read_is_a_named_error_and_the_client_is_usable_af
 
 @over("httpx", "aiohttp", loops=MOVABLE)
 @before_and_after
-async def test_each_fault_of_a_creation_is_an_error_that_never_denies_what_happened(make: Make, committed: bool) -> None:
+async def test_an_error_never_denies_that_a_contact_may_have_been_created(make: Make, committed: bool) -> None:
     for name, (fault, kind) in FAULTS.items():
         async with world(make, hurried=True) as (fake, client):
             fake.faults.script("create_contact", f.commit_then(fault) if committed else fault)
@@ -124,23 +124,21 @@ async def test_each_fault_of_a_creation_is_an_error_that_never_denies_what_happe
 
 @over("httpx", "aiohttp", loops=MOVABLE)
 @before_and_after
-async def test_repeated_after_any_fault_a_creation_makes_one_contact_and_its_label_holds_the_truth(
-    make: Make, committed: bool
-) -> None:
+async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, committed: bool) -> None:
     for name, (fault, _) in FAULTS.items():
         if name == "200 with an error inside":
-            continue  # the service's own word, which is not asked for twice
+            continue  # a response of the service, which is not retried
         async with world(make, attempts=3, hurried=True) as (fake, client):
             fake.faults.script("create_contact", f.commit_then(fault) if committed and name != "429" else fault)
-            made = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
-            assert Outcome.ADDED in made.possible, name  # the truth: the workspace was empty
-            assert made.attempts >= 2, name
+            created = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
+            assert Outcome.ADDED in created.possible, name  # the truth: the workspace was empty
+            assert created.attempts >= 2, name
             assert len(stored(fake, client)) == 1, name
 
 
 @over("httpx", "aiohttp")
-async def test_a_bulk_run_under_faults_accounts_for_every_row_and_claims_nothing_false(make: Make) -> None:
-    # What is checked holds however many attempts time out, so a busy machine changes nothing.
+async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Make) -> None:
+    # The checks hold however many attempts time out, so a busy machine changes nothing.
     async with world(make, attempts=3) as (fake, served), served.with_options(timeout=0.7) as client:
         for number, (name, (fault, _)) in enumerate(FAULTS.items()):
             lost_answer = number % 2 == 1 and name != "429"  # a 429 is taken at its word: nothing was done
@@ -148,10 +146,10 @@ async def test_a_bulk_run_under_faults_accounts_for_every_row_and_claims_nothing
         rows = [NewContact(f"user{number}@company.example") for number in range(120)]
         async with client.contacts.create_many(rows, concurrency=8) as outcomes:
             found = [outcome async for outcome in outcomes]
-        held = {contact["email"] for contact in stored(fake, client)}
+        stored_emails = {contact["email"] for contact in stored(fake, client)}
     assert sorted(outcome.index for outcome in found) == list(range(120))
     for outcome in found:
-        truth = Outcome.ADDED if rows[outcome.index].email in held else Outcome.NOT_APPLIED
+        truth = Outcome.ADDED if rows[outcome.index].email in stored_emails else Outcome.NOT_APPLIED
         assert truth in outcome.possible, outcome
 
 
@@ -170,7 +168,7 @@ BAD_INPUT: Final[dict[str, Callable[[OutreachClient], Any]]] = {
 
 
 @over("httpx", "aiohttp")
-async def test_bad_input_is_refused_before_a_byte_reaches_the_service(make: Make) -> None:
+async def test_invalid_input_is_refused_before_a_byte_is_sent(make: Make) -> None:
     async with world(make) as (fake, client):
         for name, call in BAD_INPUT.items():
             with pytest.raises(InvalidRequest, match="expected"):
@@ -183,7 +181,7 @@ async def test_bad_input_is_refused_before_a_byte_reaches_the_service(make: Make
 
 
 @over("httpx", "aiohttp")
-async def test_a_drip_ends_at_the_deadline_however_alive_the_connection_seems(make: Make) -> None:
+async def test_a_slow_drip_ends_at_the_deadline(make: Make) -> None:
     async with world(make) as (fake, client):
         fake.faults.script("list_mailboxes", f.slow_drip(every=0.05))
         with pytest.raises(DeadlineExceeded):
@@ -191,7 +189,7 @@ async def test_a_drip_ends_at_the_deadline_however_alive_the_connection_seems(ma
 
 
 @over("httpx", "aiohttp")
-async def test_a_content_length_too_small_is_an_error_whoever_notices_it(make: Make) -> None:
+async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Make) -> None:
     async with world(make) as (fake, client):
         fake.faults.script("create_contact", f.wrong_length())
         with pytest.raises((UnexpectedResponse, TransportError)) as caught:
@@ -216,7 +214,7 @@ async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> 
 
 
 @over("httpx")
-async def test_a_service_that_says_200_and_means_no_is_met_with_an_error_or_an_unknown_outcome(make: Make) -> None:
+async def test_a_200_with_an_error_inside_is_an_error_or_an_unknown_outcome(make: Make) -> None:
     fake = FakeService(behaviour=Behaviour(error_renderer="200_with_error"))
     space = fake.add_workspace()
     async with serve(fake) as url, OutreachClient(transport=make(url), owner_key="key_none", workspace=space) as client:

@@ -1,4 +1,4 @@
-"""The one door between bytes and models: what goes through, what comes back, what is refused and how that is said."""
+"""Encoding and decoding models: what is accepted, what is refused, and the messages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from support.wire import (
     TABLES,
     TAKES,
     Wire,
+    build_model,
     changed,
     exactly,
     kind_of,
-    made,
     names,
     numbers,
     places,
@@ -88,12 +88,12 @@ NO_OBJECT = {"null": "None", "true": "bool", "1": "int", "1.5": "float", '"text"
 
 
 def drawn(**options: Any) -> st.SearchStrategy[tuple[str, Wire]]:
-    """Draw a table and wire JSON of it."""
+    """Draw a table and wire JSON that matches it."""
     return names.flatmap(lambda name: st.tuples(st.just(name), wire(name, **options)))
 
 
 def fault(name: str, value: Any) -> list[str]:
-    """Return the faults of JSON, which must be the same whichever way it is read."""
+    """Return the faults of JSON, which must be the same for both decoders."""
     with pytest.raises(DecodeError) as read:
         decode_model(KINDS[name], json.dumps(value).encode())
     if isinstance(value, dict):
@@ -107,32 +107,32 @@ def fault(name: str, value: Any) -> list[str]:
 
 @unhurried
 @given(drawn(), st.integers(0))
-def test_what_the_service_writes_becomes_the_model_that_it_means(answer: tuple[str, Wire], seed: int) -> None:
+def test_a_response_is_decoded_to_its_model(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
-    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(made(name, value))
+    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(build_model(name, value))
 
 
 @unhurried
 @given(drawn())
-def test_a_model_becomes_the_json_that_it_came_from_unknown_members_and_all(answer: tuple[str, Wire]) -> None:
+def test_a_model_is_encoded_to_its_json_with_unknown_members(answer: tuple[str, Wire]) -> None:
     name, value = answer
-    model = made(name, value)
+    model = build_model(name, value)
     assert exactly(to_wire(model)) == exactly(value)
     assert exactly(json.loads(encode_model(model))) == exactly(value)
 
 
 @unhurried
 @given(drawn())
-def test_a_model_written_and_read_again_is_the_same_model(answer: tuple[str, Wire]) -> None:
-    model = made(*answer)
-    again = decode_model(KINDS[answer[0]], encode_model(model))
-    assert again == model
-    assert exactly(again) == exactly(model)
+def test_an_encoded_and_decoded_model_is_equal(answer: tuple[str, Wire]) -> None:
+    model = build_model(*answer)
+    decoded = decode_model(KINDS[answer[0]], encode_model(model))
+    assert decoded == model
+    assert exactly(decoded) == exactly(model)
 
 
 @unhurried
 @given(drawn(), st.integers(0))
-def test_both_ways_of_reading_agree(answer: tuple[str, Wire], seed: int) -> None:
+def test_both_decoders_agree(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
     body = written(value, seed)
     assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
@@ -140,12 +140,12 @@ def test_both_ways_of_reading_agree(answer: tuple[str, Wire], seed: int) -> None
 
 @settings(unhurried, max_examples=80)
 @given(drawn(), st.data())
-def test_nothing_is_ever_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
+def test_nothing_is_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
     name, value = answer
     place = data.draw(st.sampled_from(places(name, value)))
     wrong = data.draw(st.sampled_from([other for other in OF_EVERY_KIND if type(other) not in place.takes]))
-    said = f"{place.path}: expected {place.expected}, got {kind_of(wrong)}"
-    assert fault(name, changed(value, place.way, wrong)) == [said]
+    message = f"{place.path}: expected {place.expected}, got {kind_of(wrong)}"
+    assert fault(name, changed(value, place.way, wrong)) == [message]
 
 
 @unhurried
@@ -159,7 +159,7 @@ def test_a_missing_member_is_named_with_its_path(answer: tuple[str, Wire], data:
 
 @unhurried
 @given(st.lists(wire("Mailbox", unknown=False), min_size=1, max_size=3), st.data())
-def test_every_fault_of_an_answer_is_named(items: list[Wire], data: st.DataObject) -> None:
+def test_every_fault_of_a_response_is_named(items: list[Wire], data: st.DataObject) -> None:
     value: Wire = {**PAGE, "data": items}
     leaves = [place for place in places("Page[Mailbox]", value) if place.takes not in {TAKES["array"][1], TAKES["object"][1]}]
     wrong = data.draw(st.lists(st.sampled_from(leaves), min_size=1, max_size=5, unique_by=lambda place: place.path))
@@ -170,13 +170,13 @@ def test_every_fault_of_an_answer_is_named(items: list[Wire], data: st.DataObjec
     )
 
 
-def test_a_fault_reads_as_the_design_says() -> None:
+def test_a_fault_names_the_path_and_both_types() -> None:
     items = [MAILBOX, MAILBOX, MAILBOX, {**MAILBOX, "spf": "true"}]
     assert fault("Page[Mailbox]", {**PAGE, "data": items}) == ["$.data[3].spf: expected bool, got str"]
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_json_that_is_no_object_is_a_fault_of_the_whole(name: str) -> None:
+def test_json_that_is_not_an_object_is_one_fault(name: str) -> None:
     for text, kind in NO_OBJECT.items():
         with pytest.raises(DecodeError) as caught:
             decode_model(KINDS[name], text.encode())
@@ -184,7 +184,7 @@ def test_json_that_is_no_object_is_a_fault_of_the_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_one_fault_for_every_model(body: bytes) -> None:
     with pytest.raises(DecodeError, match=r"^\$: expected JSON") as read:
         decode_json(body)
     for kind in KINDS.values():
@@ -194,7 +194,7 @@ def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) 
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "$: expected JSON, got an empty body"),
         (b" \n", "$: expected JSON, got an empty body"),
@@ -202,14 +202,14 @@ def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) 
         (b"oops", "$: expected JSON: JSON is malformed: invalid character (byte 0)"),
     ],
 )
-def test_what_came_instead_of_json_is_said(body: bytes, said: str) -> None:
+def test_the_fault_says_what_came_instead_of_json(body: bytes, message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_json(body)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def damaged(body: bytes) -> st.SearchStrategy[bytes]:
-    """Draw the body with some of its bytes replaced, dropped or added."""
+    """Draw the body with some bytes replaced, removed or added."""
     spans = st.tuples(st.integers(0, len(body)), st.integers(0, 3), st.binary(max_size=3))
     return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
 
@@ -217,7 +217,7 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
 @settings(unhurried, max_examples=80)
 @given(st.binary() | drawn().flatmap(lambda answer: damaged(written(answer[1], 0))), names)
 @example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
-def test_any_bytes_are_a_model_that_keeps_all_of_them_or_a_fault(body: bytes, name: str) -> None:
+def test_any_bytes_are_decoded_without_loss_or_are_a_fault(body: bytes, name: str) -> None:
     for load in (decode_model, decode_page) if name.startswith("Page") else (decode_model,):
         try:
             model = load(KINDS[name], body)
@@ -229,7 +229,7 @@ def test_any_bytes_are_a_model_that_keeps_all_of_them_or_a_fault(body: bytes, na
 
 @unhurried
 @given(values, st.integers(0))
-def test_any_json_is_read_as_it_is(value: Any, seed: int) -> None:
+def test_any_json_is_decoded_unchanged(value: Any, seed: int) -> None:
     assert exactly(decode_json(written(value, seed))) == exactly(value)
     assert exactly(decode_json(encode({"value": value}))) == exactly({"value": value})
 
@@ -241,12 +241,12 @@ def test_any_json_is_read_as_it_is(value: Any, seed: int) -> None:
 @pytest.mark.parametrize(
     "known", [b'{"status":"added","id":null,"details":null', b'{"status" : "added","id" :null,"details":null']
 )
-def test_an_unknown_member_is_kept_however_blanks_are_set(known: bytes, inner: bytes) -> None:
+def test_an_unknown_member_is_kept_with_any_whitespace(known: bytes, inner: bytes) -> None:
     assert decode_model(CreateContactResponse, known + inner).extra == {"new": 1}
 
 
 @pytest.mark.parametrize("text", ['"new":1', '":', '\\":', "a : b", '{"x":1}'])
-def test_a_text_that_looks_like_members_is_a_text(text: str) -> None:
+def test_a_string_that_looks_like_members_stays_a_string(text: str) -> None:
     answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "details": text}).encode())
     assert (answer.details, answer.extra) == (text, {})
 
@@ -256,14 +256,14 @@ def test_a_text_that_looks_like_members_is_a_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "known"), [(CreateContactResponse, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)], ids=str
 )
-def test_a_member_named_as_an_attribute_of_ours_is_an_unknown_member(kind: Any, known: Wire, name: str, value: Any) -> None:
+def test_a_member_named_like_an_attribute_of_ours_is_an_unknown_member(kind: Any, known: Wire, name: str, value: Any) -> None:
     model = decode_model(kind, json.dumps({**known, name: value}).encode())
     assert model.extra == {name: value}
     assert json.loads(encode_model(model)) == {**known, name: value}
     assert not getattr(model, "undecodable", [])
 
 
-def test_of_a_member_written_twice_the_last_one_counts_as_in_all_of_json() -> None:
+def test_the_last_of_two_members_with_the_same_name_counts() -> None:
     body = b'{"status":"skipped","id":null,"details":null,"status":"added"}'
     assert decode_model(CreateContactResponse, body).status is Outcome.ADDED
 
@@ -287,20 +287,20 @@ def test_unknown_members_are_kept_at_every_depth() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3, 3.0, 3.5, -1, 2**63, 2**64, 2**70, 1e300, 5e-324])
-def test_whole_and_fractional_numbers_are_taken_as_they_came(number: float) -> None:
+def test_integers_and_floats_keep_their_type(number: float) -> None:
     for extra in ({}, {"new": 1}):
         box = decode_model(Mailbox, json.dumps({**MAILBOX, "sent_today": number, **extra}).encode())
         assert exactly(box.sent_today) == exactly(number)
 
 
 @pytest.mark.parametrize("date", ["Complete", "Mar 14, 2026", 1773446400, 1773446400.5])
-def test_an_estimated_end_is_a_text_or_a_number(date: str | float) -> None:
+def test_an_estimated_end_is_a_string_or_a_number(date: str | float) -> None:
     value = {"status": "ok", "days_left": 1, "days_left_date": date, "days_left_display": "", "data": []}
     assert exactly(decode_model(CampaignSteps, json.dumps(value).encode()).days_left_date) == exactly(date)
 
 
 @pytest.mark.parametrize("extra", [{}, {"new": 1}])
-def test_the_services_spelling_of_overwritten_is_right_in_both_directions(extra: Wire) -> None:
+def test_the_misspelled_overwriten_is_decoded_and_encoded_correctly(extra: Wire) -> None:
     answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "overwriten", **extra}).encode())
     assert answer.status is Outcome.OVERWRITTEN
     assert json.loads(encode_model(answer))["status"] == "overwriten"
@@ -311,7 +311,7 @@ def test_the_services_spelling_of_overwritten_is_right_in_both_directions(extra:
 
 
 @pytest.mark.parametrize("extra", [{}, {"new": 1}])
-def test_an_unknown_status_is_kept_whichever_way_it_is_read(extra: Wire) -> None:
+def test_an_unknown_status_is_kept_by_both_decoders(extra: Wire) -> None:
     answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "merged", **extra}).encode())
     assert type(answer.status) is Outcome
     assert (answer.status, answer.status.value, type(to_wire(answer)["status"])) == ("merged", "merged", str)
@@ -319,7 +319,7 @@ def test_an_unknown_status_is_kept_whichever_way_it_is_read(extra: Wire) -> None
 
 @unhurried
 @given(st.lists(st.tuples(wire("Mailbox"), st.booleans()), max_size=5), st.data())
-def test_reading_item_by_item_keeps_the_good_and_reports_the_bad(items: list[tuple[Wire, bool]], data: st.DataObject) -> None:
+def test_lenient_decoding_keeps_good_items_and_reports_bad_ones(items: list[tuple[Wire, bool]], data: st.DataObject) -> None:
     sent: list[Any] = []
     bad: list[tuple[int, str | None, str]] = []
     for index, (item, good) in enumerate(items):
@@ -330,22 +330,22 @@ def test_reading_item_by_item_keeps_the_good_and_reports_the_bad(items: list[tup
             name = None if place.path == "$.id" else item["id"]
             bad.append((index, name, f"$.data[{index}]{place.path[1:]}: expected {place.expected}, got {kind_of(wrong)}"))
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": sent, "new": 1}).encode())
-    assert exactly(page.data) == exactly([made("Mailbox", item) for item, good in items if good])
+    assert exactly(page.data) == exactly([build_model("Mailbox", item) for item, good in items if good])
     assert [(each.index, each.id, each.error) for each in page.undecodable] == bad
     assert [each.fields for each in page.undecodable] == [sent[index] for index, _, _ in bad]
     assert (page.total_found, page.extra) == (5, {"new": 1})
 
 
-def test_an_item_that_is_no_object_is_reported_without_fields() -> None:
+def test_an_item_that_is_not_an_object_is_reported_without_fields() -> None:
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [None, MAILBOX, 7]}).encode())
     assert page.undecodable == [
         Undecodable(index=0, id=None, error="$.data[0]: expected object, got None"),
         Undecodable(index=2, id=None, error="$.data[2]: expected object, got int"),
     ]
-    assert page.data == [made("Mailbox", MAILBOX)]
+    assert page.data == [build_model("Mailbox", MAILBOX)]
 
 
-def test_an_item_with_several_faults_reports_them_all_each_with_its_path() -> None:
+def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     item = {**MAILBOX, "id": 5, "spf": 1}
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without(item, ("email",))]}).encode())
     assert page.undecodable[0].error == (
@@ -362,24 +362,24 @@ def test_an_item_with_several_faults_reports_them_all_each_with_its_path() -> No
         ({**PAGE, "data": [1], "headers": None}, ["$.headers: expected array, got None"]),
     ],
 )
-def test_a_page_that_is_itself_wrong_is_a_fault_even_item_by_item(value: Wire, faults: list[str]) -> None:
+def test_an_invalid_page_is_a_fault_even_in_lenient_decoding(value: Wire, faults: list[str]) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_page(Page[Mailbox], json.dumps(value).encode())
     assert caught.value.faults == faults
     assert caught.value.value is not None
 
 
-def test_no_json_is_a_fault_even_item_by_item() -> None:
+def test_invalid_json_is_a_fault_even_in_lenient_decoding() -> None:
     with pytest.raises(DecodeError, match="empty body"):
         decode_page(Page[Mailbox], b"")
 
 
-def test_a_good_page_is_read_item_by_item_as_it_is_as_a_whole() -> None:
+def test_a_good_page_is_the_same_in_strict_and_lenient_decoding() -> None:
     body = json.dumps({**PAGE, "data": [MAILBOX]}).encode()
     assert exactly(decode_page(Page[Mailbox], body)) == exactly(decode_model(Page[Mailbox], body))
 
 
-def test_a_new_contact_is_written_as_what_was_set() -> None:
+def test_a_new_contact_is_encoded_as_what_was_set() -> None:
     contact = NewContact("a@b.example", first_name="A", last_name=None, custom={"custom_1": "x"}, extra={"linkedin": None})
     members = {"email": "a@b.example", "first_name": "A", "last_name": None, "custom_1": "x", "linkedin": None}
     assert to_wire(contact) == members
@@ -387,7 +387,7 @@ def test_a_new_contact_is_written_as_what_was_set() -> None:
 
 
 class Masked(str):
-    """A text of a class of its own, as secret stores give them."""
+    """A string subclass, as secret stores provide."""
 
     __slots__ = ()
 
@@ -397,13 +397,13 @@ class Masked(str):
     __str__ = __repr__
 
 
-def test_a_text_of_a_class_of_its_own_is_written_as_its_characters() -> None:
+def test_a_string_subclass_is_encoded_as_its_characters() -> None:
     assert encode({"a": Masked("x"), "b": [Masked("é")], Masked("c"): Outcome.OVERWRITTEN}) == (
         '{"a":"x","b":["é"],"c":"overwriten"}'.encode()
     )
 
 
-def test_what_is_no_json_value_cannot_be_written() -> None:
+def test_what_is_not_a_json_value_cannot_be_encoded() -> None:
     with pytest.raises(TypeError):
         encode({"a": object()})
 
@@ -411,8 +411,8 @@ def test_what_is_no_json_value_cannot_be_written() -> None:
 @given(st.lists(st.text(), min_size=1), st.none() | st.dictionaries(st.text(), st.text()))
 def test_a_fault_survives_pickling_and_copying(faults: list[str], value: Wire | None) -> None:
     error = DecodeError(faults, value)
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
-        assert (type(again), str(again), again.faults, again.value) == (DecodeError, str(error), faults, value)
+    for decoded in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
+        assert (type(decoded), str(decoded), decoded.faults, decoded.value) == (DecodeError, str(error), faults, value)
 
 
 def test_the_hooks_make_any_converter_strict() -> None:
@@ -434,7 +434,7 @@ def test_the_hooks_make_any_converter_strict() -> None:
     ],
     ids=["creation", "page", "steps", "fields", "unknown member"],
 )
-def test_cattrs_is_imported_only_for_what_the_fast_way_cannot_keep(kind: Any, value: Wire, loaded: bool) -> None:
+def test_cattrs_is_imported_only_where_the_fast_decoder_is_not_enough(kind: Any, value: Wire, loaded: bool) -> None:
     decode_model(kind, json.dumps(value).encode())
     code = (
         "import sys\n"
@@ -454,5 +454,5 @@ def name_of(kind: Any) -> str:
 
 
 @given(numbers)
-def test_a_number_written_and_read_again_is_the_same_number(number: float) -> None:
+def test_a_number_survives_encoding_and_decoding(number: float) -> None:
     assert exactly(decode_json(encode({"n": number}))) == exactly({"n": number})

@@ -1,4 +1,4 @@
-"""One call, from its slot to its answer: attempts, waits, one deadline, and what the errors say."""
+"""One call, from its slot to its response: attempts, waits, the deadline and errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
 
-FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - every wait as long as it may be
+FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - maximum jitter
 CONTACT = NewContact("a@b.example")
 
 
@@ -48,10 +48,16 @@ def client(transport: Any, **options: Any) -> OutreachClient:
     return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", **options)
 
 
-async def test_an_answer_at_the_first_attempt_is_returned_as_it_is() -> None:
+async def test_the_response_to_the_first_attempt_is_returned_unchanged() -> None:
     script = Script(added())
-    made = await client(script).contacts.create(CONTACT)
-    assert (made.status, made.id, made.certain, made.attempts, made.request_id) == ("added", "contact_1", True, 1, "req_1")
+    contact = await client(script).contacts.create(CONTACT)
+    assert (contact.status, contact.id, contact.certain, contact.attempts, contact.request_id) == (
+        "added",
+        "contact_1",
+        True,
+        1,
+        "req_1",
+    )
     assert len(script.requests) == 1
 
 
@@ -60,14 +66,14 @@ async def test_an_answer_at_the_first_attempt_is_returned_as_it_is() -> None:
     [lost(), unsent(), status(500), status(502, b"<html>"), status(503), status(504), status(408), status(429), status(599)],
     ids=repr,
 )
-async def test_a_read_is_repeated_after_any_passing_failure(failure: Any) -> None:
+async def test_a_read_is_retried_after_any_temporary_failure(failure: Any) -> None:
     script = Script(failure, page())
     await client(script).campaigns.list()
     assert len(script.requests) == 2
 
 
 @pytest.mark.parametrize("code", [300, 301, 307, 400, 401, 403, 404, 405, 409, 413, 415, 422, 501, 505])
-async def test_a_final_refusal_is_raised_at_once(code: int) -> None:
+async def test_a_permanent_failure_is_raised_at_once(code: int) -> None:
     script = Script(status(code, b'{"error":{"message":"no such thing"}}', x_request_id="req_9"))
     with pytest.raises(StatusError, match=f"list_campaigns: the service answered {code}: no such thing") as caught:
         await client(script).campaigns.list()
@@ -79,21 +85,21 @@ async def test_a_final_refusal_is_raised_at_once(code: int) -> None:
 @pytest.mark.parametrize(
     ("code", "maybe"), [(301, True), (303, True), (425, True), (499, True), (501, True), (505, True), (404, False), (422, False)]
 )
-async def test_a_creation_refused_at_once_says_whether_it_may_have_been_applied(code: int, maybe: bool) -> None:
+async def test_a_failed_creation_says_whether_it_may_have_been_applied(code: int, maybe: bool) -> None:
     script = Script(status(code))
     with pytest.raises(StatusError) as caught:
         await client(script).contacts.create(CONTACT)
     assert (len(script.requests), caught.value.maybe_applied) == (1, maybe)
 
 
-async def test_attempts_run_out_and_the_last_error_is_raised_with_their_number() -> None:
+async def test_the_last_error_is_raised_with_the_number_of_attempts() -> None:
     script = Script(status(500), status(502), status(500), status(504))
     with pytest.raises(StatusError) as caught:
         await client(script).campaigns.list()
     assert (caught.value.status_code, caught.value.attempts, len(script.requests)) == (504, 4, 4)
 
 
-async def test_waits_double_up_to_their_cap() -> None:
+async def test_backoff_doubles_up_to_its_cap() -> None:
     script = Script(status(500))
     with pytest.raises(StatusError):
         await client(script, retry=RetryPolicy(attempts=6, backoff=1, backoff_cap=5, jitter=FULL)).campaigns.list()
@@ -101,36 +107,34 @@ async def test_waits_double_up_to_their_cap() -> None:
     assert waits == pytest.approx([1, 2, 4, 5, 5])
 
 
-async def test_one_attempt_repeats_nothing() -> None:
+async def test_with_one_attempt_nothing_is_retried() -> None:
     script = Script(status(500), page())
     with pytest.raises(StatusError):
         await client(script, retry=RetryPolicy(attempts=1)).campaigns.list()
     assert len(script.requests) == 1
 
 
-async def test_an_attempt_that_hangs_is_ended_by_its_timeout_and_repeated() -> None:
+async def test_an_attempt_that_hangs_is_ended_by_its_timeout_and_retried() -> None:
     script = Script(HANG, page())
     await client(script, timeout=3.0).campaigns.list()
     assert script.times[1] - script.times[0] == pytest.approx(3.5)
 
 
 @pytest.mark.parametrize(("entry", "maybe_sent"), [(HANG, True), (STUCK, False)])
-async def test_the_timeout_of_the_last_attempt_is_a_transport_error_that_says_what_may_have_left(
-    entry: str, maybe_sent: bool
-) -> None:
+async def test_the_timeout_of_the_last_attempt_says_what_may_have_been_sent(entry: str, maybe_sent: bool) -> None:
     with pytest.raises(TransportError, match="no response within the timeout of 3 s") as caught:
         await client(Script(entry), timeout=3.0, retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
     assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (maybe_sent, maybe_sent, 1)
 
 
-async def test_one_attempt_that_may_have_left_makes_the_whole_call_maybe_sent() -> None:
+async def test_one_possibly_sent_attempt_makes_the_whole_call_possibly_sent() -> None:
     script = Script(lost(), unsent(), unsent(), unsent())
     with pytest.raises(TransportError) as caught:
         await client(script).contacts.create(CONTACT)
     assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (True, True, 4)
 
 
-async def test_attempts_of_which_no_byte_left_prove_that_nothing_happened() -> None:
+async def test_attempts_that_sent_no_byte_prove_that_nothing_happened() -> None:
     with pytest.raises(TransportError) as caught:
         await client(Script(unsent())).contacts.create(CONTACT)
     assert (caught.value.maybe_sent, caught.value.maybe_applied) == (False, False)
@@ -150,13 +154,13 @@ async def test_the_deadline_bounds_attempts_and_waits_together() -> None:
 @pytest.mark.parametrize(
     ("entries", "maybe_sent"), [([HANG], True), ([STUCK], False), ([lost(), STUCK], True), ([unsent(), HANG], True)], ids=repr
 )
-async def test_the_deadline_within_an_attempt_says_what_any_attempt_may_have_done(entries: list[Any], maybe_sent: bool) -> None:
+async def test_a_deadline_during_an_attempt_says_what_any_attempt_may_have_done(entries: list[Any], maybe_sent: bool) -> None:
     with pytest.raises(DeadlineExceeded, match="no response within the deadline of 9 s") as caught:
         await client(Script(*entries), timeout=None, deadline=9.0).contacts.create(CONTACT)
     assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (maybe_sent, maybe_sent, len(entries))
 
 
-async def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
+async def test_a_wait_beyond_the_deadline_is_not_started() -> None:
     began = anyio.current_time()
     with pytest.raises(DeadlineExceeded, match="no further attempt fits within the deadline of 2 s") as caught:
         await client(Script(status(500)), deadline=2.0).campaigns.list()
@@ -176,9 +180,9 @@ async def test_the_deadline_bounds_the_wait_for_a_slot_and_nothing_is_sent() -> 
     assert (caught.value.maybe_sent, caught.value.attempts, len(script.requests)) == (False, 0, 1)
 
 
-async def test_no_timeout_and_no_deadline_wait_as_long_as_it_takes() -> None:
-    made = await client(Script(86_400.0, added()), timeout=None, deadline=None).contacts.create(CONTACT)
-    assert made.status is Outcome.ADDED
+async def test_without_timeout_and_deadline_a_call_waits_indefinitely() -> None:
+    contact = await client(Script(86_400.0, added()), timeout=None, deadline=None).contacts.create(CONTACT)
+    assert contact.status is Outcome.ADDED
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -189,7 +193,7 @@ async def test_retry_after_is_honoured_in_seconds_and_as_a_date(form: str) -> No
     assert script.times[1] - script.times[0] == pytest.approx(7.0)
 
 
-async def test_retry_after_as_a_date_counts_from_the_wall_clock_where_the_answer_has_no_date() -> None:
+async def test_a_retry_after_date_counts_from_our_clock_if_the_response_has_no_date() -> None:
     script = Script(status(503, retry_after=formatdate(1_000_007, usegmt=True)), status(200))
     engine = Engine(script, max_in_flight=1, policy=RetryPolicy(), wall_clock=lambda: 1_000_000.0)
     operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.SAFE)
@@ -197,7 +201,7 @@ async def test_retry_after_as_a_date_counts_from_the_wall_clock_where_the_answer
     assert script.times[1] - script.times[0] == pytest.approx(7.0)
 
 
-async def test_a_retry_after_of_nothing_still_waits_as_long_as_any_repeat() -> None:
+async def test_a_retry_after_of_zero_still_waits_for_the_backoff() -> None:
     script = Script(*[status(429, retry_after="0")] * 2, page())
     await client(script).campaigns.list()
     assert [moment - script.times[0] for moment in script.times] == pytest.approx([0.0, 0.5, 1.5])
@@ -205,7 +209,7 @@ async def test_a_retry_after_of_nothing_still_waits_as_long_as_any_repeat() -> N
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "foreign"])
 @pytest.mark.parametrize("deadline", [None, 2.0])
-async def test_a_backends_error_that_quotes_a_secret_is_masked_and_stands_alone(ours: bool, deadline: float | None) -> None:
+async def test_a_secret_quoted_in_an_error_of_the_backend_is_masked(ours: bool, deadline: float | None) -> None:
     quoting: Exception = ValueError("bad status line b'key_secret'")
     if ours:
         cause, quoting = quoting, TransportError("no response from b'key_secret'", maybe_sent=True)
@@ -222,7 +226,7 @@ async def test_retry_after_is_capped() -> None:
     assert script.times[1] - script.times[0] == pytest.approx(60.0)
 
 
-async def test_retry_after_beyond_the_deadline_raises_rate_limited_at_once() -> None:
+async def test_a_retry_after_beyond_the_deadline_raises_rate_limited_at_once() -> None:
     began = anyio.current_time()
     with pytest.raises(RateLimited) as caught:
         await client(Script(status(429, retry_after="300"))).campaigns.list()
@@ -230,7 +234,7 @@ async def test_retry_after_beyond_the_deadline_raises_rate_limited_at_once() -> 
     assert (caught.value.retry_after, caught.value.status_code, caught.value.attempts) == (300.0, 429, 1)
 
 
-async def test_retry_after_pauses_every_task_of_the_client_and_of_its_copies() -> None:
+async def test_retry_after_pauses_every_task_of_the_client_and_its_copies() -> None:
     script = Script(status(429, retry_after="10"), page())
     first = client(script)
     async with anyio.create_task_group() as group:
@@ -241,7 +245,7 @@ async def test_retry_after_pauses_every_task_of_the_client_and_of_its_copies() -
     assert [moment - script.times[0] for moment in script.times[1:]] == pytest.approx([10.0] * 4)
 
 
-async def test_a_task_that_waits_for_a_slot_meets_a_gate_that_closed_meanwhile() -> None:
+async def test_a_task_waiting_for_a_slot_respects_a_gate_closed_meanwhile() -> None:
     script = Script(1.0, status(429, retry_after="10"), page())
     one = client(script, max_in_flight=1)
     async with anyio.create_task_group() as group:
@@ -251,9 +255,9 @@ async def test_a_task_that_waits_for_a_slot_meets_a_gate_that_closed_meanwhile()
     assert [moment - script.times[0] for moment in script.times[1:]] == pytest.approx([11.0, 11.0])
 
 
-async def test_a_slot_that_comes_free_after_the_deadline_starts_no_attempt() -> None:
+async def test_a_slot_freed_after_the_deadline_starts_no_attempt() -> None:
     class Busy(Script):
-        """Keeps the event loop busy for longer than the other call has, and answers only then."""
+        """Blocks the event loop for longer than the other call has, and only then responds."""
 
         async def _play(self, progress: Progress, number: int) -> Response:
             await anyio.sleep(1.0)
@@ -309,22 +313,22 @@ class Judge:
         self.gate = RetryAfterGate()
         self.run: int | None = 1
         self.verdicts = list(verdicts)
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.blamed: list[int] = []
-        self.asked: list[float | None] = []
+        self.retry_after_values: list[float | None] = []
         self.waits: list[float] = []
 
     def try_start(self, _now: float) -> bool:
-        self.told.append("admitted")
+        self.events.append("admitted")
         return True
 
     async def wait_and_start(self, not_before: float) -> None:
         self.waits.append(max(0.0, not_before - anyio.current_time()))
         await anyio.sleep_until(not_before)
-        self.told.append("admitted")
+        self.events.append("admitted")
 
     def cancel_start(self) -> None:
-        self.told.append("forgone")
+        self.events.append("forgone")
 
     def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], _budget_spent: int) -> None:
         self.told.append("answered")
@@ -345,12 +349,12 @@ async def within(judge: Judge, *entries: Any, timeout: float | None = 30.0, dead
     return await engine.run(operation, CallOptions(timeout, deadline))
 
 
-async def test_a_flow_hears_of_every_attempt_that_it_admitted() -> None:
+async def test_a_throttle_is_informed_of_every_attempt_that_it_started() -> None:
     judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), unsent(), status(500), HANG, status(429, retry_after="7"), page())
     evidence = ["AMBIGUOUS", "NOT_SENT", "AMBIGUOUS", "AMBIGUOUS", "REFUSED", "answered"]
-    assert judge.told == [word for each in evidence for word in ("admitted", each)]
-    assert judge.asked == [None, None, None, None, 7.0]
+    assert judge.events == [word for each in evidence for word in ("admitted", each)]
+    assert judge.retry_after_values == [None, None, None, None, 7.0]
 
 
 async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_itself() -> None:
@@ -360,9 +364,9 @@ async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_it
     assert judge.asked == [None, 40.0]
 
 
-async def test_an_attempt_that_finds_the_gate_closed_after_its_turn_is_forgone_and_queues_again() -> None:
+async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() -> None:
     class Held(Judge):
-        """Closes the client's gate while the first turn is waited for, as another call's refusal would."""
+        """Closes the gate of the client during the first wait, like a throttled call in another task."""
 
         def try_start(self, _now: float) -> bool:
             return False
@@ -381,13 +385,13 @@ async def test_an_attempt_that_finds_the_gate_closed_after_its_turn_is_forgone_a
     assert (judge.told, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
 
 
-async def test_what_a_flow_does_not_blame_a_call_for_costs_it_neither_attempts_nor_time() -> None:
+async def test_a_failure_not_counted_uses_up_neither_attempts_nor_deadline() -> None:
     judge = Judge(RetryDecision.RETRY)
     await within(judge, *[HANG] * 9, page())
     assert judge.blamed == [0] * 9
 
 
-async def test_a_call_that_is_blamed_ends_when_its_own_attempts_have_taken_its_time() -> None:
+async def test_counted_failures_use_up_the_deadline_of_the_call() -> None:
     judge = Judge(RetryDecision.RETRY_COUNTED)
     with pytest.raises(DeadlineExceeded, match="its failed attempts used up the deadline of 70 s") as caught:
         await within(judge, HANG, deadline=70.0)
@@ -395,27 +399,27 @@ async def test_a_call_that_is_blamed_ends_when_its_own_attempts_have_taken_its_t
     assert anyio.current_time() >= 70
 
 
-async def test_a_blamed_attempt_that_fails_by_itself_when_no_time_is_left_is_the_last() -> None:
+async def test_a_counted_failure_after_the_deadline_is_the_last() -> None:
     with pytest.raises(DeadlineExceeded, match="its failed attempts used up the deadline of 5 s") as caught:
         await within(Judge(RetryDecision.RETRY_COUNTED), 5.0, lost(), timeout=None, deadline=5.0)
     assert caught.value.maybe_applied
 
 
 @pytest.mark.parametrize("verdict", [RetryDecision.GIVE_UP, RetryDecision.STOP_RUN])
-async def test_a_flow_ends_a_call_with_the_error_of_its_last_attempt(verdict: RetryDecision) -> None:
+async def test_a_throttle_ends_a_call_with_the_error_of_its_last_attempt(verdict: RetryDecision) -> None:
     with pytest.raises(TransportError, match="the answer was lost") as caught:
         await within(Judge(RetryDecision.RETRY, verdict), lost())
     assert caught.value.attempts == 2
 
 
-async def test_a_flow_cannot_have_a_refusal_for_good_repeated() -> None:
+async def test_a_throttle_cannot_force_a_retry_of_a_permanent_failure() -> None:
     judge = Judge(RetryDecision.RETRY)
     with pytest.raises(StatusError):
         await within(judge, status(422))
-    assert judge.told == ["admitted", "FINAL"]
+    assert judge.events == ["admitted", "FINAL"]
 
 
-async def test_the_retry_budget_bounds_the_repeats_of_all_calls_together() -> None:
+async def test_the_retry_budget_bounds_the_retries_of_all_calls_together() -> None:
     script = Script(status(500))
     one = client(script, retry=RetryPolicy(attempts=10, budget=30, jitter=FULL))
     for _ in range(5):
@@ -424,7 +428,7 @@ async def test_the_retry_budget_bounds_the_repeats_of_all_calls_together() -> No
     assert len(script.requests) == 5 + 2  # 30 buys two repeats at 14
 
 
-async def test_a_success_gives_back_what_its_repeats_cost() -> None:
+async def test_a_success_refunds_what_its_retries_cost() -> None:
     script = Script(*[status(500), page()] * 10)
     one = client(script, retry=RetryPolicy(budget=14, jitter=FULL))
     for _ in range(10):
@@ -432,7 +436,7 @@ async def test_a_success_gives_back_what_its_repeats_cost() -> None:
     assert len(script.requests) == 20
 
 
-async def test_every_plain_success_gives_one_back() -> None:
+async def test_every_success_without_a_retry_refunds_one() -> None:
     script = Script(status(500), status(500), *[page()] * 15, status(500), page())
     one = client(script, retry=RetryPolicy(attempts=2, budget=14, jitter=FULL))
     with pytest.raises(StatusError):
@@ -446,54 +450,54 @@ async def test_every_plain_success_gives_one_back() -> None:
     "failures", [[lost()], [status(500)], [status(503, retry_after="1")], [Response(200, {}, b"{")]], ids=repr
 )
 @pytest.mark.parametrize(("answer", "certain"), [(added(), True), (skipped(), False)], ids=["added", "skipped"])
-async def test_a_creation_repeated_after_a_lost_answer_says_what_is_possible(
+async def test_a_creation_retried_after_a_lost_response_says_what_is_possible(
     failures: list[Any], answer: Response, certain: bool
 ) -> None:
-    made = await client(Script(*failures, answer)).contacts.create(CONTACT)
-    assert made.certain is certain
-    assert made.possible == {Outcome.ADDED, made.status}
-    assert made.attempts == 2
+    contact = await client(Script(*failures, answer)).contacts.create(CONTACT)
+    assert contact.certain is certain
+    assert contact.possible == {Outcome.ADDED, contact.status}
+    assert contact.attempts == 2
 
 
 @pytest.mark.parametrize("failure", [unsent(), status(429), STUCK], ids=repr)
-async def test_a_creation_repeated_after_a_refusal_or_unsent_is_certain(failure: Any) -> None:
-    made = await client(Script(failure, skipped())).contacts.create(CONTACT)
-    assert (made.status, made.certain, made.possible) == (Outcome.SKIPPED, True, frozenset({Outcome.SKIPPED}))
+async def test_a_creation_retried_after_throttling_or_unsent_is_certain(failure: Any) -> None:
+    contact = await client(Script(failure, skipped())).contacts.create(CONTACT)
+    assert (contact.status, contact.certain, contact.possible) == (Outcome.SKIPPED, True, frozenset({Outcome.SKIPPED}))
 
 
-async def test_a_200_whose_status_is_not_ok_is_an_error_and_not_repeated() -> None:
+async def test_a_200_whose_status_is_not_ok_is_an_error_and_not_retried() -> None:
     script = Script(Response(200, {}, b'{"status":"error","error":{"message":"no such workspace"}}'))
     with pytest.raises(UnexpectedResponse, match="answered 200 with status 'error': no such workspace") as caught:
         await client(script).campaigns.list()
     assert (len(script.requests), caught.value.maybe_applied) == (1, True)
 
 
-async def test_a_creation_answered_with_no_outcome_is_an_error_that_may_have_been_applied() -> None:
+async def test_a_creation_without_an_outcome_is_an_error_that_may_be_applied() -> None:
     script = Script(Response(200, {}, b'{"status":"queued","id":null,"details":null}'))
     with pytest.raises(UnexpectedResponse, match="'queued'") as caught:
         await client(script).contacts.create(CONTACT)
     assert (len(script.requests), caught.value.maybe_sent, caught.value.maybe_applied) == (1, True, True)
 
 
-async def test_a_new_outcome_is_kept_where_a_contact_id_proves_it() -> None:
-    made = await client(Script(Response(200, {}, b'{"status":"merged","id":"contact_7","details":null}'))).contacts.create(
+async def test_an_unknown_outcome_is_kept_where_a_contact_id_proves_it() -> None:
+    contact = await client(Script(Response(200, {}, b'{"status":"merged","id":"contact_7","details":null}'))).contacts.create(
         CONTACT
     )
-    assert (made.status, made.id) == ("merged", "contact_7")
+    assert (contact.status, contact.id) == ("merged", "contact_7")
 
 
 @pytest.mark.parametrize(
     ("error", "maybe_sent"), [(OSError("reset"), True), (RuntimeError("loop"), True), (ConnectionRefusedError(), True)], ids=repr
 )
-async def test_a_foreign_error_is_a_transport_error_with_its_cause(error: Exception, maybe_sent: bool) -> None:
+async def test_a_foreign_error_becomes_a_transport_error_with_its_cause(error: Exception, maybe_sent: bool) -> None:
     with pytest.raises(TransportError, match=type(error).__name__) as caught:
         await client(Script(error), retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
-    assert caught.value.maybe_sent is maybe_sent  # the script had noted that a byte left
+    assert caught.value.maybe_sent is maybe_sent  # the script had recorded that a byte was sent
     assert caught.value.__cause__ is error
 
 
 class _Silent:
-    """A transport that raises and knows nothing of its progress."""
+    """A transport that raises and records no progress."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -506,13 +510,13 @@ class _Silent:
 
 
 @pytest.mark.parametrize(("error", "maybe_sent"), [(OSError("reset"), True), (ConnectionRefusedError(), False)], ids=repr)
-async def test_without_evidence_only_a_refused_connection_proves_that_nothing_left(error: Exception, maybe_sent: bool) -> None:
+async def test_without_progress_only_a_refused_connection_proves_nothing_was_sent(error: Exception, maybe_sent: bool) -> None:
     with pytest.raises(TransportError) as caught:
         await client(_Silent(error), retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
     assert caught.value.maybe_sent is maybe_sent
 
 
-async def test_request_is_repeated_only_while_no_byte_has_left() -> None:
+async def test_request_is_retried_only_while_no_byte_was_sent() -> None:
     script = Script(unsent(), lost(), status(200))
     with pytest.raises(TransportError) as caught:
         await client(script).request("POST", "/contacts", body=b"{}")
@@ -520,7 +524,7 @@ async def test_request_is_repeated_only_while_no_byte_has_left() -> None:
 
 
 @pytest.mark.parametrize(("mine", "its", "bound"), [(8, 3, 3), (3, 8, 3), (5, None, 5)])
-async def test_the_limiter_is_never_above_the_transports_own_bound(mine: int, its: int | None, bound: int) -> None:
+async def test_the_limiter_is_never_above_the_limit_of_the_transport(mine: int, its: int | None, bound: int) -> None:
     script = Script(1.0, page(), max_in_flight=its)
     script.entries = [1.0, page()] * 40
     one = client(script, max_in_flight=mine)
@@ -552,8 +556,8 @@ async def test_bursts_of_cancelled_calls_leave_the_client_usable() -> None:
     st.lists(st.sampled_from(["lost", "unsent", "429", "503", "500", "garbled", "hang", "stuck"]), max_size=3),
     st.sampled_from(["added", "skipped"]),
 )
-def test_a_label_always_contains_the_truth(anyio_backend: Any, faults: list[str], last: str) -> None:
-    """Whatever the faults, the answer is certain exactly if no attempt before it may have been carried out, or it says added."""
+def test_the_possible_outcomes_always_contain_the_true_one(anyio_backend: Any, faults: list[str], last: str) -> None:
+    """A response is certain exactly if no earlier attempt may have been applied, or if it says added."""
     entries: dict[str, Any] = {
         "lost": lost(),
         "unsent": unsent(),
@@ -569,10 +573,10 @@ def test_a_label_always_contains_the_truth(anyio_backend: Any, faults: list[str]
     async def run() -> Any:
         return await client(script).contacts.create(CONTACT)
 
-    made = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
+    contact = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
     maybe_applied = not {"lost", "503", "500", "garbled", "hang"}.isdisjoint(faults)
-    assert made.possible == ({Outcome.ADDED, made.status} if maybe_applied else {made.status})
-    assert made.attempts == len(faults) + 1
+    assert contact.possible == ({Outcome.ADDED, contact.status} if maybe_applied else {contact.status})
+    assert contact.attempts == len(faults) + 1
 
 
 async def test_attempts_and_failures_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The exception tree, and what every error keeps."""
+"""The exception hierarchy and the attributes of errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ headers = st.dictionaries(texts | st.just("x-request-id"), texts, max_size=3)
 
 @st.composite
 def drawn_errors(draw: st.DrawFn) -> OutreachError:
-    """Draw an error of any class with everything it can have."""
+    """Draw an error of any class with all its attributes."""
     kind = draw(st.sampled_from(list(TREE)))
     error = kind(
         draw(texts),
@@ -74,15 +74,15 @@ def copies(error: OutreachError) -> Iterator[OutreachError]:
 
 
 @pytest.mark.parametrize("kind", TREE)
-def test_an_error_stands_in_its_place_of_the_tree(kind: type[OutreachError]) -> None:
+def test_an_error_has_its_place_in_the_hierarchy(kind: type[OutreachError]) -> None:
     assert kind.__bases__ == TREE[kind]
 
 
-def test_the_tree_holds_every_error_of_the_module_and_no_other() -> None:
+def test_the_hierarchy_contains_every_error_of_the_module() -> None:
     assert {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, BaseException)} == set(TREE)
 
 
-def test_the_docstring_draws_the_tree_as_it_is() -> None:
+def test_the_docstring_shows_the_hierarchy() -> None:
     drawing = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
     stack: list[tuple[int, str]] = []
     for line in drawing.splitlines():
@@ -98,31 +98,31 @@ def test_the_docstring_draws_the_tree_as_it_is() -> None:
 
 
 @given(drawn_errors())
-def test_every_error_survives_pickling_and_copying_with_all_it_has(error: OutreachError) -> None:
-    for again in copies(error):
-        assert again is not error
-        assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
+def test_every_error_survives_pickling_and_copying_with_all_attributes(error: OutreachError) -> None:
+    for copied in copies(error):
+        assert copied is not error
+        assert (type(copied), str(copied), copied.args, vars(copied)) == (type(error), str(error), error.args, vars(error))
 
 
 @pytest.mark.parametrize("kind", TREE)
-def test_notes_travel_with_an_error(kind: type[OutreachError]) -> None:
+def test_notes_survive_with_an_error(kind: type[OutreachError]) -> None:
     error = kind("x")
     error.add_note("row 7")
-    for again in copies(error):
-        assert again.__notes__ == ["row 7"]
+    for copied in copies(error):
+        assert copied.__notes__ == ["row 7"]
 
 
 @pytest.mark.parametrize("kind", TREE)
-def test_a_copy_is_apart_from_its_error(kind: type[OutreachError]) -> None:
+def test_changing_a_copy_does_not_change_the_error(kind: type[OutreachError]) -> None:
     error = kind("x", headers={"a": "1"})
-    again = copy.deepcopy(error)
-    again.headers["a"] = "2"
-    again.attempts = 5
+    copied = copy.deepcopy(error)
+    copied.headers["a"] = "2"
+    copied.attempts = 5
     assert (error.headers, error.attempts) == ({"a": "1"}, 0)
 
 
 @pytest.mark.parametrize("kind", TREE)
-def test_an_error_that_knows_nothing_says_so(kind: type[OutreachError]) -> None:
+def test_an_error_without_details_has_defaults(kind: type[OutreachError]) -> None:
     error = kind("the message")
     assert vars(error) == {
         "operation": None,
@@ -139,10 +139,10 @@ def test_an_error_that_knows_nothing_says_so(kind: type[OutreachError]) -> None:
 
 
 @pytest.mark.parametrize("kind", TREE)
-def test_an_error_keeps_what_it_is_told(kind: type[OutreachError]) -> None:
-    told = {"operation": "create_contact", "status_code": 418, "headers": {"x-request-id": "req_1"}, "attempts": 3}
-    error = kind("x", body=b"teapot", maybe_sent=True, **told)  # type: ignore[arg-type]  # a dict of several types
-    assert vars(error) == {**told, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
+def test_an_error_keeps_its_details(kind: type[OutreachError]) -> None:
+    details = {"operation": "create_contact", "status_code": 418, "headers": {"x-request-id": "req_1"}, "attempts": 3}
+    error = kind("x", body=b"teapot", maybe_sent=True, **details)  # type: ignore[arg-type]  # a dict of several types
+    assert vars(error) == {**details, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
 
 
 @pytest.mark.parametrize("size", [0, 1, BODY_LIMIT - 1, BODY_LIMIT, BODY_LIMIT + 1, 1_000_000])
@@ -151,14 +151,14 @@ def test_an_error_keeps_the_beginning_of_a_body(size: int) -> None:
     assert OutreachError("x", body=body).body == body[:BODY_LIMIT]
 
 
-def test_an_error_keeps_header_fields_of_its_own() -> None:
+def test_an_error_has_its_own_copy_of_the_headers() -> None:
     fields = {"a": "1"}
     error = OutreachError("x", headers=fields)
     fields["a"] = "2"
     assert error.headers == {"a": "1"}
 
 
-def test_an_invalid_request_is_caught_as_a_value_error_and_a_deadline_as_a_timeout() -> None:
+def test_an_invalid_request_is_a_value_error_and_a_deadline_a_timeout_error() -> None:
     with pytest.raises(ValueError, match="wrong"):
         raise InvalidRequest("wrong")
     with pytest.raises(TimeoutError, match="late"):
@@ -166,7 +166,7 @@ def test_an_invalid_request_is_caught_as_a_value_error_and_a_deadline_as_a_timeo
 
 
 @given(drawn_errors(), st.sampled_from([BulkStopped, BulkSuspended]))
-def test_a_run_that_stops_over_an_error_carries_what_that_one_knew(cause: OutreachError, kind: type[BulkStopped]) -> None:
+def test_a_run_stopped_by_an_error_has_the_details_of_that_error(cause: OutreachError, kind: type[BulkStopped]) -> None:
     error = kind.over(cause, "the run stopped")
     assert (type(error), str(error), error.__cause__) == (kind, f"the run stopped: {cause}", cause)
     for name in ("operation", "status_code", "headers", "body", "request_id", "attempts", "maybe_sent"):

@@ -1,4 +1,4 @@
-"""Hooks: what they are told of calls and of bulk runs, what they are never told, and that they cannot break anything."""
+"""Hooks: the events of calls and bulk runs, what events never contain, and failing hooks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CONTACT = NewContact("ann@b.example", first_name="Annabel")
 
 
 class Spy:
-    """Keeps what it is told."""
+    """Records the events it receives."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -88,7 +88,7 @@ def rows(count: int) -> list[NewContact]:
 
 
 async def call(transport: Any, **options: Any) -> Spy:
-    """Create a contact, and return what a hook was told, whatever came of it."""
+    """Create a contact and return the events, whatever happens."""
     spy = Spy()
     with suppress(OutreachError):
         await client(transport, spy, **options).contacts.create(CONTACT)
@@ -98,7 +98,7 @@ async def call(transport: Any, **options: Any) -> Spy:
 # Calls
 
 
-async def test_a_call_is_told_from_its_start_over_its_attempts_to_its_end() -> None:
+async def test_events_cover_a_call_from_its_start_over_its_attempts_to_its_end() -> None:
     spy = await call(Script(2.0, lost(), status(429, retry_after="7"), added()))
     number = spy.events[0].call
     one = {"call": number, "operation": "create_contact"}
@@ -135,15 +135,15 @@ async def test_a_call_is_told_from_its_start_over_its_attempts_to_its_end() -> N
     ],
     ids=["refused", "unexpected", "lost", "foreign", "hanging", "stuck"],
 )
-async def test_a_failure_is_told_of_the_attempt_and_of_the_call(entry: Any, ended: Any, error: Any) -> None:
+async def test_a_failure_is_reported_for_the_attempt_and_the_call(entry: Any, ended: Any, error: Any) -> None:
     spy = await call(Script(entry), retry=RetryPolicy(attempts=1), timeout=3.0)
     assert spy.kinds == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
-    told = [(event.status_code, event.request_id, event.error) for event in spy.events[2:]]
-    assert told == [ended, error]
+    reported = [(event.status_code, event.request_id, event.error) for event in spy.events[2:]]
+    assert reported == [ended, error]
     assert spy.events[3].attempts == 1
 
 
-async def test_a_call_whose_deadline_passes_before_its_first_attempt_has_none() -> None:
+async def test_a_call_whose_deadline_passes_before_its_first_attempt_has_no_attempts() -> None:
     spy, script = Spy(), Script(HANG)
     one = client(script, spy, max_in_flight=1, timeout=None, deadline=9.0)
     async with anyio.create_task_group() as group:
@@ -160,7 +160,7 @@ async def ignoring(create: Any) -> None:
 
 
 @pytest.mark.parametrize(("entry", "attempts"), [(HANG, 1), (status(429, retry_after="60"), 1), (STUCK, 1)], ids=repr)
-async def test_a_cancelled_call_is_told_as_cancelled_wherever_it_was(entry: Any, attempts: int) -> None:
+async def test_a_cancelled_call_ends_as_cancelled_wherever_it_was(entry: Any, attempts: int) -> None:
     spy = Spy()
     with anyio.move_on_after(5.0):
         await client(Script(entry), spy).contacts.create(CONTACT)
@@ -170,7 +170,7 @@ async def test_a_cancelled_call_is_told_as_cancelled_wherever_it_was(entry: Any,
     assert [event.error for event in ended] == ["cancelled" if isinstance(entry, str) else None]
 
 
-async def test_an_error_that_is_none_of_the_librarys_ends_a_call_too() -> None:
+async def test_a_foreign_error_ends_a_call_too() -> None:
     def parse(_response: Response, _trail: Any) -> None:
         raise ZeroDivisionError
 
@@ -200,7 +200,7 @@ FAULTS: dict[str, Any] = {
 
 @settings(max_examples=50)
 @given(faults=st.lists(st.sampled_from(sorted(FAULTS)), max_size=12), left=st.none() | st.floats(0.0, 60.0), many=st.booleans())
-def test_whatever_happens_every_start_is_followed_by_its_end(
+def test_every_start_event_is_followed_by_its_end_event(
     anyio_backend: Any, faults: list[str], left: float | None, many: bool
 ) -> None:
     spy = Spy()
@@ -231,7 +231,7 @@ def test_whatever_happens_every_start_is_followed_by_its_end(
 
 
 class Breaking(Journal):
-    """A journal whose disk is full when its writer does this."""
+    """A journal whose disk is full when its writer performs this step."""
 
     verb = "end"
 
@@ -245,7 +245,7 @@ class Breaking(Journal):
         return writer
 
 
-async def test_a_run_that_goes_well_begins_and_finishes_and_tells_of_every_row() -> None:
+async def test_a_successful_run_starts_finishes_and_reports_every_row() -> None:
     spy = Spy()
     await client(Script(added(), skipped(), added()), spy).contacts.create_many(rows(3), concurrency=1)
     assert spy.states == ["running", "finished"]
@@ -259,12 +259,12 @@ async def test_a_run_that_goes_well_begins_and_finishes_and_tells_of_every_row()
     assert spy.events[-1] == BulkStateChanged(run=spy.events[0].run, state="finished", before="running", rows=3)
 
 
-async def test_a_row_that_fails_is_told_with_its_status_and_request_id_and_without_the_contact() -> None:
+async def test_a_failed_row_has_its_status_and_request_id_but_not_the_contact() -> None:
     spy = Spy()
     script = Script(added(), status(422, b'{"error":"bad ann@b.example"}', x_request_id="req_7"))
     await client(script, spy).contacts.create_many([*rows(2), {"email": ""}], concurrency=1)
-    told = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
-    assert told == [
+    reported = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
+    assert reported == [
         (Outcome.ADDED, None, None, None),
         (Outcome.REJECTED, "StatusError", 422, "req_7"),
         (Outcome.REJECTED, "InvalidRequest", None, None),
@@ -272,7 +272,7 @@ async def test_a_row_that_fails_is_told_with_its_status_and_request_id_and_witho
     assert "b.example" not in repr(spy.events)
 
 
-async def test_a_run_that_is_held_up_says_so_at_once_and_says_when_it_no_longer_is() -> None:
+async def test_a_run_reports_at_once_that_it_pauses_and_that_it_continues() -> None:
     spy = Spy()
     script = Script(added(), status(429, retry_after="10"), added())
     times: list[float] = []
@@ -294,7 +294,7 @@ async def test_a_run_that_is_held_up_says_so_at_once_and_says_when_it_no_longer_
     assert [event.limit for event in paced] == sorted(event.limit for event in paced)
 
 
-async def test_a_run_that_waits_for_its_quota_is_throttled_though_nothing_failed() -> None:
+async def test_a_run_that_waits_for_its_quota_is_throttled_without_a_failure() -> None:
     spy = Spy()
     spent = Response(201, {"ratelimit-limit": "10", "ratelimit-remaining": "0", "ratelimit-reset": "5"}, added().body)
     await client(Script(spent, added()), spy).contacts.create_many(rows(4), concurrency=1)
@@ -302,17 +302,17 @@ async def test_a_run_that_waits_for_its_quota_is_throttled_though_nothing_failed
     assert {event.error for event in spy.of(CallEnded)} == {None}
 
 
-async def test_a_run_whose_journal_fails_while_it_is_held_up_ends_at_once(tmp_path: Path) -> None:
+async def test_a_run_whose_journal_fails_during_a_pause_ends_at_once(tmp_path: Path) -> None:
     spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
     journal.verb = "record"
-    script, begun = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
+    script, started = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
     with pytest.raises(JournalError):
         await client(script, spy).contacts.create_many(rows(2), journal=journal, concurrency=3)
     assert "paused" in spy.states
-    assert anyio.current_time() - begun < 60.0
+    assert anyio.current_time() - started < 60.0
 
 
-async def test_a_run_is_running_again_after_a_quiet_second() -> None:
+async def test_a_throttled_run_counts_as_running_after_a_quiet_second() -> None:
     spy = Spy()
 
     async def slow() -> Any:
@@ -328,7 +328,7 @@ async def test_a_run_is_running_again_after_a_quiet_second() -> None:
     assert all(event.state != event.before for event in spy.of(BulkStateChanged))
 
 
-async def test_a_run_without_hooks_is_followed_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_run_without_hooks_is_still_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="outreach_async"):
         await client(Script(added(), status(429, retry_after="1"), added())).contacts.create_many(rows(2), concurrency=2)
     assert [record.state for record in caplog.records if hasattr(record, "state")][:2] == ["running", "paused"]
@@ -353,18 +353,18 @@ async def test_a_run_that_is_left_early_is_interrupted_and_so_are_its_calls() ->
     assert spy.events[-1] == BulkStateChanged(run=spy.events[0].run, state="interrupted", before="running", rows=1)
 
 
-async def test_a_run_that_is_left_while_it_is_held_up_leaves_nothing_behind() -> None:
+async def test_a_run_left_during_a_pause_emits_nothing_afterwards() -> None:
     spy = Spy()
     async with client(Script(status(429, retry_after="100")), spy).contacts.create_many(rows(9), concurrency=3):
         await anyio.sleep(5.0)
     assert spy.states == ["running", "paused", "interrupted"]
-    told = len(spy.events)
+    reported = len(spy.events)
     await anyio.sleep(500.0)
-    assert len(spy.events) == told
+    assert len(spy.events) == reported
 
 
 @pytest.mark.parametrize("verb", ["record", "end"])
-async def test_a_run_whose_journal_fails_is_stopped_even_at_its_last_word(tmp_path: Path, verb: str) -> None:
+async def test_a_journal_that_fails_at_the_very_end_still_stops_the_run(tmp_path: Path, verb: str) -> None:
     spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
     journal.verb = verb
     with pytest.raises(JournalError):
@@ -373,7 +373,7 @@ async def test_a_run_whose_journal_fails_is_stopped_even_at_its_last_word(tmp_pa
     assert len(spy.of(RowEnded)) == spy.events[-1].rows == (2 if verb == "end" else 0)
 
 
-async def test_a_resumed_run_counts_the_rows_of_those_before(tmp_path: Path) -> None:
+async def test_a_resumed_run_counts_the_rows_of_earlier_runs(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.db", inline=True)
     async with client(Script(added())).contacts.create_many(rows(3), journal=journal, concurrency=1) as outcomes:
         async for outcome in outcomes:
@@ -381,12 +381,12 @@ async def test_a_resumed_run_counts_the_rows_of_those_before(tmp_path: Path) -> 
                 break
     spy = Spy()
     await client(Script(added()), spy).contacts.create_many(rows(3), journal=journal, resume=True)
-    begun = 3 - len(spy.of(RowEnded))
-    assert begun > 0
-    assert [event.rows for event in spy.of(BulkStateChanged)] == [begun, 3]
+    started = 3 - len(spy.of(RowEnded))
+    assert started > 0
+    assert [event.rows for event in spy.of(BulkStateChanged)] == [started, 3]
 
 
-async def test_an_error_of_the_rows_own_code_is_told_by_its_kind_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_the_row_iterator_is_reported_by_its_class_only(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> Any:
         yield from rows(1)
         raise ValueError("ann@b.example")
@@ -402,7 +402,7 @@ async def test_an_error_of_the_rows_own_code_is_told_by_its_kind_alone(caplog: p
 # Request ids
 
 
-async def test_the_request_id_is_kept_in_answers_errors_and_outcomes() -> None:
+async def test_the_request_id_is_kept_in_responses_errors_and_outcomes() -> None:
     script = Script(added(), status(400, x_request_id="req_2"), Response(200, {"x-request-id": "req_3"}, b"{}"), added())
     one = client(script)
     assert (await one.contacts.create(CONTACT)).request_id == "req_1"
@@ -417,20 +417,20 @@ async def test_the_request_id_is_kept_in_answers_errors_and_outcomes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_id", "told"),
+    ("sent_id", "reported"),
     [("req_1", "req_1"), ("for key_secret", "for ***"), ("", None), ("x" * 256, "x" * 256), ("x" * 257, None), (None, None)],
     ids=["plain", "secret", "empty", "long", "too long", "none"],
 )
-async def test_a_request_id_is_told_without_secrets_and_unless_it_is_none(given_id: str | None, told: str | None) -> None:
-    headers = {} if given_id is None else {"x-request-id": given_id}
+async def test_a_request_id_is_masked_and_left_out_if_empty_or_too_long(sent_id: str | None, reported: str | None) -> None:
+    headers = {} if sent_id is None else {"x-request-id": sent_id}
     spy = await call(Script(Response(201, headers, added().body)))
-    assert [event.request_id for event in spy.events[2:]] == [told, told]
+    assert [event.request_id for event in spy.events[2:]] == [reported, reported]
 
 
-# What is not told
+# What events do not contain
 
 
-async def test_no_event_holds_a_key_a_header_a_body_or_what_a_raw_query_says() -> None:
+async def test_no_event_contains_a_key_a_header_a_body_or_a_raw_query() -> None:
     spy = Spy()
     echo = b'{"error":"key_secret of ann@b.example, Annabel, token-12345"}'
     script = Script(status(500, echo), lost(), status(400, echo), added(), status(400, echo))
@@ -446,7 +446,7 @@ async def test_no_event_holds_a_key_a_header_a_body_or_what_a_raw_query_says() -
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         ("https://ann:pass-word@api.example/v1", "https://api.example/v1"),
         ("http://api.example:8080/", "http://api.example:8080"),
@@ -455,13 +455,13 @@ async def test_no_event_holds_a_key_a_header_a_body_or_what_a_raw_query_says() -
     ],
     ids=["credentials", "port", "junk", "none"],
 )
-async def test_where_a_transport_sends_is_told_without_user_and_password(told: str | None, shown: str | None) -> None:
+async def test_the_base_url_of_a_transport_is_reported_without_credentials(reported: str | None, shown: str | None) -> None:
     script = Script(added())
-    script.base_url = told  # type: ignore[attr-defined]  # a transport may have one
+    script.base_url = reported  # type: ignore[attr-defined]  # a transport may have one
     assert (await call(script)).events[0].base_url == shown
 
 
-def test_where_a_client_of_a_base_url_sends_is_told(anyio_backend: Any) -> None:
+def test_the_base_url_of_a_client_is_reported(anyio_backend: Any) -> None:
     def engine(*url: str) -> Any:
         return OutreachClient(*url, hooks=[Spy()])._engine.observer
 
@@ -469,10 +469,10 @@ def test_where_a_client_of_a_base_url_sends_is_told(anyio_backend: Any) -> None:
     assert anyio_backend
 
 
-# What hooks may do
+# Failing hooks
 
 
-async def test_a_hook_that_fails_is_logged_once_and_breaks_neither_the_call_nor_other_hooks(
+async def test_a_failing_hook_is_logged_once_and_affects_no_call_and_no_other_hook(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(event: Event, /) -> None:
@@ -488,7 +488,7 @@ async def test_a_hook_that_fails_is_logged_once_and_breaks_neither_the_call_nor_
     assert len(spy.of(RowEnded)) == 3
 
 
-async def test_a_hooks_failure_amid_a_calls_own_does_not_show_that(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_hook_does_not_log_the_error_of_the_call(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def __call__(self, event: Event, /) -> None:
             if isinstance(event, CallEnded):
@@ -500,16 +500,16 @@ async def test_a_hooks_failure_amid_a_calls_own_does_not_show_that(caplog: pytes
     assert "words of a body" not in caplog.text
 
 
-async def test_a_copy_with_other_options_tells_the_same_hooks() -> None:
+async def test_a_copy_with_other_options_uses_the_same_hooks() -> None:
     spy = Spy()
     await client(Script(added()), spy).with_options(workspace="space_2", timeout=1.0).contacts.create(CONTACT)
     assert spy.kinds == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
 
 
-async def test_hooks_are_told_in_their_order() -> None:
-    told: list[int] = []
-    await client(Script(added()), lambda _: told.append(1), lambda _: told.append(2)).contacts.create(CONTACT)
-    assert told == [1, 2] * 4
+async def test_hooks_are_called_in_order() -> None:
+    reported: list[int] = []
+    await client(Script(added()), lambda _: reported.append(1), lambda _: reported.append(2)).contacts.create(CONTACT)
+    assert reported == [1, 2] * 4
 
 
 def test_a_client_without_hooks_has_the_plain_engine(anyio_backend: Any) -> None:
@@ -525,7 +525,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(
-    ("hooks", "said"),
+    ("hooks", "message"),
     [
         (print, "expected a list of callables, got builtin_function_or_method; pass hooks="),
         (["print"], "expected callables, got str"),
@@ -534,13 +534,13 @@ class Waiting:
     ],
     ids=["one", "text", "async", "async object"],
 )
-def test_what_cannot_be_a_hook_is_refused_at_once(anyio_backend: Any, hooks: Any, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^hooks: .*{said}"):
+def test_an_invalid_hook_is_refused_at_once(anyio_backend: Any, hooks: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^hooks: .*{message}"):
         client(Script(added()), hooks=hooks)
     assert anyio_backend
 
 
-async def test_an_attempt_that_ends_by_the_calls_deadline_is_a_timeout_too() -> None:
+async def test_an_attempt_ended_by_the_deadline_of_the_call_is_a_timeout() -> None:
     spy = await call(Script(HANG), timeout=None, deadline=4.0)
     assert [(event.error, event.seconds) for event in spy.events[2:]] == [
         ("timeout", pytest.approx(4.0)),

@@ -1,4 +1,4 @@
-"""Whatever a service answers, a call returns or raises an error of the tree, in bounded memory and time."""
+"""Whatever a service responds, a call returns or raises an error of ours, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ LIST = b'{"status":"ok","headers":[],"total_found":1,"current_page":1,"total_pag
 
 @settings(unhurried, max_examples=60)
 @given(operations, answers)
-async def test_any_answer_ends_a_call_with_a_result_or_an_error_of_the_tree(operation: str, answer: Response) -> None:
+async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str, answer: Response) -> None:
     async with client_of(Says(answer)) as client:
         try:
-            given = await OPERATIONS[operation](client)
+            result = await OPERATIONS[operation](client)
         except OutreachError as error:
             assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - there may be none
             assert len(str(error)) <= 1_500  # noqa: PT017 - there may be none
@@ -53,13 +53,11 @@ async def test_any_answer_ends_a_call_with_a_result_or_an_error_of_the_tree(oper
                 assert KEY not in seen
         else:
             assert operation == "request" or answer.status < 300
-            repr(given)
+            repr(result)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_the_oddest_bodies_end_a_call_with_a_result_or_an_error_of_the_tree(
-    operation: str, anyio_backend_name: str
-) -> None:
+async def test_the_strangest_bodies_end_in_a_result_or_an_error_of_ours(operation: str, anyio_backend_name: str) -> None:
     for status in (200, 400):
         for body in ODD_BODIES[anyio_backend_name == "trio" :: 2]:  # half of them on either loop
             async with client_of(Says(Response(status, {}, body))) as client:
@@ -88,14 +86,14 @@ FLOODS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("flood", FLOODS)
 @pytest.mark.parametrize("kind", [Page[Mailbox], CampaignSteps], ids=["page", "steps"])
-def test_nonsense_takes_a_bounded_multiple_of_its_size_to_read(kind: Any, flood: str) -> None:
+def test_decoding_nonsense_takes_a_bounded_multiple_of_its_size(kind: Any, flood: str) -> None:
     for load in (decode_model, decode_page) if kind is Page[Mailbox] else (decode_model,):
         with grows_by_at_most(16), pytest.raises(DecodeError) as caught:
             load(kind, FLOODS[flood])
         assert len(str(caught.value)) < 500_000
 
 
-def test_of_a_list_of_nonsense_the_first_faults_are_told_and_all_is_kept_of_a_page_with_few() -> None:
+def test_only_the_first_faults_of_a_list_of_nonsense_are_reported() -> None:
     page = LIST % b",".join([b"1"] * 100)
     with pytest.raises(DecodeError) as caught:
         decode_model(Page[Mailbox], page)
@@ -103,7 +101,7 @@ def test_of_a_list_of_nonsense_the_first_faults_are_told_and_all_is_kept_of_a_pa
     assert [item.index for item in decode_page(Page[Mailbox], page).undecodable] == [*range(100)]
 
 
-def test_a_page_of_more_faults_than_anyone_reads_is_itself_a_fault() -> None:
+def test_a_page_with_too_many_faults_is_itself_a_fault() -> None:
     assert len(decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_000)).undecodable) == 10_000
     with pytest.raises(DecodeError, match=r"^\$\.data\[0\]: expected object, got int; "):
         decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_001))
@@ -111,10 +109,10 @@ def test_a_page_of_more_faults_than_anyone_reads_is_itself_a_fault() -> None:
 
 @pytest.mark.parametrize("make", ["refused", "unexpected"])
 @pytest.mark.parametrize("body", [b'{"status":"%b' % FLOODS["keys"], b'{"error":"%b"}' % FLOODS["keys"], b"\\" * MEGABYTE])
-def test_an_error_is_made_from_the_beginning_of_a_large_answer_alone(make: str, body: bytes) -> None:
+def test_an_error_is_built_from_the_beginning_of_a_large_response(make: str, body: bytes) -> None:
     response = Response(200, {f"x-{number}": "y" * MEGABYTE for number in range(3)}, body)
     fault = DecodeError(["$: x"], {"status": body.decode()})
-    with grows_by_at_most(1):  # its parts are some 20 KB each
+    with grows_by_at_most(1):  # its parts have about 20 KB each
         error = (
             build_status_error("op", response, (KEY,), now=0.0)
             if make == "refused"
@@ -125,11 +123,11 @@ def test_an_error_is_made_from_the_beginning_of_a_large_answer_alone(make: str, 
     assert KEY not in repr(vars(error)) + str(error)
 
 
-def test_header_fields_beyond_what_any_backend_takes_are_left_out() -> None:
+def test_headers_beyond_what_any_backend_accepts_are_left_out() -> None:
     assert len(mask_headers({f"x-{number}": "y" for number in range(1_000)}, (KEY,))) == 256
 
 
-# Large answers, of which nothing is read that msgspec refuses
+# Large responses, of which nothing is decoded that msgspec refuses
 
 _LARGE = 2**21
 _ITEMS = {"objects": b"{}", "lists": b"[]", "numbers": b"1", "nested lists": b"[" * 40 + b"]" * 40}
@@ -147,7 +145,7 @@ LARGE: dict[str, bytes] = {
 
 
 class Marked(bytes):
-    """A body that says when it is gone; bytes take no weak reference."""
+    """A body that can be weakly referenced, which bytes cannot."""
 
     gone: list[bool]
 
@@ -156,7 +154,7 @@ class Marked(bytes):
 
 
 class SaysAnew:
-    """Answers with a body of which it keeps nothing."""
+    """Responds with a body and keeps no reference to it."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -184,7 +182,7 @@ def without_collector() -> Iterator[None]:
 
 @pytest.mark.parametrize("flood", LARGE)
 @pytest.mark.parametrize("operation", ["list_mailboxes", "list_mailboxes, kept", "create_contact"])
-async def test_a_large_answer_that_is_wrong_takes_little_and_leaves_nothing(operation: str, flood: str) -> None:
+async def test_a_large_invalid_response_takes_little_memory_and_leaves_none(operation: str, flood: str) -> None:
     says = SaysAnew(LARGE[flood])
     client = client_of(says)
     await ending(client, operation)
@@ -196,23 +194,23 @@ async def test_a_large_answer_that_is_wrong_takes_little_and_leaves_nothing(oper
 
 
 class Foreign(KeyError):
-    """An error of a transport that was written elsewhere; unlike a plain one it takes a weak reference."""
+    """A foreign transport error that can be weakly referenced."""
 
 
 class Turns:
-    """Answers in turn, the last answer for ever; each answer is made anew, and what is none is raised."""
+    """Responds in turn and repeats the last entry; responses are created each time, and exceptions are raised."""
 
     def __init__(self, *answers: Response | type[Exception]) -> None:
         self._answers = [*answers]
-        self.asked: list[bool] = []
+        self.acquired: list[bool] = []
         self.gone: list[bool] = []
 
     async def send(self, _request: Request, progress: Progress, /) -> Response:
         progress.sent = True
         async with anyio.create_task_group() as group:
-            # In a task of its own: on Python 3.13, trio's sleep leaves a cycle that holds the frames of who sleeps.
+            # In a separate task: on Python 3.13, trio's sleep leaves a cycle with the frames of the sleeping task.
             group.start_soon(anyio.sleep, 1.0)
-        self.asked.append(True)
+        self.acquired.append(True)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Response):
             body = Marked(answer.body)
@@ -241,18 +239,18 @@ TURNS: dict[str, tuple[Response | type[Exception], ...]] = {
 @virtual_time
 @pytest.mark.parametrize("deadline", [None, 1.5])
 @pytest.mark.parametrize("turns", TURNS)
-async def test_a_call_that_fails_leaves_nothing_for_the_garbage_collector(turns: str, deadline: float | None) -> None:
+async def test_a_failed_call_leaves_no_reference_cycles(turns: str, deadline: float | None) -> None:
     transport = Turns(*TURNS[turns])
     client = OutreachClient(transport=transport, owner_key=KEY, workspace="space_1", deadline=deadline)
     with without_collector():
         with suppress(OutreachError):
             await client.contacts.create({"email": "ann@company.example"})
-        assert transport.gone == transport.asked
+        assert transport.gone == transport.acquired
 
 
 @unhurried
 @given(st.sampled_from(sorted(TABLES)).flatmap(lambda name: st.tuples(st.just(name), wire(name, unknown=False))), st.data())
-def test_the_one_fault_of_a_large_answer_is_one_of_those_that_a_small_one_is_told(
+def test_the_fault_of_a_large_response_is_one_of_those_of_a_small_one(
     answer: tuple[str, dict[str, Any]], data: st.DataObject
 ) -> None:
     name, value = answer
@@ -271,7 +269,7 @@ def test_the_one_fault_of_a_large_answer_is_one_of_those_that_a_small_one_is_tol
     assert (large.value.value is None) == (small.value.value is None)
 
 
-def test_of_a_large_object_the_status_is_read_whatever_else_is_wrong() -> None:
+def test_the_status_of_a_large_object_is_read_whatever_else_is_wrong() -> None:
     padding = b" " * 2**20
     for body, value in (
         (b'{"id":1,"status":"error","data":[1]}', {"status": "error"}),
@@ -287,14 +285,14 @@ def test_of_a_large_object_the_status_is_read_whatever_else_is_wrong() -> None:
 
 
 def large_page(*items: Any, count: int = 2_600, **members: Any) -> bytes:
-    """Write a page of more than 1 MiB: good mailboxes, then others."""
+    """Encode a page of more than 1 MiB: valid mailboxes, then others."""
     page = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
     body = json.dumps({**page, "data": [*[mailbox("mailbox_1")] * count, *items], **members}).encode()
     assert len(body) > 2**20
     return body
 
 
-def test_a_large_page_keeps_its_good_items_and_tells_what_is_wrong_with_the_others() -> None:
+def test_a_large_page_keeps_its_good_items_and_reports_the_others() -> None:
     odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
     page = decode_page(Page[Mailbox], large_page(odd, {**mailbox("mailbox_3"), "new": "x: y"}, {"id": 7}))
     assert (len(page.data), page.data[-1].extra) == (2_601, {"new": "x: y"})
@@ -304,7 +302,7 @@ def test_a_large_page_keeps_its_good_items_and_tells_what_is_wrong_with_the_othe
     assert (second.id, second.fields) == (None, {"id": 7})
 
 
-def test_of_wrong_items_beyond_a_mebibyte_of_a_large_page_the_first_fault_and_the_id_are_told() -> None:
+def test_bad_items_beyond_the_first_mebibyte_keep_only_one_fault_and_the_id() -> None:
     odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
     page = decode_page(Page[Mailbox], large_page(*[odd] * 2_600, count=0, headers=["a"]))
     assert len(page.undecodable) == 2_600
@@ -313,13 +311,13 @@ def test_of_wrong_items_beyond_a_mebibyte_of_a_large_page_the_first_fault_and_th
     assert page.undecodable[-1].error == "$.data[2599].spf: expected bool, got str"
 
 
-def test_a_large_page_with_members_of_its_own_keeps_them_beside_its_good_items() -> None:
+def test_a_large_page_keeps_its_unknown_members() -> None:
     page = decode_page(Page[Mailbox], large_page({}, more={"a": [1]}))
     assert (page.extra, len(page.data), len(page.undecodable)) == ({"more": {"a": [1]}}, 2_600, 1)
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (large_page(1, total_found="x"), r"\$\.total_found: expected number, got str"),
         (LIST % b",".join([b"1"] * 600_000), r"\$\.data\[0\]: expected object, got int"),
@@ -327,19 +325,19 @@ def test_a_large_page_with_members_of_its_own_keeps_them_beside_its_good_items()
     ],
     ids=["wrong itself", "too many items", "too many faults"],
 )
-def test_a_large_page_that_is_wrong_itself_or_has_too_many_faults_is_refused(body: bytes, said: str) -> None:
-    with pytest.raises(DecodeError, match=f"^{said}$"):
+def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=f"^{message}$"):
         decode_page(Page[Mailbox], body)
 
 
-# What is cut off must not show a part of a key
+# Truncation must not leave a part of a key
 
 secrets = st.text(st.characters(codec="utf-8"), min_size=5, max_size=12)
 
 
 @unhurried
 @given(st.data(), secrets)
-def test_no_spelling_of_a_secret_is_wider_than_what_is_left_out_for_it(data: st.DataObject, secret: str) -> None:
+def test_no_spelling_of_a_secret_is_longer_than_the_margin_left_for_it(data: st.DataObject, secret: str) -> None:
     _, pattern = data.draw(st.sampled_from(_secret_patterns(secret)))
     assert len(data.draw(st.from_regex(pattern, fullmatch=True))) <= 64 * len(secret)
 
@@ -356,7 +354,7 @@ SPELLED = [
 @settings(unhurried, max_examples=60)
 @given(st.sampled_from(SPELLED), st.integers(0, 1_600), st.booleans())
 @example(SPELLED[2], 350, True)
-def test_a_key_across_the_end_of_what_is_looked_at_leaves_no_part_behind(spelling: bytes, back: int, keys: bool) -> None:
+def test_a_key_across_the_end_of_the_searched_part_leaves_no_trace(spelling: bytes, back: int, keys: bool) -> None:
     reach = 4 * BODY_LIMIT + 64 * len(KEY)
     lead = spelling * (reach // len(spelling)) if keys else b"x" * (reach - back)
     body = lead[: reach - back] if not keys else lead[back % len(spelling) :]
@@ -368,7 +366,7 @@ def test_a_key_across_the_end_of_what_is_looked_at_leaves_no_part_behind(spellin
     assert len(error.body) > 0 or keys
 
 
-def test_a_key_too_long_to_be_told_from_what_follows_leaves_nothing_behind() -> None:
+def test_a_key_too_long_for_the_margin_leaves_no_trace() -> None:
     key = "key_" + "x" * 1_500
     error = build_status_error("op", Response(500, {}, key.encode() * 100), (key,), now=0.0)
     assert error.body == MASK.encode() * (len(error.body) // 3)
@@ -377,8 +375,8 @@ def test_a_key_too_long_to_be_told_from_what_follows_leaves_nothing_behind() -> 
 
 @unhurried
 @given(st.integers(0, 2**32))
-def test_a_body_within_what_is_looked_at_is_masked_as_a_whole(seed: int) -> None:
-    choice = random.Random(seed)  # noqa: S311 - nothing here is secret
+def test_a_body_within_the_searched_part_is_masked_as_a_whole(seed: int) -> None:
+    choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
     words = [choice.choice([KEY, "x" * 50, json.dumps(KEY)]) for _ in range(100)]
     body = json.dumps({"error": " ".join(words)}).encode()
     error = build_status_error("op", Response(500, {}, body), (KEY,), now=0.0)

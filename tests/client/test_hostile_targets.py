@@ -1,4 +1,4 @@
-"""No id, header, target, method or base URL makes another request than was meant: it is refused, or sent as it is."""
+"""No id, header, target, method or base URL can cause another request than intended: it is refused or sent unchanged."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ ANSWER: Final = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
 TARGET: Final = r"/(?!/)[!$%&-;=@A-Z\[\]_a-z~]*(?:\?[!$%&-;=?@A-Z\[\]_a-z~]+)?"
-"""What is sent byte for byte, but for `.` and `..`."""
+"""Characters that are sent unchanged, except for `.` and `..` segments."""
 
 
 class Seen(Says):
-    """Keeps what it is asked to send."""
+    """Records the requests it is asked to send."""
 
     def __init__(self) -> None:
         super().__init__(Response(404))
@@ -89,7 +89,7 @@ class Seen(Says):
 
 
 async def sent(call: Any) -> Request | None:
-    """Return the one request that a call sent; nothing if the call was refused, which must be before anything was sent."""
+    """Return the one request a call sent, or nothing if the call was refused before anything was sent."""
     transport = Seen()
     async with client_of(transport) as client:
         try:
@@ -104,7 +104,7 @@ async def sent(call: Any) -> Request | None:
 
 
 def head(request: bytes) -> tuple[str, str, dict[str, str]]:
-    """Take apart what a listener read: exactly one request."""
+    """Parse what a listener received: exactly one request."""
     lines, _, body = request.partition(b"\r\n\r\n")
     first, *fields = lines.decode("latin-1").split("\r\n")
     method, target, version = first.split(" ")
@@ -116,7 +116,7 @@ def head(request: bytes) -> tuple[str, str, dict[str, str]]:
 
 
 async def arrives(make: Make, request: Request, path: str = "") -> bool:
-    """Send, and check that it came as it is or not at all. Says whether it came."""
+    """Send a request and check that it arrived unchanged or not at all. Return whether it arrived."""
     with Listener(serve(ANSWER)) as listener, anyio.fail_after(60):
         transport = make(f"{listener.url}{path}")
         try:
@@ -143,12 +143,12 @@ async def arrives(make: Make, request: Request, path: str = "") -> bool:
         return True
 
 
-# Ids become one segment or one value, whatever is in them
+# Ids become one segment or one value, whatever they contain
 
 
 @settings(unhurried, max_examples=40)
 @given(texts)
-async def test_an_id_in_a_path_is_one_segment_of_it(text: str) -> None:
+async def test_an_id_in_a_path_is_one_segment(text: str) -> None:
     for call, prefix, path in (
         (lambda client: client.campaigns.steps(f"camp_{text}"), "camp_", "/campaigns/{}/steps"),
         (lambda client: client.workspaces.fields(workspace=f"space_{text}"), "space_", "/workspaces/{}/all-fields"),
@@ -163,7 +163,7 @@ async def test_an_id_in_a_path_is_one_segment_of_it(text: str) -> None:
 
 @settings(unhurried, max_examples=40)
 @given(texts)
-async def test_an_id_in_a_query_is_one_value_of_it(text: str) -> None:
+async def test_an_id_in_a_query_is_one_value(text: str) -> None:
     for resource in ("campaigns", "mailboxes"):
         request = await sent(
             lambda client, resource=resource: getattr(client, resource).list(workspace=f"space_{text}", page=2, display=9)
@@ -180,7 +180,7 @@ async def test_an_id_in_a_query_is_one_value_of_it(text: str) -> None:
 
 @settings(unhurried, max_examples=40)
 @given(texts, texts, texts)
-async def test_what_a_contact_holds_stays_in_the_body(text: str, email: str, value: str) -> None:
+async def test_the_values_of_a_contact_stay_in_the_body(text: str, email: str, value: str) -> None:
     contact = NewContact(email, first_name=value, extra={f"x{text}": value})
     request = await sent(lambda client: client.contacts.create(contact, workspace=f"space_{text}", owner_key=f"key_{text}"))
     if request is not None:
@@ -194,7 +194,7 @@ def encodable(text: str) -> bool:
     return not any(0xD800 <= ord(character) <= 0xDFFF for character in text)
 
 
-# The raw request, and the client's header fields
+# Raw requests, and the headers of the client
 
 
 def plain(text: str, allowed: str) -> bool:
@@ -203,7 +203,7 @@ def plain(text: str, allowed: str) -> bool:
 
 @settings(unhurried, max_examples=60)
 @given(texts, texts, texts, texts)
-async def test_what_a_raw_request_sends_is_refused_or_sent_as_it_is(method: str, target: str, name: str, value: str) -> None:
+async def test_a_raw_request_is_refused_or_sent_unchanged(method: str, target: str, name: str, value: str) -> None:
     for call, fine in (
         (lambda client: client.request(method, "/a"), plain(method, "[A-Z]+(-[A-Z]+)*")),
         (lambda client: client.request("GET", target), whole(target.removesuffix("?")) or whole(target)),
@@ -242,13 +242,13 @@ def field(name: str, value: str) -> bool:
 @over_all
 @settings(unhurried, max_examples=12)
 @given(texts, st.sampled_from(["", "/", "/a", "/a?b="]))
-async def test_a_target_arrives_as_it_is_or_not_at_all(make: Make, text: str, start: str) -> None:
+async def test_a_target_arrives_unchanged_or_not_at_all(make: Make, text: str, start: str) -> None:
     await arrives(make, Request("GET", start + text, {"x-a": "b"}))
 
 
 @on_asyncio
 @pytest.mark.parametrize("trick", TRICKS)
-async def test_no_trick_in_a_target_a_method_or_a_field_makes_another_request(make: Make, trick: str) -> None:
+async def test_no_target_method_or_header_can_smuggle_another_request(make: Make, trick: str) -> None:
     for target in (trick, f"/a{trick}b", f"/{trick}"):
         came = await arrives(make, Request("GET", target))
         assert came is whole(target)
@@ -263,7 +263,7 @@ async def test_no_trick_in_a_target_a_method_or_a_field_makes_another_request(ma
 
 @over_all
 @pytest.mark.parametrize("path", ["", "/v1", "//v1", "/v1//x", "/v1/%2F/x", "/;a=b/%0D%0A", "/a:80@b", "/%25"])
-async def test_a_path_in_the_base_url_stands_before_every_target_as_it_is(make: Make, path: str) -> None:
+async def test_a_path_in_the_base_url_precedes_every_target(make: Make, path: str) -> None:
     assert await arrives(make, GET, path)
 
 
@@ -296,7 +296,7 @@ async def test_a_path_in_the_base_url_stands_before_every_target_as_it_is(make: 
         *("http://localhost:99999", "http://[::1", "http://:80", "javascript:alert(1)", "file:///etc/passwd", ""),
     ],
 )
-def test_a_base_url_that_could_be_read_in_two_ways_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ambiguous_base_url_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
     with pytest.raises(InvalidRequest):
         OutreachClient(text, owner_key=KEY)

@@ -1,4 +1,4 @@
-"""What the tasks of a client share: slots, a gate, a retry budget."""
+"""What the tasks of a client share: slots, the Retry-After gate and the retry budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outreach_async.limits import FailedAttempt, RequestSlots, RetryAfterGate, R
 from outreach_async.retry import FailureKind
 
 
-async def test_slots_are_given_in_the_order_of_asking() -> None:
+async def test_slots_are_first_come_first_served() -> None:
     slots = RequestSlots(1)
     await slots.acquire()
     served: list[int] = []
@@ -50,7 +50,7 @@ async def test_a_cancelled_wait_takes_no_slot() -> None:
     assert not slots.try_acquire()
 
 
-async def test_a_slot_given_to_a_wait_that_is_cancelled_at_that_moment_goes_to_the_next() -> None:
+async def test_a_slot_handed_to_a_wait_just_cancelled_goes_to_the_next() -> None:
     slots = RequestSlots(1)
     await slots.acquire()
     scope = anyio.CancelScope()
@@ -71,7 +71,7 @@ async def test_a_slot_given_to_a_wait_that_is_cancelled_at_that_moment_goes_to_t
         await anyio.wait_all_tasks_blocked()
         scope.cancel()
         slots.release()
-    if not served:  # the doomed one was quicker than its cancellation: then it holds the slot
+    if not served:  # the task got the slot before its cancellation, and keeps it
         slots.release()
     assert served == ["patient"]
 
@@ -82,7 +82,7 @@ def refused(at: float, retry_after: float) -> FailedAttempt:
 
 
 @virtual_time
-async def test_a_gate_that_is_held_longer_meanwhile_opens_at_the_later_instant() -> None:
+async def test_a_gate_closed_again_opens_at_the_later_time() -> None:
     gate = RetryAfterGate()
     began = anyio.current_time()
     gate.close(refused(began, 5.0), 5.0)
@@ -95,7 +95,7 @@ async def test_a_gate_that_is_held_longer_meanwhile_opens_at_the_later_instant()
     assert gate.reason == "the service answered 429 and asked to wait 20 s"
 
 
-def test_a_gate_that_was_held_in_one_event_loop_is_open_in_the_next(anyio_backend: tuple[str, dict[str, Any]]) -> None:
+def test_a_gate_closed_in_one_event_loop_is_open_in_the_next(anyio_backend: tuple[str, dict[str, Any]]) -> None:
     gate = RetryAfterGate()
 
     async def hold() -> None:
@@ -112,7 +112,7 @@ def test_a_gate_that_was_held_in_one_event_loop_is_open_in_the_next(anyio_backen
 
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
-def test_a_retry_budget_never_goes_below_nothing_or_above_its_size(size: int, moves: list[tuple[bool, int]]) -> None:
+def test_a_retry_budget_stays_between_zero_and_its_size(size: int, moves: list[tuple[bool, int]]) -> None:
     budget = RetryBudget(size)
     for spends, amount in moves:
         before = budget.remaining
@@ -138,11 +138,11 @@ assert slots.free == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="on Windows no process is forked")
-def test_in_a_forked_child_every_slot_is_free_for_those_who_held_them_are_the_parents() -> None:
+def test_in_a_forked_child_every_slot_is_free() -> None:
     subprocess.run([sys.executable, "-c", FORKING], check=True)
 
 
-def test_what_was_taken_before_a_fork_is_free_after_it() -> None:
+def test_slots_taken_before_a_fork_are_free_after_it() -> None:
     slots = RequestSlots(2)
     assert slots.try_acquire()
     assert slots.try_acquire()

@@ -1,4 +1,4 @@
-"""Logging: off unless the environment asks for it, and then to stderr; what is logged, at which level, and what never is."""
+"""Logging: off unless the environment enables it, then to stderr; messages, levels, and what is never logged."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def ran(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
 
 
 def logged(level: str | None, before: str = "") -> tuple[str, list[str]]:
-    """Return what a program with clients prints, and the lines it logs."""
+    """Return what a program that uses clients prints, and the lines it logs."""
     done = ran(CLIENT.format(before=before), level)
     return done.stdout.strip(), done.stderr.splitlines()
 
 
-def test_there_is_one_logger_and_it_bears_the_librarys_name() -> None:
+def test_there_is_one_logger_named_after_the_library() -> None:
     assert LOGGER.name == "outreach_async"
 
 
-def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
+def test_the_environment_configures_logging_once_for_all_clients() -> None:
     printed, lines = logged("debug")
     assert printed == "10 NullHandler StreamHandler"
     assert [line.partition(" outreach_async: ")[2] for line in lines] == ["a debug line", "a warning"]
@@ -79,7 +79,7 @@ def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
 
 
 @pytest.mark.parametrize("level", ["info", "INFO"])
-def test_the_level_is_the_one_asked_for(level: str) -> None:
+def test_the_environment_sets_the_level(level: str) -> None:
     printed, lines = logged(level)
     assert printed == "20 NullHandler StreamHandler"
     assert len(lines) == 1
@@ -87,21 +87,21 @@ def test_the_level_is_the_one_asked_for(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", [None, "", "chatty", "10"])
-def test_without_a_level_that_exists_nothing_is_switched_on(level: str | None) -> None:
+def test_an_unknown_level_configures_nothing(level: str | None) -> None:
     assert logged(level) == ("0 NullHandler", [])
 
 
-def test_a_program_that_set_the_logger_up_keeps_its_own_ways() -> None:
+def test_a_logger_configured_by_the_program_is_left_alone() -> None:
     before = "logging.getLogger('outreach_async').addHandler(logging.FileHandler(os.devnull))"
     assert logged("debug", before) == ("0 NullHandler FileHandler", [])
 
 
 @pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
-def test_a_run_that_pauses_warns_only_a_program_that_set_logging_up(before: str, lines: int) -> None:
-    told = ran(PAUSING.format(before=before), None)
-    assert told.stdout == "2 True\n"
-    assert len(told.stderr.splitlines()) == lines
-    assert ("WARNING:outreach_async:create_many: run 1 paused" in told.stderr) == (lines > 0)
+def test_a_paused_run_warns_only_a_program_that_configured_logging(before: str, lines: int) -> None:
+    logged_records = ran(PAUSING.format(before=before), None)
+    assert logged_records.stdout == "2 True\n"
+    assert len(logged_records.stderr.splitlines()) == lines
+    assert ("WARNING:outreach_async:create_many: run 1 paused" in logged_records.stderr) == (lines > 0)
 
 
 # What is logged
@@ -117,7 +117,7 @@ async def slowly(rows: list[NewContact]) -> AsyncIterator[NewContact]:
 
 
 async def records(caplog: pytest.LogCaptureFixture, *entries: Any, many: int = 0, slow: bool = False) -> list[logging.LogRecord]:
-    """Create a contact, or many, and return what is logged, whatever comes of it."""
+    """Create one or many contacts and return the log records, whatever happens."""
     retry = RetryPolicy(jitter=lambda: 1.0)
     one = OutreachClient(transport=Script(*entries), owner_key="key_secret", workspace="space_1", retry=retry)
     rows = [NewContact(f"ann{number}@b.example") for number in range(many)]
@@ -135,9 +135,9 @@ def extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @virtual_time
-async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
-    assert [shown(record) for record in told] == [
+async def test_attempts_are_logged_at_debug_and_waits_before_a_retry_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    logged_records = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
+    assert [shown(record) for record in logged_records] == [
         ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
         ("INFO", "create_contact: retrying in 0.5 s after attempt 1: the answer was lost"),
         ("DEBUG", "create_contact: 429 on attempt 2"),
@@ -148,8 +148,8 @@ async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(ca
 
 
 @virtual_time
-async def test_a_record_has_what_it_says_as_fields_too(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
+async def test_a_record_has_its_values_as_attributes_too(caplog: pytest.LogCaptureFixture) -> None:
+    logged_records = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
     first = {"operation": "create_contact", "attempt": 1, "seconds": pytest.approx(2.0)}
     failed = {**first, "status_code": None, "request_id": None, "error": "TransportError", "evidence": "ambiguous"}
     second = {"operation": "create_contact", "attempt": 2, "seconds": pytest.approx(0.0)}
@@ -157,30 +157,30 @@ async def test_a_record_has_what_it_says_as_fields_too(caplog: pytest.LogCapture
     refused = {**answered, "error": "StatusError", "evidence": "refused"}
     last = {**second, "attempt": 3, "status_code": 201, "request_id": "req_1"}
     expected = [failed, {**failed, "wait": 0.5}, answered, refused, {**refused, "wait": 7.0}, last]
-    assert [extras(record) for record in told] == expected
+    assert [extras(record) for record in logged_records] == expected
 
 
 @virtual_time
-async def test_a_run_logs_its_states_and_its_rows_only_at_debug(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
-    states = [shown(record) for record in told if record.levelno > logging.DEBUG]
-    number = next(record.run for record in told if hasattr(record, "run"))
+async def test_a_run_logs_its_states_and_only_at_debug_its_rows(caplog: pytest.LogCaptureFixture) -> None:
+    logged_records = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
+    states = [shown(record) for record in logged_records if record.levelno > logging.DEBUG]
+    number = next(record.run for record in logged_records if hasattr(record, "run"))
     assert states[0] == ("INFO", f"create_many: run {number} running: 0 rows so far")
     assert states[1][0] == "WARNING"
     assert states[1][1].startswith(f"create_many: run {number} paused: 1 rows so far, at most ")
     assert states[1][1].endswith("requests/s, for 1.1 s")
     assert states[-1][0] == "INFO"
     assert states[-1][1].startswith(f"create_many: run {number} finished: 30 rows so far")
-    repeats = [record.levelname for record in told if "retrying" in record.getMessage()]
+    repeats = [record.levelname for record in logged_records if "retrying" in record.getMessage()]
     assert repeats == ["DEBUG"] * len(repeats) != []
-    paused = next(record for record in told if extras(record).get("state") == "paused")
+    paused = next(record for record in logged_records if extras(record).get("state") == "paused")
     assert set(extras(paused)) == {"run", "state", "before", "rows", "limit", "wait", "error"}
 
 
 @virtual_time
-async def test_a_run_that_is_held_up_no_more_is_resumed(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
-    (resumed,) = [record for record in told if "resumed" in record.getMessage()]
+async def test_the_end_of_a_pause_is_logged_as_resumed(caplog: pytest.LogCaptureFixture) -> None:
+    logged_records = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
+    (resumed,) = [record for record in logged_records if "resumed" in record.getMessage()]
     assert (resumed.levelname, extras(resumed)["state"], extras(resumed)["before"] in {"paused", "throttled"}) == (
         "INFO",
         "running",
@@ -190,26 +190,26 @@ async def test_a_run_that_is_held_up_no_more_is_resumed(caplog: pytest.LogCaptur
 
 @virtual_time
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         (status(401, b"words of a body"), "stopped: 2 rows so far, BulkStopped 401"),
         (status(503, b"words of a body", retry_after="9999"), "suspended: 0 rows so far, BulkSuspended 503"),
     ],
     ids=["stopped", "suspended"],
 )
-async def test_a_run_that_ends_early_is_a_warning_that_says_why(
-    caplog: pytest.LogCaptureFixture, entry: Response, said: str
+async def test_a_run_that_ends_early_logs_a_warning_with_the_reason(
+    caplog: pytest.LogCaptureFixture, entry: Response, message: str
 ) -> None:
     last = (await records(caplog, entry, many=2))[-1]
     assert last.levelname == "WARNING"
-    assert said.partition(":")[0] in last.getMessage()
-    assert last.getMessage().endswith(said.rpartition(" ")[2])
-    assert extras(last)["error"] == said.rpartition(", ")[2]
+    assert message.partition(":")[0] in last.getMessage()
+    assert last.getMessage().endswith(message.rpartition(" ")[2])
+    assert extras(last)["error"] == message.rpartition(", ")[2]
 
 
 @virtual_time
 @pytest.mark.parametrize("many", [0, 2])
-async def test_no_record_holds_a_key_or_anything_of_a_body(caplog: pytest.LogCaptureFixture, many: int) -> None:
+async def test_no_record_contains_a_key_or_a_body(caplog: pytest.LogCaptureFixture, many: int) -> None:
     echo = b'{"error":"key_secret of ann@b.example is odd"}'
     entries = [
         status(500, echo),
@@ -217,8 +217,8 @@ async def test_no_record_holds_a_key_or_anything_of_a_body(caplog: pytest.LogCap
         status(429, echo),
         status(400, echo),
     ]
-    told = await records(caplog, *entries, many=many)
-    assert len(told) > 6
-    for record in told:
+    logged_records = await records(caplog, *entries, many=many)
+    assert len(logged_records) > 6
+    for record in logged_records:
         for secret in ("key_secret", "ann", "is odd"):
             assert secret not in repr(vars(record)) + record.getMessage()

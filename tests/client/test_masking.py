@@ -1,4 +1,4 @@
-"""No error holds a secret, whatever an answer or a backend echoes, and however it spells it."""
+"""No error contains a secret, whatever a response or a backend echoes, in any encoding."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ PLAIN = "key_4f9a8b7c6d5e"
         ("keep-alive", False),
     ],
 )
-def test_which_header_fields_may_carry_a_secret(name: str, secret: bool) -> None:
+def test_header_fields_that_may_carry_a_secret_are_known(name: str, secret: bool) -> None:
     assert is_secret_header(name) is secret
     assert mask_headers({name: "value"}, ()) == {name: MASK if secret else "value"}
 
 
-def test_a_secret_is_a_fields_whole_value_and_each_word_of_it() -> None:
+def test_the_whole_value_of_a_header_and_each_word_are_secrets() -> None:
     fields = {"authorization": "Bearer abcdef", "x-api-key": "xyz", "cookie": "a=1; b=22", "accept": "application/json"}
     assert set(secret_parts(fields)) == {"Bearer abcdef", "Bearer", "abcdef", "a=1; b=22", "b=22", "a=1;"}
 
 
-def test_a_secret_that_begins_as_another_is_masked_to_its_end() -> None:
+def test_a_secret_that_begins_like_another_is_masked_to_its_end() -> None:
     for secrets in (("key_abc", "key_abcdef"), ("key_abcdef", "key_abc")):
         assert mask_bytes(b"x key_abcdef y key_abc", secrets) == b"x *** y ***"
 
 
-def test_a_body_without_secrets_is_left_as_it_is() -> None:
+def test_a_body_without_secrets_is_unchanged() -> None:
     body = bytes(range(256)) * 3
     assert mask_bytes(body, (PLAIN,)) == body
     assert mask_bytes(body, ()) == body
@@ -95,7 +95,7 @@ def test_a_body_without_secrets_is_left_as_it_is() -> None:
         PLAIN.encode("utf-16-be"),
     ],
 )
-def test_a_key_is_masked_in_every_spelling(spelling: bytes) -> None:
+def test_a_key_is_masked_in_every_encoding(spelling: bytes) -> None:
     assert mask_bytes(b"a" + spelling + b"z", (PLAIN,)) == b"a***z"
 
 
@@ -115,24 +115,24 @@ def test_a_key_is_masked_in_every_spelling(spelling: bytes) -> None:
         ("a\\b\\", b"a\\b\\"),
     ],
 )
-def test_a_secret_of_odd_characters_is_masked_in_every_spelling(secret: str, spelling: bytes) -> None:
+def test_a_secret_of_unusual_characters_is_masked_in_every_encoding(secret: str, spelling: bytes) -> None:
     assert mask_bytes(b"[" + spelling + b"]", (secret,)) == b"[***]"
 
 
 @pytest.mark.parametrize(
     ("secret", "body"), [("\\" * 40 + "x", b"\\" * 5_000), ("%25" * 20 + "x", b"%25" * 5_000), ("a" * 60, b"a" * 59)]
 )
-def test_looking_for_a_secret_of_any_shape_comes_to_an_end(secret: str, body: bytes) -> None:
+def test_searching_for_any_secret_terminates(secret: str, body: bytes) -> None:
     assert mask_bytes(body, (secret,)) == body
 
 
-# `***` itself stands in for secrets, and U+FFFD for bytes that are no text: masking could put together a key that held them.
+# `***` stands for secrets and U+FFFD for invalid bytes: masking could assemble a key that contains them.
 keys = st.text(st.characters(codec="utf-8", exclude_characters="*\ufffd"), min_size=4, max_size=24).map("key_{}".format)
 plain_keys = st.text("0123456789abcdefABCDEF-._~", min_size=8, max_size=40).map("key_{}".format)
 
 
 def as_json(key: str, choice: random.Random) -> bytes:
-    """Write a text as it may stand in JSON, each character in any of its spellings."""
+    """Encode a string for JSON, each character in any of its spellings."""
     return "".join(choice.choice(json_forms(character)) for character in key).encode()
 
 
@@ -146,7 +146,7 @@ def json_forms(character: str) -> list[str]:
 
 
 def as_url(key: str, choice: random.Random) -> bytes:
-    """Write a text as it may stand in a URL, each byte in any of its spellings."""
+    """Encode a string for a URL, each byte in any of its spellings."""
     return b"".join(choice.choice(url_forms(byte)) for byte in key.encode())
 
 
@@ -181,17 +181,17 @@ BODIES = [
 
 
 def shown(error: OutreachError) -> list[bytes]:
-    """Return everything that an error can be seen as."""
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    """Return every representation of an error."""
+    unpickled = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     texts = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
-    texts += [str(again), repr(vars(again)), repr(vars(copy.deepcopy(error)))]
+    texts += [str(unpickled), repr(vars(unpickled)), repr(vars(copy.deepcopy(error)))]
     texts += [*error.headers, *error.headers.values(), error.request_id or ""]
     raw = [*(text.encode(errors="replace") for text in texts), error.body, pickle.dumps(error), pickle.dumps(error, 0)]
     return [*raw, *map(unquote_to_bytes, raw), *map(unescaped, raw)]
 
 
 def unescaped(data: bytes) -> bytes:
-    """Undo JSON's `\\u` for the basic plane, where keys are."""
+    """Undo JSON's `\\u` escapes in the basic plane, where keys are."""
     return re.sub(rb"\\u00([0-7][0-9a-fA-F])", lambda found: bytes.fromhex(found[1].decode()), data)
 
 
@@ -203,7 +203,7 @@ def raised(error: OutreachError) -> OutreachError:
 
 
 def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachError]:
-    """Return every error that an answer can become."""
+    """Return every error that a response can become."""
     fault: DecodeError | str = "unknown status 'x', no contact id"
     try:
         answer = decode_model(CreateContactResponse, body)
@@ -224,8 +224,8 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
 @example("key_'\"\\", as_python, b'{"status": "no %b", "message": "%b"}', 0)
 @example("key_a\\u0041b", as_it_is, b"%b", 0)
 @example("key_50%25", as_url, b"%b", 0)
-def test_a_key_that_the_body_echoes_is_nowhere_in_the_error(key: str, spell: Any, frame: bytes, seed: int) -> None:
-    body = frame.replace(b"%b", spell(key, random.Random(seed)))  # noqa: S311 - nothing here is secret
+def test_a_key_echoed_in_the_body_is_nowhere_in_the_error(key: str, spell: Any, frame: bytes, seed: int) -> None:
+    body = frame.replace(b"%b", spell(key, random.Random(seed)))  # noqa: S311 - reproducible, not secret
     for error in all_errors(body, {}, key):
         for seen in shown(error):
             assert key.encode() not in seen
@@ -241,15 +241,15 @@ def test_a_key_that_the_body_echoes_is_nowhere_in_the_error(key: str, spell: Any
     st.sampled_from(["x-request-id", "x-hint", "location", "authorization", "set-cookie", "retry-after", "date"]),
     st.integers(0, 2**32),
 )
-def test_a_key_that_header_fields_echo_is_nowhere_in_the_error(key: str, spell: Any, name: str, seed: int) -> None:
-    value = f"https://a.example/?k={spell(key, random.Random(seed)).decode()}&x"  # noqa: S311 - nothing here is secret
+def test_a_key_echoed_in_headers_is_nowhere_in_the_error(key: str, spell: Any, name: str, seed: int) -> None:
+    value = f"https://a.example/?k={spell(key, random.Random(seed)).decode()}&x"  # noqa: S311 - reproducible, not secret
     for error in all_errors(b"{}", {name: value, f"x-{key}": "1"}, key):
         assert list(error.headers) == [name, "x-***"]
         assert error.headers[name] == (MASK if is_secret_header(name) else "https://a.example/?k=***&x")
         assert all(key.encode() not in seen for seen in shown(error))
 
 
-def test_a_field_of_bytes_that_were_read_as_latin_1_is_masked_too() -> None:
+def test_a_header_decoded_as_latin_1_is_masked_too() -> None:
     key = "key_pass\xe9 \u4f60\u597d"
     fields = {"x-hint": f"no key {key.encode().decode('latin-1')}", "x-other": key, "x-odd": "\ud800"}
     assert mask_headers(fields, (key,)) == {"x-hint": "no key ***", "x-other": "***", "x-odd": "\ufffd" * 3}
@@ -257,8 +257,8 @@ def test_a_field_of_bytes_that_were_read_as_latin_1_is_masked_too() -> None:
 
 @settings(unhurried, max_examples=50)
 @given(keys | plain_keys, st.sampled_from(SPELLINGS), st.integers(0, 200), st.integers(0, 2**32))
-def test_a_key_across_the_end_of_what_is_kept_leaves_no_part_behind(key: str, spell: Any, back: int, seed: int) -> None:
-    spelling = spell(key, random.Random(seed))  # noqa: S311 - nothing here is secret
+def test_a_key_across_the_end_of_the_kept_body_leaves_no_trace(key: str, spell: Any, back: int, seed: int) -> None:
+    spelling = spell(key, random.Random(seed))  # noqa: S311 - reproducible, not secret
     before = max(0, BODY_LIMIT - back)
     body = b"x" * before + spelling + b"y" * BODY_LIMIT
     for error in all_errors(body, {}, key):
@@ -268,12 +268,12 @@ def test_a_key_across_the_end_of_what_is_kept_leaves_no_part_behind(key: str, sp
 
 @unhurried
 @given(plain_keys, st.integers(0, 300))
-def test_a_key_across_the_end_of_what_is_told_leaves_no_part_behind(key: str, before: int) -> None:
+def test_a_key_across_the_end_of_the_message_leaves_no_trace(key: str, before: int) -> None:
     error = build_status_error("list_fields", Response(400, {}, b"x" * before + key.encode() + b"y" * 300), (key,), now=NOW)
     assert "key_" not in str(error)
 
 
-def test_a_secret_of_the_requests_header_is_masked_wherever_the_service_repeats_it() -> None:
+def test_a_secret_from_a_request_header_is_masked_wherever_it_is_echoed() -> None:
     secrets = secret_parts({"authorization": "Bearer abcdef123456"})
     response = Response(401, {"x-echo": "bearer=abcdef123456"}, b'{"error": "bad token abcdef123456"}')
     error = build_status_error("list_fields", response, secrets, now=NOW)
@@ -281,7 +281,7 @@ def test_a_secret_of_the_requests_header_is_masked_wherever_the_service_repeats_
     assert error.headers == {"x-echo": "bearer=***"}
 
 
-# What a backend quotes
+# Errors of backends
 
 
 def lost(text: str = "lost", *, cause: BaseException | None = None, context: BaseException | None = None) -> TransportError:
@@ -304,7 +304,7 @@ def own_cause() -> BaseException:
 @pytest.mark.parametrize(
     "cause", [None, ValueError("bad status line"), lost(cause=KeyError("x"), context=OSError(5)), own_cause()]
 )
-def test_an_error_that_shows_no_secret_keeps_what_it_came_from(cause: BaseException | None) -> None:
+def test_an_error_without_secrets_keeps_its_cause(cause: BaseException | None) -> None:
     error = lost(cause=cause, context=cause)
     assert scrub_error(error, (PLAIN,)) is error
     assert (error.__cause__, error.__context__, str(error)) == (cause, cause, "lost")
@@ -325,15 +325,15 @@ QUOTING: list[Callable[[str], TransportError]] = [
 
 @unhurried
 @given(plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(QUOTING), st.integers(0, 2**32))
-def test_a_key_that_a_backend_quotes_is_nowhere_in_the_error(key: str, spell: Any, quoting: Any, seed: int) -> None:
-    text = f"illegal status line: b'{spell(key, random.Random(seed)).decode()} 200'"  # noqa: S311 - nothing here is secret
+def test_a_key_quoted_by_a_backend_is_nowhere_in_the_error(key: str, spell: Any, quoting: Any, seed: int) -> None:
+    text = f"illegal status line: b'{spell(key, random.Random(seed)).decode()} 200'"  # noqa: S311 - reproducible, not secret
     error = raised(scrub_error(quoting(text), (key,)))
     assert str(error) in {"lost", "illegal status line: b'*** 200'"}
     assert (error.__cause__, error.__context__) == (None, None)
     assert all(key.encode() not in seen for seen in shown(error))
 
 
-def test_the_notes_of_an_error_stay_without_their_secrets() -> None:
+def test_the_notes_of_an_error_stay_without_secrets() -> None:
     error = lost()
     error.add_note(f"sent {PLAIN}")
     error.add_note("row 7")

@@ -1,4 +1,4 @@
-"""The values that the service speaks of, and its words."""
+"""The models and the enumerations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.wire import ENUMS, TABLES, exactly, made, names, unhurried, wire
+from support.wire import ENUMS, TABLES, build_model, exactly, names, unhurried, wire
 
 from outreach_async import contacts, models
 from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
@@ -111,7 +111,7 @@ built = st.builds(
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_a_model_has_every_field_of_its_table_in_its_order_and_no_other(name: str) -> None:
+def test_a_model_has_exactly_the_documented_fields_in_order(name: str) -> None:
     fields = [field.alias for field in attrs.fields(ANSWERS[name]) if field.alias not in {"extra", "undecodable"}]
     assert fields == list(TABLES[name])
 
@@ -133,7 +133,7 @@ def attrs_class_of(value: Any, module: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_model_is_a_frozen_slotted_value(kind: Any) -> None:
+def test_a_model_is_frozen_and_slotted(kind: Any) -> None:
     fields = {field.name: field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING}
     model = kind(**fields)
     assert not hasattr(model, "__dict__")
@@ -146,7 +146,7 @@ def test_a_model_is_a_frozen_slotted_value(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_models_docstring_speaks_of_every_field(kind: Any) -> None:
+def test_the_docstring_of_a_model_describes_every_field(kind: Any) -> None:
     described = set(re.findall(r"^    (\w+): \S", inspect.getdoc(kind) or "", re.MULTILINE))
     undescribed = set(OPTIONAL_FIELDS) if kind is NewContact else set()  # "And all that follow"
     assert described >= {field.alias for field in attrs.fields(kind)} - undescribed
@@ -156,10 +156,10 @@ def test_a_models_docstring_speaks_of_every_field(kind: Any) -> None:
 @unhurried
 @given(names.flatmap(lambda name: st.tuples(st.just(name), wire(name))))
 def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: tuple[str, Any]) -> None:
-    model = made(*answer)
-    for again in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
-        assert again == model
-        assert exactly(again) == exactly(model)
+    model = build_model(*answer)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
+        assert copied == model
+        assert exactly(copied) == exactly(model)
 
 
 @pytest.mark.parametrize(
@@ -171,34 +171,34 @@ def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: t
         Undecodable(index=3, id=None, error="$.data[3]: expected object, got int", fields={"a": 1}),
     ],
 )
-def test_what_the_library_makes_of_an_answer_survives_pickling_and_copying(model: Any) -> None:
-    for again in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
-        assert exactly(again) == exactly(model)
+def test_what_is_built_from_a_response_survives_pickling_and_copying(model: Any) -> None:
+    for copied in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
+        assert exactly(copied) == exactly(model)
 
 
 @unhurried
 @given(wire("Mailbox", unknown=False), wire("Template", unknown=False))
-def test_unknown_fields_are_outside_equality_hash_and_repr(mailbox: Any, template: Any) -> None:
+def test_unknown_fields_are_not_part_of_equality_hash_and_repr(mailbox: Any, template: Any) -> None:
     for name, value in (("Mailbox", mailbox), ("Template", template)):
-        plain, more = made(name, value), made(name, {**value, "new": [1]})
+        plain, more = build_model(name, value), build_model(name, {**value, "new": [1]})
         assert more.extra == {"new": [1]}
         assert plain == more
         assert hash(plain) == hash(more)
         assert repr(plain) == repr(more)
 
 
-def test_what_a_page_could_not_read_is_outside_its_equality() -> None:
+def test_undecodable_items_are_not_part_of_the_equality_of_a_page() -> None:
     page = Page[Campaign](status="ok", headers=[], data=[], total_found=0, current_page=1, total_pages=0)
     assert attrs.evolve(page, undecodable=[Undecodable(index=0, id=None, error="x")]) == page
     assert attrs.evolve(page, total_found=1) != page
 
 
-def test_an_unreadable_item_keeps_its_members_out_of_its_repr() -> None:
+def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
     item = Undecodable(index=3, id="mailbox_1", error="$.data[3].spf: expected bool, got str", fields={"email": "a@b.example"})
     assert repr(item) == "Undecodable(index=3, id='mailbox_1', error='$.data[3].spf: expected bool, got str')"
 
 
-# Words
+# Enumerations
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_every_open_enumeration_is_tested_here() -> None:
 
 
 @given(st.sampled_from(OPEN_ENUMS), st.text() | st.sampled_from(["live", "added", "Google"]))
-def test_any_text_is_a_member_that_equals_and_hashes_as_its_text(kind: type[OpenEnum], text: str) -> None:
+def test_any_string_is_a_member_that_equals_and_hashes_like_the_string(kind: type[OpenEnum], text: str) -> None:
     member = kind(text)
     assert type(member) is kind
     assert member == text
@@ -234,8 +234,8 @@ def test_any_text_is_a_member_that_equals_and_hashes_as_its_text(kind: type[Open
 @given(st.sampled_from(OPEN_ENUMS), st.text())
 def test_an_unknown_member_survives_pickling_and_copying(kind: type[OpenEnum], text: str) -> None:
     member = kind(text)
-    for again in (pickle.loads(pickle.dumps(member)), copy.copy(member), copy.deepcopy(member), kind(member)):  # noqa: S301 - our own bytes
-        assert (type(again), again, again.value) == (kind, member, text)
+    for copied in (pickle.loads(pickle.dumps(member)), copy.copy(member), copy.deepcopy(member), kind(member)):  # noqa: S301 - our own bytes
+        assert (type(copied), copied, copied.value) == (kind, member, text)
     assert repr(member).endswith(f": {text!r}>")
 
 
@@ -248,18 +248,18 @@ def test_an_unknown_member_does_not_become_a_known_one(kind: type[OpenEnum], tex
 
 @pytest.mark.parametrize("value", [None, 1, True, b"live", ["live"]])
 @pytest.mark.parametrize("kind", OPEN_ENUMS)
-def test_only_a_text_is_a_word(kind: type[OpenEnum], value: Any) -> None:
+def test_a_member_must_be_a_string(kind: type[OpenEnum], value: Any) -> None:
     with pytest.raises(ValueError, match="is not a valid"):
         kind(value)
 
 
-def test_known_members_are_themselves() -> None:
+def test_known_members_are_singletons() -> None:
     assert Outcome("overwriten") is Outcome.OVERWRITTEN
     assert CampaignStatus("live") is CampaignStatus.LIVE
     assert CampaignStatus("LIVE") != CampaignStatus.LIVE
 
 
-def test_the_outcomes_of_the_service_are_spelled_as_the_service_spells_them() -> None:
+def test_the_outcomes_are_spelled_as_the_service_spells_them() -> None:
     assert {"added", "skipped", "overwriten", "updated_missing_fields"} == SERVICE_OUTCOMES
     assert DUPLICATE_OUTCOMES == {
         "skip": "skipped",
@@ -270,7 +270,7 @@ def test_the_outcomes_of_the_service_are_spelled_as_the_service_spells_them() ->
     assert Outcome.OVERWRITTEN.value == "overwriten"
 
 
-def test_identifiers_start_as_the_interface_says() -> None:
+def test_identifiers_have_the_prefixes_of_the_interface() -> None:
     assert ID_PREFIXES == {
         "workspace": "space_",
         "campaign": "camp_",
@@ -284,18 +284,18 @@ def test_identifiers_start_as_the_interface_says() -> None:
     assert MAX_MAILBOX_DISPLAY == 2000
 
 
-def test_unset_is_one_false_value_that_is_not_none() -> None:
+def test_unset_is_a_false_singleton_that_is_not_none() -> None:
     assert not UNSET
     assert repr(UNSET) == "UNSET"
-    for again in (pickle.loads(pickle.dumps(UNSET)), copy.copy(UNSET), copy.deepcopy(UNSET)):  # noqa: S301 - our own bytes
-        assert again is UNSET
+    for copied in (pickle.loads(pickle.dumps(UNSET)), copy.copy(UNSET), copy.deepcopy(UNSET)):  # noqa: S301 - our own bytes
+        assert copied is UNSET
 
 
-# What is sent
+# New contacts
 
 
 @given(texts, some_fields, codes, others)
-def test_a_new_contact_has_what_was_set_and_none_only_where_asked_for(
+def test_a_new_contact_has_what_was_set_and_none_only_where_passed(
     email: str, fields: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
 ) -> None:
     contact = NewContact(email, **fields, custom=custom, extra=extra)
@@ -304,12 +304,12 @@ def test_a_new_contact_has_what_was_set_and_none_only_where_asked_for(
     assert contact.members() == {"email": email, **standard, **custom, **extra}
 
 
-def test_a_new_contact_with_an_email_alone_sends_that_alone() -> None:
+def test_a_new_contact_with_only_an_email_sends_only_that() -> None:
     assert NewContact("a@b.example").members() == {"email": "a@b.example"}
 
 
 @given(built)
-def test_the_repr_of_a_new_contact_shows_what_was_set_and_makes_it_again(contact: NewContact) -> None:
+def test_the_repr_of_a_new_contact_shows_what_was_set_and_can_be_evaluated(contact: NewContact) -> None:
     assert eval(repr(contact)) == contact  # noqa: S307 - the text is our own repr
     assert "UNSET" not in repr(contact.standard())
 
@@ -321,35 +321,35 @@ def test_the_repr_of_a_new_contact_is_short() -> None:
 
 @given(built)
 def test_a_new_contact_survives_pickling_and_copying(contact: NewContact) -> None:
-    for again in (pickle.loads(pickle.dumps(contact)), copy.copy(contact), copy.deepcopy(contact)):  # noqa: S301 - our own bytes
-        assert again == contact
-        assert again.members() == contact.members()
+    for copied in (pickle.loads(pickle.dumps(contact)), copy.copy(contact), copy.deepcopy(contact)):  # noqa: S301 - our own bytes
+        assert copied == contact
+        assert copied.members() == contact.members()
 
 
 @given(built)
-def test_new_contacts_hash_as_they_compare(contact: NewContact) -> None:
+def test_equal_new_contacts_have_equal_hashes(contact: NewContact) -> None:
     assert hash(attrs.evolve(contact, custom={}, extra={})) == hash(contact)
     assert {contact: 1}[copy.deepcopy(contact)] == 1
 
 
 @given(built)
-def test_the_members_of_a_new_contact_make_it_again(contact: NewContact) -> None:
+def test_a_new_contact_can_be_rebuilt_from_its_members(contact: NewContact) -> None:
     plain = {name: value for name, value in contact.members().items() if name not in contact.extra}
     assert to_contact({**plain, "extra": contact.extra}) == contact
 
 
-def test_a_new_contact_keeps_codes_of_its_own() -> None:
+def test_a_new_contact_copies_the_mappings_it_is_given() -> None:
     row = {"custom_1": "x"}
     contact = NewContact("a@b.example", custom=row, extra=row)
     row["custom_1"] = "y"
     assert contact.custom == contact.extra == {"custom_1": "x"}
 
 
-# What is answered
+# Created contacts
 
 
 @pytest.mark.parametrize("status", [*Outcome, Outcome("merged")])
-def test_an_answer_without_a_lost_one_before_it_is_certain(status: Outcome) -> None:
+def test_a_response_without_a_lost_one_before_it_is_certain(status: Outcome) -> None:
     assert possible_outcomes(status, maybe_applied=False) == {status}
 
 
@@ -362,7 +362,7 @@ def test_an_answer_without_a_lost_one_before_it_is_certain(status: Outcome) -> N
         (Outcome.UPDATED_MISSING_FIELDS, {"added", "updated_missing_fields"}),
     ],
 )
-def test_after_a_lost_answer_a_duplicate_may_be_our_own(status: Outcome, possible: set[str]) -> None:
+def test_after_a_lost_response_a_duplicate_may_be_our_own(status: Outcome, possible: set[str]) -> None:
     assert possible_outcomes(status, maybe_applied=True) == possible
     made_so = CreatedContact(status=status, id=None, details=None, possible=possible_outcomes(status, maybe_applied=True))
     assert made_so.certain is (status is Outcome.ADDED)

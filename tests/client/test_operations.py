@@ -1,4 +1,4 @@
-"""The five operations as values: what is sent, byte for byte, and what is made of an answer."""
+"""The five operations as values: the bytes they send and how they read responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.wire import exactly, made, unhurried, wire
+from support.wire import build_model, exactly, unhurried, wire
 
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
@@ -77,7 +77,7 @@ def create(response: Response, trail: AttemptInfo = FIRST) -> CreatedContact:
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_read_is_a_get_without_a_body_that_may_be_repeated_freely(name: str) -> None:
+def test_a_read_is_a_get_without_a_body_that_is_safe_to_retry(name: str) -> None:
     make, target, _ = READS[name]
     operation = make()
     assert operation.request == Request("GET", target, READ)
@@ -91,19 +91,19 @@ ids = st.text(min_size=1)
 @given(ids)
 @example(ODD.removeprefix("camp_"))
 @example("../..")
-def test_any_id_in_a_path_is_one_segment_that_means_the_id(rest: str) -> None:
+def test_any_id_in_a_path_is_one_segment_that_decodes_to_the_id(rest: str) -> None:
     steps = list_steps(f"camp_{rest}", DIALECT).request.target
     fields = list_fields(f"space_{rest}", DIALECT).request.target
-    for target, wanted in ((steps, f"camp_{rest}"), (fields, f"space_{rest}")):
+    for target, expected_id in ((steps, f"camp_{rest}"), (fields, f"space_{rest}")):
         assert target.isascii()
         assert urlsplit(target).path == target
         assert len(target.split("/")) == 4
-        assert unquote(target.split("/")[2]) == wanted
+        assert unquote(target.split("/")[2]) == expected_id
 
 
 @given(ids, st.integers(0, 2**40), st.integers(1, 2000), st.booleans())
 @example(ODD, 1, 1, False)
-def test_any_id_in_a_query_is_one_value_that_means_the_id(rest: str, page: int, display: int, keep: bool) -> None:
+def test_any_id_in_a_query_is_one_value_that_decodes_to_the_id(rest: str, page: int, display: int, keep: bool) -> None:
     for make in (list_campaigns, list_mailboxes):
         target = make(f"space_{rest}", display, DIALECT, keep=keep)(page).request.target
         assert target.isascii()
@@ -135,16 +135,16 @@ WRONG_READS: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), WRONG_READS)
-def test_what_can_never_be_right_is_refused_before_it_is_sent(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+@pytest.mark.parametrize(("make", "message"), WRONG_READS)
+def test_invalid_arguments_are_refused_before_anything_is_sent(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         make()
 
 
 @pytest.mark.parametrize("duplicates", ["skip", "overwrite", "update_missing_fields"])
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("campaign", [None, "camp_1", ODD])
-def test_a_creation_sends_the_interfaces_body(duplicates: str, strict: bool, campaign: str | None) -> None:
+def test_a_creation_sends_the_documented_body(duplicates: str, strict: bool, campaign: str | None) -> None:
     kind = creation(duplicates=duplicates, strict_validation=strict, campaign=campaign)
     operation = kind.build(NewContact("a@b.example", first_name="Zoë", custom={"custom_1": "x"}))
     assert (operation.request.method, operation.request.target, operation.request.headers) == ("POST", "/contacts", WRITE)
@@ -167,7 +167,7 @@ def test_a_creation_sends_the_interfaces_body(duplicates: str, strict: bool, cam
     st.dictionaries(st.integers(1).map("custom_{}".format), st.none() | st.text(), max_size=3),
     st.dictionaries(st.sampled_from(["linkedin", "twitter"]), st.none() | st.text()),
 )
-def test_a_creation_sends_what_was_set_and_null_only_where_asked_for(
+def test_a_creation_sends_what_was_set_and_null_only_where_passed(
     email: str, fields: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
 ) -> None:
     body = creation().build(NewContact(email, **fields, custom=custom, extra=extra)).request.body
@@ -177,13 +177,13 @@ def test_a_creation_sends_what_was_set_and_null_only_where_asked_for(
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_any_key_and_workspace_are_sent_as_they_are(key: str, workspace: str) -> None:
+def test_any_key_and_workspace_are_sent_unchanged(key: str, workspace: str) -> None:
     body = json.loads(creation(key=f"key_{key}", workspace=f"space_{workspace}").build(NewContact("a@b.example")).request.body)
     assert (body["owner_key"], body["workspace"]) == (f"key_{key}", f"space_{workspace}")
 
 
 class Guarded(str):
-    """A text as secret stores give it: it shows itself as stars."""
+    """A string subclass from a secret store: its repr is masked."""
 
     __slots__ = ()
 
@@ -193,7 +193,7 @@ class Guarded(str):
     __str__ = __repr__
 
 
-def test_texts_of_a_class_of_their_own_are_sent_as_their_characters() -> None:
+def test_string_subclasses_are_sent_as_their_characters() -> None:
     body = json.loads(
         creation(key=Guarded("key_1")).build(NewContact(Guarded("a@b.example"), city=Guarded("Paris"))).request.body
     )
@@ -208,37 +208,37 @@ def test_no_repr_shows_a_key_or_a_header() -> None:
         assert "abcdef123456" not in repr(value)
 
 
-# Header fields
+# Headers
 
 
-def test_every_request_names_what_it_takes_and_what_it_gives() -> None:
+def test_every_request_has_accept_and_content_type() -> None:
     plain = RequestDefaults.from_headers({})
     assert plain.read_headers == {name: READ[name] for name in ("accept", "accept-encoding", "user-agent")}
     assert plain.write_headers == {**plain.read_headers, "content-type": "application/json"}
     assert plain.secrets == ()
 
 
-def test_a_callers_field_comes_before_the_librarys() -> None:
+def test_a_header_of_the_caller_overrides_the_librarys() -> None:
     own = RequestDefaults.from_headers({"user-agent": "mine", "content-type": "application/json; charset=utf-8"})
     assert (own.read_headers["user-agent"], own.write_headers["content-type"]) == ("mine", "application/json; charset=utf-8")
 
 
-# What is made of an answer
+# Reading responses
 
 
 @unhurried
 @given(st.sampled_from(sorted(READS)).flatmap(lambda name: st.tuples(st.just(name), wire(READS[name][2]))))
-def test_an_answer_to_a_read_becomes_its_model_if_its_status_is_ok(drawn: tuple[str, Any]) -> None:
+def test_a_response_to_a_read_becomes_its_model_if_its_status_is_ok(drawn: tuple[str, Any]) -> None:
     name, value = drawn
     make, _, table = READS[name]
     value = {**value, "status": "ok"}
     model = make().parse(Response(200, {}, json.dumps(value).encode()), FIRST)
-    assert exactly(model) == exactly(made(table, value))
+    assert exactly(model) == exactly(build_model(table, value))
 
 
 @unhurried
 @given(st.sampled_from(sorted(READS)).flatmap(lambda name: st.tuples(st.just(name), wire(READS[name][2]))), st.text())
-def test_an_answer_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[str, Any], status: str) -> None:
+def test_a_response_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[str, Any], status: str) -> None:
     name, value = drawn
     response = Response(200, {"x-request-id": "req_1"}, json.dumps({**value, "status": f"no {status}"}).encode())
     with pytest.raises(UnexpectedResponse) as caught:
@@ -249,7 +249,7 @@ def test_an_answer_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[str
 
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize(
-    ("body", "said", "well_formed"),
+    ("body", "message", "well_formed"),
     [
         (b"", "expected JSON, got an empty body", False),
         (b"<html>", "expected JSON, got a page of HTML or XML", False),
@@ -261,16 +261,16 @@ def test_an_answer_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[str
         (b'{"error": {"message": "no such id"}}', "$.status: missing member 'status'", True),
     ],
 )
-def test_an_answer_that_is_not_the_interfaces_is_unexpected(name: str, body: bytes, said: str, well_formed: bool) -> None:
+def test_an_undocumented_response_is_unexpected(name: str, body: bytes, message: str, well_formed: bool) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         READS[name][0]().parse(Response(200, {}, body), FIRST)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(f"{name}: the service answered 200 with ")
     assert (caught.value.well_formed, caught.value.body, caught.value.maybe_sent) == (well_formed, body, True)
 
 
 @pytest.mark.parametrize("make", [list_campaigns, list_mailboxes])
-def test_a_bad_item_is_an_error_or_kept_aside_as_the_caller_wishes(make: Any) -> None:
+def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(make: Any) -> None:
     page = {"status": "ok", "headers": [], "data": [{"id": "x_1"}], "total_found": 1, "current_page": 1, "total_pages": 1}
     response = Response(200, {}, json.dumps(page).encode())
     with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing member 'status'"):
@@ -295,7 +295,7 @@ def test_a_bad_item_is_an_error_or_kept_aside_as_the_caller_wishes(make: Any) ->
     ],
 )
 @pytest.mark.parametrize("trail", [FIRST, LATER])
-def test_an_answer_to_a_creation_becomes_a_contact_with_what_the_trail_says(
+def test_a_response_to_a_creation_becomes_a_contact_with_its_attempt_info(
     status: str, id_: str | None, trail: AttemptInfo
 ) -> None:
     contact = create(answer(status=status, id=id_, details="why", new=1), trail)
@@ -311,7 +311,7 @@ def test_an_answer_to_a_creation_becomes_a_contact_with_what_the_trail_says(
     assert contact.extra == {"new": 1}
 
 
-def test_an_answer_without_a_request_id_makes_a_contact_without_one() -> None:
+def test_a_response_without_a_request_id_gives_a_contact_without_one() -> None:
     body = b'{"status": "skipped", "id": null, "details": "duplicate"}'
     assert create(Response(200, {}, body)).request_id is None
 
@@ -319,7 +319,7 @@ def test_an_answer_without_a_request_id_makes_a_contact_without_one() -> None:
 @pytest.mark.parametrize("new", [{}, {"new": 1}])
 @pytest.mark.parametrize("id_", [None, "", "camp_1", "1", " contact_1"])
 @pytest.mark.parametrize("status", ["merged", "ok", "", "overwritten", "Added"])
-def test_an_unknown_outcome_without_a_contacts_id_is_unexpected(status: str, id_: str | None, new: dict[str, Any]) -> None:
+def test_an_unknown_outcome_without_a_contact_id_is_unexpected(status: str, id_: str | None, new: dict[str, Any]) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         create(answer(status=status, id=id_, **new))
     assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r}, no contact id"
@@ -327,7 +327,7 @@ def test_an_unknown_outcome_without_a_contacts_id_is_unexpected(status: str, id_
 
 
 @pytest.mark.parametrize(
-    ("body", "said", "well_formed"),
+    ("body", "message", "well_formed"),
     [
         (b"", "expected JSON, got an empty body", False),
         (b'{"status": "added", "id"', "Input data was truncated", False),
@@ -337,25 +337,25 @@ def test_an_unknown_outcome_without_a_contacts_id_is_unexpected(status: str, id_
         (b'{"status": "added", "id": 5, "details": null}', "$.id: expected str, got int", True),
     ],
 )
-def test_an_answer_to_a_creation_that_is_not_the_interfaces_is_unexpected(body: bytes, said: str, well_formed: bool) -> None:
+def test_an_undocumented_response_to_a_creation_is_unexpected(body: bytes, message: str, well_formed: bool) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         create(Response(200, {}, body))
     assert str(caught.value).startswith("create_contact: the service answered 200 with ")
-    assert str(caught.value).endswith(said)
+    assert str(caught.value).endswith(message)
     assert caught.value.well_formed is well_formed
 
 
 @pytest.mark.parametrize("body", [b'{"status": "key_1 is wrong"}', b'{"status": "key_1", "id": null, "details": null}', b"key_1"])
-def test_an_answer_that_echoes_the_key_does_not_show_it(body: bytes) -> None:
+def test_a_response_that_echoes_the_key_does_not_show_it(body: bytes) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         create(Response(200, {"x-echo": "key_1"}, body))
     assert "key_1" not in repr((caught.value, vars(caught.value)))
 
 
-# Anything else
+# Raw requests
 
 
-def test_a_raw_request_is_sent_as_it_is_and_any_answer_is_its_answer() -> None:
+def test_a_raw_request_is_sent_unchanged_and_any_response_is_returned() -> None:
     operation = raw_request("PATCH", "/campaigns/camp_1?x=%2F", b"{}", {"x-team": "blue", "x-api-key": "hunter2"}, DIALECT)
     assert operation.request == Request(
         "PATCH", "/campaigns/camp_1?x=%2F", {**WRITE, "x-team": "blue", "x-api-key": "hunter2"}, b"{}"
@@ -366,12 +366,12 @@ def test_a_raw_request_is_sent_as_it_is_and_any_answer_is_its_answer() -> None:
     assert operation.parse(response, FIRST) is response
 
 
-def test_a_raw_request_without_a_body_names_no_type_of_one() -> None:
+def test_a_raw_request_without_a_body_has_no_content_type() -> None:
     assert raw_request("GET", "/campaigns", b"", {}, DIALECT).request == Request("GET", "/campaigns", READ)
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "body", "said"),
+    ("method", "target", "body", "message"),
     [
         ("get", "/", b"", "method: "),
         ("GET x", "/", b"", "method: "),
@@ -382,6 +382,6 @@ def test_a_raw_request_without_a_body_names_no_type_of_one() -> None:
         ("GET", "/", {"a": 1}, "body: expected bytes, got dict"),
     ],
 )
-def test_a_raw_request_that_can_never_be_right_is_refused(method: Any, target: Any, body: Any, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_an_invalid_raw_request_is_refused(method: Any, target: Any, body: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         raw_request(method, target, body, {}, DIALECT)

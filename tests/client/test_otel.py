@@ -1,4 +1,4 @@
-"""OpenTelemetry: the spans and metrics of calls and bulk runs, as the SDK's exporters in memory receive them."""
+"""OpenTelemetry: spans and metrics of calls and bulk runs, as received by in-memory exporters of the SDK."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BASE = "https://ann:pass-word@api.example/v1"
 
 
 class Telemetry:
-    """A hook and what it exports."""
+    """A hook with its exporters."""
 
     def __init__(self, *, base_url: str | None = BASE, **options: Any) -> None:
         self._spans = InMemorySpanExporter()
@@ -72,7 +72,7 @@ class Telemetry:
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:
-    """Return a span's trace and its own id."""
+    """Return the trace id and the span id of a span."""
     own = span.get_span_context()
     assert own is not None
     return own.trace_id, own.span_id
@@ -83,7 +83,7 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
     return span.attributes
 
 
-async def test_an_attempt_is_a_client_span_beneath_its_call_by_the_conventions_for_http() -> None:
+async def test_an_attempt_is_a_client_span_under_its_call_with_http_conventions() -> None:
     telemetry = Telemetry()
     await telemetry.client(Script(0.25, added())).contacts.create(CONTACT)
     (attempt,), (call,) = telemetry.spans(), telemetry.spans(SpanKind.INTERNAL)
@@ -108,13 +108,13 @@ async def test_an_attempt_is_a_client_span_beneath_its_call_by_the_conventions_f
     assert (attempt.status.status_code, call.status.status_code) == (StatusCode.UNSET, StatusCode.UNSET)
 
 
-async def test_each_attempt_that_is_sent_again_is_a_span_with_its_ordinal_and_its_error() -> None:
+async def test_each_retry_is_a_span_with_its_ordinal_and_its_error() -> None:
     telemetry = Telemetry()
     one = telemetry.client(Script(lost(), status(503, retry_after="2"), HANG, page()), timeout=5.0)
     await one.campaigns.list(display=7)
     first, second, third, last = map(attributes, telemetry.spans())
-    ordinals = [told.get("http.request.resend_count") for told in (first, second, third, last)]
-    errors = [told.get("error.type") for told in (first, second, third, last)]
+    ordinals = [found_attributes.get("http.request.resend_count") for found_attributes in (first, second, third, last)]
+    errors = [found_attributes.get("error.type") for found_attributes in (first, second, third, last)]
     assert ordinals == [None, 1, 2, 3]
     assert errors == ["TransportError", "503", "timeout", None]
     assert (second["http.response.status_code"], "http.response.status_code" in first) == (503, False)
@@ -127,7 +127,7 @@ async def test_each_attempt_that_is_sent_again_is_a_span_with_its_ordinal_and_it
     assert repeats == {("list_campaigns", "ambiguous"): 2, ("list_campaigns", "refused"): 1}
 
 
-async def test_a_call_that_fails_is_an_error_of_its_class() -> None:
+async def test_the_span_of_a_failed_call_has_its_error_class() -> None:
     telemetry = Telemetry()
     with pytest.raises(OutreachError):
         await telemetry.client(Script(status(404, b"{}"))).campaigns.steps("camp_1")
@@ -145,7 +145,7 @@ async def test_a_cancelled_call_ends_its_spans() -> None:
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-async def test_a_call_is_beneath_the_span_it_is_made_in_and_its_attempt_is_current_while_it_is_sent() -> None:
+async def test_a_call_is_under_the_current_span_and_its_attempt_is_current_inside() -> None:
     telemetry = Telemetry()
     current: list[Any] = []
 
@@ -171,8 +171,8 @@ async def test_the_duration_of_each_attempt_is_measured_in_seconds() -> None:
     telemetry = Telemetry()
     await telemetry.client(Script(2.0, status(500), 0.5, added(), 0.25, added())).contacts.create_many([CONTACT, CONTACT])
     points = telemetry.points("http.client.request.duration")
-    told = {point.attributes["http.response.status_code"]: (point.count, point.sum) for point in points}
-    assert told == {500: (1, pytest.approx(2.0)), 201: (2, pytest.approx(0.75))}
+    found_attributes = {point.attributes["http.response.status_code"]: (point.count, point.sum) for point in points}
+    assert found_attributes == {500: (1, pytest.approx(2.0)), 201: (2, pytest.approx(0.75))}
     assert points[0].attributes["error.type"] == "500"
     assert set(points[1].attributes) == {
         "http.request.method",
@@ -197,7 +197,7 @@ async def test_rows_limits_and_states_of_bulk_runs_are_counted() -> None:
     assert limit.value > 0
 
 
-async def test_nothing_exported_holds_a_secret_a_body_or_what_a_raw_query_says() -> None:
+async def test_nothing_exported_contains_a_secret_a_body_or_a_raw_query() -> None:
     telemetry = Telemetry()
     one = telemetry.client(Script(status(500, b'{"error":"key_secret ann@b.example"}'), added()))
     await one.request("GET", "/find/key_secret?email=ann@b.example")
@@ -209,12 +209,16 @@ async def test_nothing_exported_holds_a_secret_a_body_or_what_a_raw_query_says()
     assert attributes(telemetry.spans()[0])["url.full"] == "https://api.example/v1/find/***"
 
 
-async def test_a_method_that_the_conventions_do_not_know_is_other() -> None:
+async def test_a_method_unknown_to_the_conventions_is_other() -> None:
     telemetry = Telemetry()
     await telemetry.client(Script(page())).request("PURGE", "/campaigns")
     (span,) = telemetry.spans()
-    told = attributes(span)
-    assert (span.name, told["http.request.method"], told["http.request.method_original"]) == ("HTTP", "_OTHER", "PURGE")
+    found_attributes = attributes(span)
+    assert (span.name, found_attributes["http.request.method"], found_attributes["http.request.method_original"]) == (
+        "HTTP",
+        "_OTHER",
+        "PURGE",
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,36 +226,36 @@ async def test_a_method_that_the_conventions_do_not_know_is_other() -> None:
     [(None, ("fallback.example", 80)), ("http://api.example:8080", ("api.example", 8080))],
     ids=["the hook's", "the transport's"],
 )
-async def test_the_place_is_the_transports_own_or_else_the_hooks(own: str | None, place: tuple[str, int]) -> None:
+async def test_the_server_address_is_that_of_the_transport_or_else_of_the_hook(own: str | None, place: tuple[str, int]) -> None:
     telemetry = Telemetry(base_url="http://fallback.example")
     script = Script(added())
     script.base_url = own  # type: ignore[attr-defined]  # a transport may have one
     await telemetry.client(script).contacts.create(CONTACT)
-    told = attributes(telemetry.spans()[0])
-    assert (told["server.address"], told["server.port"]) == place
+    found_attributes = attributes(telemetry.spans()[0])
+    assert (found_attributes["server.address"], found_attributes["server.port"]) == place
 
 
 @pytest.mark.parametrize("wrap", [lambda transport: transport, TracingTransport], ids=["bare", "traced"])
-async def test_a_transport_over_ones_own_client_tells_the_place(wrap: Callable[[Any], Any]) -> None:
+async def test_the_server_address_comes_from_the_users_own_client(wrap: Callable[[Any], Any]) -> None:
     telemetry = Telemetry(base_url=None)
     mock = httpx.MockTransport(lambda _: httpx.Response(200, json={"status": "ok", "data": []}))
     own = HttpxTransport(httpx.AsyncClient(base_url=BASE, transport=mock))
     async with telemetry.client(wrap(own)) as client:
         await client.workspaces.fields()
-    told = attributes(telemetry.spans()[0])
-    assert told["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
-    assert (told["server.address"], told["url.scheme"]) == ("api.example", "https")
+    found_attributes = attributes(telemetry.spans()[0])
+    assert found_attributes["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
+    assert (found_attributes["server.address"], found_attributes["url.scheme"]) == ("api.example", "https")
 
 
-async def test_a_place_that_nobody_tells_is_left_out() -> None:
+async def test_an_unknown_server_address_is_left_out() -> None:
     telemetry = Telemetry(base_url=None)
     await telemetry.client(Script(added())).contacts.create(CONTACT)
-    told = attributes(telemetry.spans()[0])
-    assert not {"server.address", "server.port", "url.full", "url.scheme"} & set(told)
-    assert told["url.template"] == "/contacts"
+    found_attributes = attributes(telemetry.spans()[0])
+    assert not {"server.address", "server.port", "url.full", "url.scheme"} & set(found_attributes)
+    assert found_attributes["url.template"] == "/contacts"
 
 
-def test_a_kind_of_event_that_the_hook_does_not_know_is_ignored(anyio_backend: Any) -> None:
+def test_an_unknown_kind_of_event_is_ignored(anyio_backend: Any) -> None:
     unknown: Any = object()
     telemetry = Telemetry()
     telemetry.hook(unknown)
@@ -259,23 +263,23 @@ def test_a_kind_of_event_that_the_hook_does_not_know_is_ignored(anyio_backend: A
     assert anyio_backend
 
 
-def test_a_base_url_that_is_none_is_refused(anyio_backend: Any) -> None:
+def test_an_invalid_base_url_is_refused(anyio_backend: Any) -> None:
     with pytest.raises(InvalidRequest, match="base_url"):
         OtelHook(base_url="api.example")
     assert anyio_backend
 
 
-async def test_without_an_sdk_the_hook_does_nothing_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_an_sdk_the_hook_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
     script = Script(lost(), added())
     one = OutreachClient(transport=script, owner_key="key_secret", workspace="space_1", hooks=[OtelHook()])
     await one.contacts.create(CONTACT)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-# The header fields
+# Propagation headers
 
 
-async def test_the_service_is_told_of_the_trace_only_if_asked() -> None:
+async def test_the_trace_is_propagated_to_the_service_only_on_request() -> None:
     telemetry = Telemetry()
     plain, traced = Script(added()), Script(lost(), added())
     token = context.attach(baggage.set_baggage("user", "ann"))
@@ -293,7 +297,7 @@ async def test_the_service_is_told_of_the_trace_only_if_asked() -> None:
     assert traced.requests[0].body == plain.requests[0].body
 
 
-async def test_a_trace_that_is_not_sampled_says_so_to_the_service() -> None:
+async def test_an_unsampled_trace_is_propagated_as_unsampled() -> None:
     telemetry = Telemetry(sampler=ALWAYS_OFF)
     script = Script(added())
     await telemetry.client(TracingTransport(script)).contacts.create(CONTACT)
@@ -301,7 +305,7 @@ async def test_a_trace_that_is_not_sampled_says_so_to_the_service() -> None:
     assert telemetry.spans() == []
 
 
-async def test_another_propagator_writes_its_own_fields() -> None:
+async def test_another_propagator_writes_its_own_headers() -> None:
     script = Script(added())
     token = context.attach(baggage.set_baggage("user", "ann"))
     await Telemetry().client(TracingTransport(script, propagator=W3CBaggagePropagator())).contacts.create(CONTACT)
@@ -310,7 +314,7 @@ async def test_another_propagator_writes_its_own_fields() -> None:
     assert "traceparent" not in script.requests[0].headers
 
 
-async def test_a_tracing_transport_is_otherwise_the_one_it_wraps() -> None:
+async def test_a_tracing_transport_behaves_like_the_one_it_wraps() -> None:
     script = Script(status(500, b"pass-word"), max_in_flight=3)
     script.secrets, script.base_url = ("pass-word",), "https://api.example"  # type: ignore[attr-defined]  # a transport may have them
     traced = TracingTransport(script)

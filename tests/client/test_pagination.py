@@ -1,4 +1,4 @@
-"""Walking pages: it ends, and every item comes once, whatever the service makes of paging."""
+"""Reading pages: it ends and yields every item once, however the service paginates."""
 
 from __future__ import annotations
 
@@ -72,36 +72,36 @@ def campaigns(transport: Transport, **options: Any) -> Pager[Campaign]:
 
 
 def page_count(service: PagingService, display: int) -> int:
-    return max(1, -(-service.made // min(display, service.reading.most or display)))
+    return max(1, -(-service.created_count // min(display, service.reading.most or display)))
 
 
 @given(readings(), sizes, displays, walkers, st.booleans())
-async def test_every_item_comes_once_under_every_reading(
-    reading: Reading, size: int, display: int, walk: Walker, told: bool
+async def test_every_item_comes_once_under_every_interpretation(
+    reading: Reading, size: int, display: int, walk: Walker, correct_total: bool
 ) -> None:
     service = PagingService(size, reading)
-    found = await walk(campaigns(service, display=display, page=reading.first_page if told else 1))
+    found = await walk(campaigns(service, display=display, page=reading.first_page if correct_total else 1))
     assert sorted(found) == sorted(service.ids)
-    if told or reading.first_page == 1:
+    if correct_total or reading.first_page == 1:
         assert found == service.listed()
         assert sorted(service.answered) == list(range(reading.first_page, reading.first_page + page_count(service, display)))
-    # at most: the page behind the end, once more when it was fetched ahead, and page 0
+    # at most the page past the end, once more if it was prefetched, and page 0
     assert len(service.answered) <= page_count(service, display) + 2
     assert service.displays == {display}
 
 
 @given(readings(), sizes, displays, walkers, st.integers(-12, 12))
-async def test_a_wrong_total_loses_nothing(reading: Reading, size: int, display: int, walk: Walker, miscounted: int) -> None:
+async def test_a_wrong_total_loses_no_item(reading: Reading, size: int, display: int, walk: Walker, miscounted: int) -> None:
     service = PagingService(size, attrs.evolve(reading, miscounted=miscounted))
     only_page_0 = reading.first_page == 0 and page_count(service, display) == 1
-    assume(size + miscounted > 0 or not only_page_0)  # an empty page 1 of a list of nothing: no one would look further
+    assume(size + miscounted > 0 or not only_page_0)  # an empty page 1 of an empty list ends the iteration
     assert sorted(await walk(campaigns(service, display=display))) == sorted(service.ids)
     assert len(service.answered) <= page_count(service, display) + 2
 
 
 @attrs.frozen
 class Changing:
-    """A list that changes while it is walked."""
+    """A list that changes during the iteration."""
 
     reading: Reading
     size: int
@@ -124,8 +124,8 @@ def changing(changes: st.SearchStrategy[list[Change]]) -> st.SearchStrategy[Chan
 
 
 @given(changing(insertions()), walkers)
-@example(Changing(Reading(newest_first=True), 5, 1, [Change(1, 2)]), items)  # a page of old news, then another
-@example(Changing(Reading(newest_first=True), 3, 2, [Change(1, 1)]), items)  # looks for a page 0 that is not there
+@example(Changing(Reading(newest_first=True), 5, 1, [Change(1, 2)]), items)  # a page without new items, then another
+@example(Changing(Reading(newest_first=True), 3, 2, [Change(1, 1)]), items)  # tries page 0, which does not exist
 @example(Changing(Reading(first_page=0, past_end=404, newest_first=True), 2, 2, [Change(1, 3)], from_1=True), items)
 @example(Changing(Reading(first_page=0, newest_first=True), 4, 2, [Change(1, 1)], from_1=True), items)
 @example(
@@ -135,7 +135,7 @@ def changing(changes: st.SearchStrategy[list[Change]]) -> st.SearchStrategy[Chan
 @example(
     Changing(Reading(first_page=0, past_end="clamped", newest_first=True), 6, 2, [Change(1, 1), Change(5, 2)], from_1=True), items
 )
-async def test_insertions_between_pages_lose_nothing(case: Changing, walk: Walker) -> None:
+async def test_insertions_between_pages_lose_no_item(case: Changing, walk: Walker) -> None:
     service = case.service()
     present = set(service.ids)
     found = await walk(campaigns(service, display=case.display, page=case.start))
@@ -146,18 +146,18 @@ async def test_insertions_between_pages_lose_nothing(case: Changing, walk: Walke
 
 @given(changing(deletions()), st.integers(1, 4))
 @example(Changing(Reading(), 6, 2, [Change(1, deleted=(0,))]), 1)
-async def test_what_deletions_hide_is_counted_as_missing(case: Changing, prefetch: int) -> None:
+async def test_items_hidden_by_deletions_are_counted_as_missing(case: Changing, prefetch: int) -> None:
     service = case.service()
     try:
         found = await campaigns(service, display=case.display, page=case.start).collect(prefetch=prefetch)
     except StatusError:
-        assert isinstance(case.reading.past_end, int)  # a page that was there, and is no more
+        assert isinstance(case.reading.past_end, int)  # a page that no longer exists
     else:
         assert len(set(service.ids) - {item.id for item in found}) <= found.missing
 
 
 @given(st.integers(1, 9), displays, walkers, insertions(), st.booleans())
-async def test_a_service_that_ignores_the_page_is_left_soon(
+async def test_iteration_ends_soon_if_the_service_ignores_the_page(
     size: int, display: int, walk: Walker, changes: list[Change], newest_first: bool
 ) -> None:
     service = IgnoresThePage(size, Reading(newest_first=newest_first), changes)
@@ -165,28 +165,32 @@ async def test_a_service_that_ignores_the_page_is_left_soon(
     assert len(service.answered) <= 3 * page_count(service, display) + 3
 
 
-@pytest.mark.parametrize(("size", "asked"), [(0, [1]), (2, [1]), (4, [1, 2, 0]), (9, [1, 2])])
+@pytest.mark.parametrize(("size", "requested_pages"), [(0, [1]), (2, [1]), (4, [1, 2, 0]), (9, [1, 2])])
 @pytest.mark.parametrize("walk", [items, pages])
-async def test_a_page_of_nothing_new_ends_the_walk(size: int, asked: list[int], walk: Walker) -> None:
+async def test_a_page_without_new_items_ends_the_iteration(size: int, requested_pages: list[int], walk: Walker) -> None:
     service = IgnoresThePage(size)
     assert await walk(campaigns(service, display=2)) == service.ids[:2]
-    assert service.answered == asked  # 0 only where 2 is said to be the last page, which a service that counts from 0 has not
+    assert (
+        service.answered == requested_pages
+    )  # page 0 only if page 2 is reported as the last, which a service that counts from 0 does not have
 
 
-async def test_what_a_service_holds_back_is_missing() -> None:
+async def test_items_that_the_service_withholds_are_missing() -> None:
     found = await campaigns(IgnoresThePage(9), display=2).collect()
     assert (len(found), found.missing, found.total_found) == (2, 7, 9)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=6), walkers)
-async def test_a_short_page_does_not_end_the_walk(lengths: list[int], walk: Walker) -> None:
+async def test_a_short_page_does_not_end_the_iteration(lengths: list[int], walk: Walker) -> None:
     service = ShortPages(lengths)
     assert await walk(campaigns(service, display=3)) == service.ids
     assert len(service.answered) == len(lengths)
 
 
 @given(sizes, displays, walkers, st.integers(1, 12))
-async def test_max_items_ends_the_walk_and_is_no_loss(size: int, display: int, walk: Walker, most: int) -> None:
+async def test_max_items_ends_the_iteration_and_reports_no_missing_items(
+    size: int, display: int, walk: Walker, most: int
+) -> None:
     service = PagingService(size)
     assert await walk(campaigns(service, display=display, max_items=most)) == service.ids[:most]
     if walk in (items, pages):
@@ -196,24 +200,24 @@ async def test_max_items_ends_the_walk_and_is_no_loss(size: int, display: int, w
 
 
 @pytest.mark.parametrize("walk", WALKERS)
-async def test_a_walk_may_start_at_a_later_page(walk: Walker) -> None:
+async def test_iteration_may_start_at_a_later_page(walk: Walker) -> None:
     service = PagingService(9)
     assert await walk(campaigns(service, display=2, page=3)) == service.ids[4:]
     assert sorted(service.answered) == [3, 4, 5]
 
 
-async def test_a_walk_that_starts_later_does_not_miss_what_came_before() -> None:
+async def test_items_before_the_first_page_are_not_missing() -> None:
     assert (await campaigns(PagingService(9), display=2, page=3).collect()).missing == 0
 
 
 @pytest.mark.parametrize("walk", WALKERS)
-async def test_a_walk_that_starts_behind_the_end_finds_nothing(walk: Walker) -> None:
+async def test_iteration_that_starts_beyond_the_end_finds_nothing(walk: Walker) -> None:
     service = PagingService(9)
     assert await walk(campaigns(service, display=2, page=7)) == []
     assert service.answered == [7]
 
 
-async def test_awaiting_a_list_gives_the_one_page_as_it_is() -> None:
+async def test_awaiting_a_list_returns_the_one_page() -> None:
     service = PagingService(9)
     page = await campaigns(service, page=3, display=2)
     assert isinstance(page, Page)
@@ -223,7 +227,7 @@ async def test_awaiting_a_list_gives_the_one_page_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("walk", WALKERS)
-async def test_nothing_is_asked_before_the_list_is_used_and_each_use_asks_anew(walk: Walker) -> None:
+async def test_nothing_is_requested_before_a_list_is_used_and_each_use_starts_anew(walk: Walker) -> None:
     service = PagingService(3)
     pager = campaigns(service, display=2)
     assert service.answered == []
@@ -231,13 +235,13 @@ async def test_nothing_is_asked_before_the_list_is_used_and_each_use_asks_anew(w
     assert service.answered == [1, 2, 1, 2]
 
 
-async def test_a_service_that_counts_from_0_has_its_page_0_visited_last() -> None:
+async def test_page_0_of_a_service_that_counts_from_0_is_read_last() -> None:
     service = PagingService(6, Reading(first_page=0))
     assert await items(campaigns(service, display=2)) == ["camp_2", "camp_3", "camp_4", "camp_5", "camp_0", "camp_1"]
     assert service.answered == [1, 2, 3, 0]
 
 
-async def test_page_0_is_looked_for_when_the_last_pages_were_deleted_meanwhile() -> None:
+async def test_page_0_is_tried_even_if_the_last_pages_were_deleted_meanwhile() -> None:
     service = PagingService(6, Reading(first_page=0), [Change(2, deleted=(2, 3, 4))])
     assert await items(campaigns(service, display=2)) == ["camp_2", "camp_3", "camp_4", "camp_5", "camp_0", "camp_1"]
     assert service.answered == [1, 2, 3, 0]
@@ -252,26 +256,26 @@ async def test_a_service_that_counts_from_0_may_refuse_page_1(size: int, status:
     assert service.answered == [1, 0]
 
 
-async def test_an_empty_list_takes_one_request_and_has_its_one_page() -> None:
+async def test_an_empty_list_takes_one_request_and_has_one_page() -> None:
     service = PagingService(0)
     assert [page.data async for page in campaigns(service).pages()] == [[]]
     assert service.answered == [1]
 
 
-async def test_pages_leave_out_what_only_ends_the_list() -> None:
+async def test_pages_omits_the_page_that_only_ends_the_list() -> None:
     service = PagingService(4, Reading(first_page=0, past_end="clamped as asked"))
-    given = [(page.current_page, [item.id for item in page.data]) async for page in campaigns(service, display=2).pages()]
-    assert given == [(1, ["camp_2", "camp_3"]), (0, ["camp_0", "camp_1"])]
+    entry = [(page.current_page, [item.id for item in page.data]) async for page in campaigns(service, display=2).pages()]
+    assert entry == [(1, ["camp_2", "camp_3"]), (0, ["camp_0", "camp_1"])]
     assert service.answered == [1, 2, 0]
 
 
-async def test_pages_are_as_the_service_gave_them_and_cut_only_at_max_items() -> None:
+async def test_pages_are_unchanged_except_for_a_cut_at_max_items() -> None:
     cut = [page async for page in campaigns(PagingService(9), display=2, max_items=3).pages()]
     assert [[item.id for item in page.data] for page in cut] == [["camp_0", "camp_1"], ["camp_2"]]
     assert [page.total_found for page in cut] == [9, 9]
 
 
-async def test_repeats_are_counted_and_given_once() -> None:
+async def test_duplicates_are_counted_and_returned_once() -> None:
     service = PagingService(4, Reading(newest_first=True), [Change(1, 1)])
     found = await campaigns(service, display=2).collect(prefetch=1)
     assert isinstance(found, Collected)
@@ -279,7 +283,7 @@ async def test_repeats_are_counted_and_given_once() -> None:
     assert (found.total_found, found.repeats, found.missing, found.undecodable) == (5, 1, 1, [])
 
 
-async def test_an_item_that_comes_twice_on_one_page_is_given_once() -> None:
+async def test_an_item_repeated_on_one_page_is_returned_once() -> None:
     service = PagingService(2)
     service.ids = ["camp_0", "camp_0", "camp_1"]
     found = await campaigns(service).collect()
@@ -288,7 +292,7 @@ async def test_an_item_that_comes_twice_on_one_page_is_given_once() -> None:
 
 
 class LastFirst(PagingService):
-    """Answers the requests that are open at a time from the last page to the first."""
+    """Responds to concurrent requests from the last page to the first."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -308,7 +312,7 @@ class LastFirst(PagingService):
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 4])
-async def test_pages_are_fetched_side_by_side_and_given_in_order(prefetch: int) -> None:
+async def test_pages_are_fetched_concurrently_and_returned_in_order(prefetch: int) -> None:
     service = LastFirst(18)
     found = await campaigns(service, display=2).collect(prefetch=prefetch)
     assert [item.id for item in found] == service.ids
@@ -318,14 +322,14 @@ async def test_pages_are_fetched_side_by_side_and_given_in_order(prefetch: int) 
 
 
 @pytest.mark.parametrize("prefetch", [0, -1, True, 2.0, "2", None])
-async def test_a_prefetch_that_is_no_number_of_pages_is_refused(prefetch: Any) -> None:
+async def test_an_invalid_prefetch_is_refused(prefetch: Any) -> None:
     service = PagingService(1)
     with pytest.raises(InvalidRequest, match=r"^prefetch: expected .*, got .*; "):
         await campaigns(service).collect(prefetch=prefetch)
     assert service.answered == []
 
 
-async def test_a_page_that_was_answered_before_the_one_before_it_is_fetched_again_if_items_came_between() -> None:
+async def test_a_page_that_overtook_its_predecessor_is_refetched_after_insertions() -> None:
     service = LastFirst(6, Reading(newest_first=True), [Change(2, 1)])  # after page 3, before page 2: camp_2 moves to page 3
     found = await campaigns(service, display=2).collect(prefetch=2)
     assert [item.id for item in found] == [f"camp_{number}" for number in (5, 4, 3, 2, 1, 0)]
@@ -333,7 +337,7 @@ async def test_a_page_that_was_answered_before_the_one_before_it_is_fetched_agai
 
 
 class Breaks(PagingService):
-    """Fails at one page, so often."""
+    """Fails a number of times at one page."""
 
     def __init__(self, size: int, page: int, failure: Response | Exception, times: int = 99) -> None:
         super().__init__(size)
@@ -355,7 +359,7 @@ LOST = TransportError("the answer was lost", maybe_sent=True)
 @pytest.mark.parametrize("walk", WALKERS)
 @pytest.mark.parametrize("failure", [LOST, Response(500), Response(401), Response(404), Response(200)], ids=repr)
 @pytest.mark.parametrize("page", [1, 2])
-async def test_a_page_that_is_there_and_cannot_be_read_is_an_error(walk: Walker, failure: Any, page: int) -> None:
+async def test_an_unreadable_page_is_an_error(walk: Walker, failure: Any, page: int) -> None:
     service = Breaks(6, page, failure)
     with pytest.raises(Exception, match=r"answered|lost") as caught:
         await walk(campaigns(service, display=2))
@@ -363,13 +367,13 @@ async def test_a_page_that_is_there_and_cannot_be_read_is_an_error(walk: Walker,
     assert not set(service.answered) - {0, 1, 2, 3}
 
 
-async def test_an_unreadable_first_page_is_not_taken_for_the_end_of_a_list_that_counts_from_0() -> None:
+async def test_an_unreadable_first_page_is_not_the_end_of_a_list_from_page_0() -> None:
     refusal = Response(404, {}, b'{"message":"no such workspace"}')
     with pytest.raises(StatusError, match="no such workspace"):
         await items(campaigns(Breaks(6, 1, refusal), page=1, display=2))
 
 
-async def test_of_two_refusals_the_one_of_page_1_is_raised() -> None:
+async def test_if_pages_1_and_0_fail_the_error_of_page_1_is_raised() -> None:
     class Nowhere(PagingService):
         def _answer(self, page: int, _display: int, _item: Any) -> Response:
             return Response(404, {}, b'{"message":"page %d of nothing"}' % page)
@@ -381,40 +385,40 @@ async def test_of_two_refusals_the_one_of_page_1_is_raised() -> None:
 
 
 @pytest.mark.parametrize("page", [0, 3])
-async def test_a_refused_page_that_was_asked_for_by_number_is_an_error(page: int) -> None:
+async def test_an_error_of_a_page_asked_for_by_number_is_raised(page: int) -> None:
     service = Breaks(6, page, Response(404))
     with pytest.raises(StatusError, match="404"):
         await items(campaigns(service, display=2, page=page))
     assert service.answered == [page]
 
 
-async def test_a_failure_ahead_of_its_turn_is_tried_again_in_its_turn() -> None:
+async def test_a_prefetched_page_that_fails_is_tried_again_in_its_turn() -> None:
     service = Breaks(6, 3, LOST, times=1)
     found = await campaigns(service, display=2).collect(prefetch=2)
     assert [item.id for item in found] == service.ids
     assert sorted(service.answered) == [1, 2, 3, 3]
 
 
-async def test_a_failure_behind_the_end_does_not_matter() -> None:
+async def test_a_failure_beyond_the_end_does_not_matter() -> None:
     service = Breaks(9, 3, LOST)
     found = await campaigns(service, display=2, max_items=3).collect(prefetch=4)
     assert [item.id for item in found] == ["camp_0", "camp_1", "camp_2"]
 
 
 @pytest.mark.parametrize("use", [aiter, Pager.pages], ids=["items", "pages"])
-async def test_after_an_error_an_iterator_goes_on_where_it_was(use: Any) -> None:
+async def test_after_an_error_an_iterator_continues_where_it_was(use: Any) -> None:
     service = Breaks(6, 2, LOST, times=1)
     iterator = use(campaigns(service, display=2))
     found = [await anext(iterator)]
     with pytest.raises(TransportError):
         found += [item async for item in iterator]
     found += [item async for item in iterator]
-    assert [item.id for given in found for item in getattr(given, "data", [given])] in (service.ids, ["camp_0", *service.ids[2:]])
+    assert [item.id for entry in found for item in getattr(entry, "data", [entry])] in (service.ids, ["camp_0", *service.ids[2:]])
     assert service.answered == [1, 2, 2, 3]
 
 
 @pytest.mark.parametrize("use", [aiter, Pager.pages], ids=["items", "pages"])
-async def test_a_walk_that_is_left_early_asks_no_further_and_leaves_nothing_to_close(use: Any) -> None:
+async def test_leaving_early_stops_requests_and_needs_no_closing(use: Any) -> None:
     service = PagingService(6)
     async for _ in use(campaigns(service, display=2)):
         break
@@ -423,7 +427,7 @@ async def test_a_walk_that_is_left_early_asks_no_further_and_leaves_nothing_to_c
 
 
 class Damaged(PagingService):
-    """Sends some items with a fault in them, and some as null."""
+    """Sends some items with a fault and some as null."""
 
     def __init__(self, size: int, reading: Reading, changes: list[Change], *, broken: set[str], gone: set[str]) -> None:
         super().__init__(size, reading, changes)
@@ -437,14 +441,14 @@ class Damaged(PagingService):
 
 
 @pytest.mark.parametrize("walk", WALKERS)
-async def test_an_item_that_cannot_be_read_is_an_error_unless_it_is_to_be_kept(walk: Walker) -> None:
+async def test_an_undecodable_item_is_an_error_unless_it_is_to_be_kept(walk: Walker) -> None:
     service = Damaged(3, Reading(), [], broken={"camp_1"}, gone=set())
     with pytest.raises(Exception, match=r"\$\.data\[1\]\.steps: expected .*, got str"):
         await walk(campaigns(service))
     assert await walk(campaigns(service, undecodable="keep")) == ["camp_0", "camp_2"]
 
 
-async def test_items_that_were_kept_count_as_met_and_are_told_once() -> None:
+async def test_undecodable_items_count_as_seen_and_are_reported_once() -> None:
     changes = [Change(1, 1)]  # pushes camp_4 from page 1 to page 2
     service = Damaged(6, Reading(newest_first=True), changes, broken={"camp_4", "camp_1"}, gone=set())
     found = await campaigns(service, display=2, undecodable="keep").collect(prefetch=1)
@@ -453,14 +457,14 @@ async def test_items_that_were_kept_count_as_met_and_are_told_once() -> None:
     assert (found.repeats, found.missing, found.total_found) == (1, 1, 7)
 
 
-async def test_pages_of_nothing_that_can_be_read_do_not_end_the_walk() -> None:
+async def test_pages_of_only_undecodable_items_do_not_end_the_iteration() -> None:
     service = Damaged(6, Reading(), [], broken=set(), gone={f"camp_{number}" for number in range(4)})
     found = await campaigns(service, display=2, undecodable="keep").collect()
     assert [item.id for item in found] == ["camp_4", "camp_5"]
     assert (len(found.undecodable), found.missing) == (4, 0)
 
 
-def test_a_pager_shows_where_it_starts_and_ends() -> None:
+def test_the_repr_of_a_list_shows_where_it_starts_and_ends() -> None:
     assert repr(campaigns(PagingService(0), page=2, max_items=5)) == "Pager(first=2, max_items=5)"
 
 
@@ -476,11 +480,11 @@ def paging_behaviours() -> st.SearchStrategy[Behaviour]:
 
 
 @given(paging_behaviours(), st.integers(0, 9), displays, walkers, st.booleans())
-async def test_the_fake_is_walked_whole_under_its_own_readings(
-    behaviour: Behaviour, size: int, display: int, walk: Walker, told: bool
+async def test_every_interpretation_of_the_fake_is_paged_through_completely(
+    behaviour: Behaviour, size: int, display: int, walk: Walker, correct_total: bool
 ) -> None:
     fake = FakeService(seed=0, behaviour=behaviour)
     space = fake.add_workspace("space_1")
-    made = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
-    found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if told else 1))
-    assert sorted(found) == made
+    created_ids = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
+    found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if correct_total else 1))
+    assert sorted(found) == created_ids

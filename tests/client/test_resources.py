@@ -1,4 +1,4 @@
-"""The five operations as they go over the wire, and what is refused before anything does."""
+"""The five operations over the wire, and what is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -59,51 +59,51 @@ READS: list[tuple[Call, Response, str]] = [
 
 
 @pytest.mark.parametrize(("call", "answer", "target"), READS, ids=[target for _, _, target in READS])
-async def test_a_read_is_exactly_the_request_of_the_interface(call: Call, answer: Response, target: str) -> None:
+async def test_a_read_sends_exactly_the_documented_request(call: Call, answer: Response, target: str) -> None:
     script = Script(answer)
     await call(client(script))
     (request,) = script.requests
     assert (request.method, request.target, request.headers, request.body) == ("GET", target, READ, b"")
 
 
-async def test_steps_and_fields_are_what_the_service_answered() -> None:
+async def test_steps_and_fields_are_returned_as_the_service_sent_them() -> None:
     steps = await client(Script(STEPS)).campaigns.steps("camp_1")
     assert steps == CampaignSteps(status="ok", days_left=3, days_left_date="Complete", days_left_display="3 days", data=[])
     fields = await client(Script(FIELDS)).workspaces.fields()
     assert fields == [WorkspaceField(label="Plan", code="custom_1", searchable=["plan"])]
 
 
-async def test_both_lists_walk_all_their_pages() -> None:
+async def test_both_lists_read_all_their_pages() -> None:
     for resource in (client(PagingService(5)).campaigns, client(PagingService(5)).mailboxes):
         pager: Pager[Any] = resource.list(display=2)
         assert [item.id async for item in pager] == [f"camp_{number}" for number in range(5)]
     assert isinstance((await client(PagingService(1)).mailboxes.list()).data[0], Mailbox)
 
 
-# What cannot be read
+# Undecodable items
 
 
 BAD_ITEM = b'{"status":"ok","headers":[],"data":[{"id":"camp_1","steps":"3"}],"total_found":1,"current_page":1,"total_pages":1}'
 
 
 @pytest.mark.parametrize("resource", ["campaigns", "mailboxes"])
-async def test_an_item_that_cannot_be_read_is_an_error_or_kept_as_asked(resource: str) -> None:
+async def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(resource: str) -> None:
     script = Script(Response(200, {}, BAD_ITEM))
     lists = getattr(client(script), resource)
     with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\."):
         await lists.list()
-    kept = await lists.list(undecodable="keep")
-    assert (kept.data, [item.id for item in kept.undecodable]) == ([], ["camp_1"])
+    lenient_page = await lists.list(undecodable="keep")
+    assert (lenient_page.data, [item.id for item in lenient_page.undecodable]) == ([], ["camp_1"])
     assert (await lists.list(undecodable="keep").collect()).missing == 0
 
 
 # Creating
 
 
-async def test_a_creation_is_exactly_the_request_of_the_interface() -> None:
+async def test_a_creation_sends_exactly_the_documented_request() -> None:
     script = Script(added())
     contact = NewContact("A@b.example", first_name="Ann", zip=None, custom={"custom_1": "x"}, extra={"linkedin": "in/ann"})
-    made = await client(script).contacts.create(contact, duplicates="overwrite", strict_validation=False, campaign="camp_1")
+    api_client = await client(script).contacts.create(contact, duplicates="overwrite", strict_validation=False, campaign="camp_1")
     (request,) = script.requests
     assert (request.method, request.target) == ("POST", "/contacts")
     assert request.headers == {**READ, "content-type": "application/json"}
@@ -118,7 +118,7 @@ async def test_a_creation_is_exactly_the_request_of_the_interface() -> None:
         "linkedin": "in/ann",
     }
     possible = frozenset({Outcome.ADDED})
-    assert made == CreatedContact(
+    assert api_client == CreatedContact(
         status=Outcome.ADDED, id="contact_1", details=None, possible=possible, request_id="req_1", attempts=1
     )
 
@@ -134,7 +134,7 @@ customs = st.dictionaries(st.integers(0, 99).map("custom_{}".format), st.none() 
 
 
 @given(members, customs, st.sampled_from(["skip", "overwrite", "update_missing_fields"]), st.booleans(), st.none() | texts)
-async def test_only_what_was_set_is_sent_and_the_three_options_always(
+async def test_only_fields_that_were_set_are_sent_and_the_three_options_always(
     fields: dict[str, Any], custom: dict[str, Any], duplicates: Any, strict: Any, campaign: str | None
 ) -> None:
     campaign = None if campaign is None else f"camp_1{campaign}"
@@ -154,7 +154,7 @@ async def test_only_what_was_set_is_sent_and_the_three_options_always(
         }
 
 
-async def test_the_options_are_sent_where_none_was_given() -> None:
+async def test_the_options_are_sent_even_if_none_was_passed() -> None:
     script = Script(added())
     await client(script).contacts.create(CONTACT)
     await client(script).contacts.create_many([CONTACT])
@@ -163,80 +163,80 @@ async def test_the_options_are_sent_where_none_was_given() -> None:
         assert options == {"duplicates": "skip", "strict_validation": True, "campaign": None}
 
 
-async def test_many_are_created_with_the_requests_of_one() -> None:
+async def test_create_many_sends_the_same_requests_as_create() -> None:
     script = Script(added(), skipped())
-    made = client(script)
+    api_client = client(script)
     options: dict[str, Any] = {"duplicates": "overwrite", "strict_validation": False, "campaign": "camp_1"}
     options |= {"owner_key": "key_2", "workspace": "space_2"}
-    report = await made.contacts.create_many([CONTACT, {"email": "c@d.example"}], **options, concurrency=1, order="input")
-    await made.contacts.create(CONTACT, **options)
-    await made.contacts.create({"email": "c@d.example"}, **options)
+    report = await api_client.contacts.create_many([CONTACT, {"email": "c@d.example"}], **options, concurrency=1, order="input")
+    await api_client.contacts.create(CONTACT, **options)
+    await api_client.contacts.create({"email": "c@d.example"}, **options)
     assert isinstance(report, BulkReport)
     assert {outcome.value: count for outcome, count in report.outcomes.items() if count} == {"added": 1, "skipped": 1}
     assert script.requests[:2] == script.requests[2:]
 
 
-async def test_each_of_many_sets_of_options_is_sent_as_it_is_whatever_was_sent_before() -> None:
+async def test_options_are_sent_as_passed_whatever_was_sent_before() -> None:
     script = Script(added())
-    made = client(script)
+    api_client = client(script)
     campaigns = [None, *(f"camp_{number}" for number in range(20))]
     sets = list(product(["key_1", "key_2"], ["space_1", "space_2"], ["skip", "overwrite"], [True, False], campaigns))
     for key, space, duplicates, strict, campaign in sets * 2:
         options: dict[str, Any] = {"duplicates": duplicates, "strict_validation": strict, "campaign": campaign}
-        await made.contacts.create(CONTACT, owner_key=key, workspace=space, **options)
+        await api_client.contacts.create(CONTACT, owner_key=key, workspace=space, **options)
         sent = json.loads(script.requests[-1].body)
         assert sent == {"owner_key": key, "workspace": space, "upload_options": options, "email": CONTACT.email}
     assert len(script.requests) == 2 * len(sets)
 
 
 @pytest.mark.parametrize("wrong", [1, 1.0])
-async def test_what_only_equals_a_right_option_is_refused_even_after_that_one(wrong: Any) -> None:
+async def test_a_value_merely_equal_to_a_valid_option_is_refused(wrong: Any) -> None:
     script = Script(added())
-    made = client(script)
-    await made.contacts.create(CONTACT, strict_validation=True)
+    api_client = client(script)
+    await api_client.contacts.create(CONTACT, strict_validation=True)
     with pytest.raises(InvalidRequest, match=r"^strict_validation: expected bool"):
-        await made.contacts.create(CONTACT, strict_validation=wrong)
+        await api_client.contacts.create(CONTACT, strict_validation=wrong)
     assert len(script.requests) == 1
 
 
-async def test_no_resource_shows_the_keys_it_was_used_with() -> None:
-    made = client(Script(added()), owner_key="key_first")
-    await made.contacts.create(CONTACT)
-    await made.contacts.create(CONTACT, owner_key="key_second")
-    resources = (made, made.contacts, made.campaigns, made.mailboxes, made.workspaces)
+async def test_no_repr_of_a_resource_shows_its_keys() -> None:
+    api_client = client(Script(added()), owner_key="key_first")
+    await api_client.contacts.create(CONTACT)
+    await api_client.contacts.create(CONTACT, owner_key="key_second")
+    resources = (api_client, api_client.contacts, api_client.campaigns, api_client.mailboxes, api_client.workspaces)
     assert not [resource for resource in resources if "key_" in repr(resource)]
 
 
 @virtual_time
-async def test_many_are_created_under_the_clocks_of_the_call() -> None:
+async def test_create_many_uses_the_timeouts_of_the_call() -> None:
     script = Script(8.0, added())
-    made = client(script, timeout=None, deadline=5.0)
-    assert (await made.contacts.create_many([CONTACT], deadline=None)).outcomes[Outcome.ADDED] == 1
+    api_client = client(script, timeout=None, deadline=5.0)
+    assert (await api_client.contacts.create_many([CONTACT], deadline=None)).outcomes[Outcome.ADDED] == 1
     script.entries = [8.0, added()]
-    assert (await made.contacts.create_many([CONTACT])).outcomes[Outcome.UNKNOWN] == 1
+    assert (await api_client.contacts.create_many([CONTACT])).outcomes[Outcome.UNKNOWN] == 1
 
 
 @virtual_time
-async def test_a_repeat_that_finds_the_contact_says_what_is_possible() -> None:
-    made = await client(Script(lost(), skipped())).contacts.create(CONTACT)
-    assert made.possible == {Outcome.ADDED, Outcome.SKIPPED}
-    assert (made.status, made.certain, made.attempts) == (Outcome.SKIPPED, False, 2)
+async def test_a_retried_creation_that_finds_the_contact_says_what_is_possible() -> None:
+    api_client = await client(Script(lost(), skipped())).contacts.create(CONTACT)
+    assert api_client.possible == {Outcome.ADDED, Outcome.SKIPPED}
+    assert (api_client.status, api_client.certain, api_client.attempts) == (Outcome.SKIPPED, False, 2)
 
 
-# Odd ids
+# Unusual ids
 
 
 ids = texts.filter(bool).map("1{}".format) | st.sampled_from(["é ü/%2F?#", "..", ".", "%", "+ &=", "\0", "\U0001f600"])
 
 
 @given(ids)
-async def test_an_odd_id_means_the_same_to_whoever_decodes_the_target(odd: str) -> None:
+async def test_an_unusual_id_survives_encoding_and_decoding(odd: str) -> None:
     script = Script(page(), page(), STEPS, FIELDS)
-    made = client(script, workspace=f"space_{odd}")
-    await made.campaigns.list()
-    await made.mailboxes.list()
-    await made.campaigns.steps(f"camp_{odd}")
-    await made.workspaces.fields()
+    api_client = client(script, workspace=f"space_{odd}")
+    await api_client.campaigns.list()
+    await api_client.mailboxes.list()
+    await api_client.campaigns.steps(f"camp_{odd}")
+    await api_client.workspaces.fields()
     campaigns, mailboxes, steps, fields = [urlsplit(f"http://x{request.target}") for request in script.requests]
     for url in (campaigns, mailboxes):
         assert dict(parse_qsl(url.query, strict_parsing=True))["workspace"] == f"space_{odd}"
@@ -247,7 +247,7 @@ async def test_an_odd_id_means_the_same_to_whoever_decodes_the_target(odd: str) 
         assert not set(request.target) & set(' "<>\\^`{|}#+\t\r\n\0')
 
 
-async def test_an_odd_id_is_percent_encoded_as_utf_8() -> None:
+async def test_an_unusual_id_is_percent_encoded_as_utf_8() -> None:
     script = Script(STEPS, page())
     await client(script).campaigns.steps("camp_é ü/%2F?#")
     await client(script).campaigns.list(workspace="space_a&page=9+b")
@@ -284,7 +284,7 @@ ID_CALLS: dict[str, tuple[str, str, Callable[[OutreachClient, Any], Any]]] = {
 
 @pytest.mark.parametrize(("value", "fault"), [*WRONG_IDS, ("prefix alone", "")], ids=repr)
 @pytest.mark.parametrize(("field", "prefix", "call"), ID_CALLS.values(), ids=ID_CALLS)
-async def test_a_wrong_id_is_refused_by_field_kind_and_remedy(
+async def test_an_invalid_id_is_refused_with_field_type_and_remedy(
     field: str, prefix: str, call: Callable[[OutreachClient, Any], Any], value: Any, fault: str
 ) -> None:
     script = Script(page())
@@ -297,7 +297,7 @@ async def test_a_wrong_id_is_refused_by_field_kind_and_remedy(
 
 
 @pytest.mark.parametrize(("field", "prefix", "call"), ID_CALLS.values(), ids=ID_CALLS)
-async def test_an_id_that_no_request_can_carry_is_refused(
+async def test_an_id_with_a_lone_surrogate_is_refused(
     field: str, prefix: str, call: Callable[[OutreachClient, Any], Any]
 ) -> None:
     script = Script(page())
@@ -346,7 +346,7 @@ CREATIONS: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("row", "options", "message"), CREATIONS, ids=[message for *_, message in CREATIONS])
-async def test_a_creation_that_can_never_be_right_is_refused(row: Any, options: dict[str, Any], message: str) -> None:
+async def test_an_invalid_creation_is_refused(row: Any, options: dict[str, Any], message: str) -> None:
     script = Script(added())
     with pytest.raises(InvalidRequest, match=f"^{message}$") as caught:
         await client(script).contacts.create(row, **options)
@@ -355,7 +355,7 @@ async def test_a_creation_that_can_never_be_right_is_refused(row: Any, options: 
 
 
 @pytest.mark.parametrize(("row", "options", "message"), CREATIONS, ids=[message for *_, message in CREATIONS])
-async def test_of_many_a_wrong_option_is_refused_at_once_and_a_wrong_row_alone(
+async def test_create_many_refuses_an_invalid_option_at_once_and_an_invalid_row_alone(
     row: Any, options: dict[str, Any], message: str
 ) -> None:
     script = Script(added())
@@ -389,7 +389,7 @@ LISTS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "message"), LISTS, ids=repr)
 @pytest.mark.parametrize("resource", ["campaigns", "mailboxes"])
-def test_a_list_that_can_never_be_right_is_refused_before_it_is_used(resource: str, options: Any, message: str) -> None:
+def test_an_invalid_list_is_refused_before_it_is_used(resource: str, options: Any, message: str) -> None:
     script = Script(page())
     with pytest.raises(InvalidRequest, match=f"^{message}$") as caught:
         getattr(client(script), resource).list(**options)
@@ -398,7 +398,7 @@ def test_a_list_that_can_never_be_right_is_refused_before_it_is_used(resource: s
 
 
 @pytest.mark.parametrize("display", [2001, 10**9])
-def test_more_than_2000_mailboxes_a_page_are_refused_before_anything_is_sent(display: int) -> None:
+def test_more_than_2000_mailboxes_per_page_are_refused_before_sending(display: int) -> None:
     script = Script(page())
     with pytest.raises(InvalidRequest, match=f"^display: expected at most 2000, got {display}; .+"):
         client(script).mailboxes.list(display=display)
@@ -413,6 +413,6 @@ def test_more_than_2000_mailboxes_a_page_are_refused_before_anything_is_sent(dis
     ],
     ids=repr,
 )
-def test_a_bulk_run_that_can_never_be_right_is_refused_before_it_is_entered(options: Any, message: str) -> None:
+def test_an_invalid_bulk_run_is_refused_before_it_is_entered(options: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^{message}$"):
         client(Script(added())).contacts.create_many([CONTACT], **options)

@@ -1,4 +1,4 @@
-"""Answers that are no success: what is said of them, and how long they ask to wait."""
+"""Responses that are not a success: their messages and their Retry-After."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedRes
     return build_unexpected_response("create_contact", Response(200, {}, body), (), caught.value)
 
 
-# What a refusal says
+# Messages of refusals
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "no body"),
         (b" \r\n", "no body"),
@@ -64,28 +64,28 @@ def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedRes
         (b"x" * 201, "x" * 200 + "..."),
     ],
 )
-def test_what_a_body_tells_a_person(body: bytes, said: str) -> None:
-    assert extract_reason(body) == said
+def test_the_reason_is_extracted_from_a_body(body: bytes, message: str) -> None:
+    assert extract_reason(body) == message
 
 
-DEPTHS = [*range(900, 1000), 100_000]  # about what a reader of JSON can go down, and far beyond
+DEPTHS = [*range(900, 1000), 100_000]  # around the recursion limit of JSON parsers, and far beyond
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"error":', b"}"), (b'{"x":', b"}")])
-def test_a_body_of_any_depth_is_told(opening: bytes, closing: bytes) -> None:
+def test_the_reason_of_a_deeply_nested_body_is_bounded(opening: bytes, closing: bytes) -> None:
     for depth in DEPTHS:
         assert len(extract_reason(opening * depth + b"1" + closing * depth)) <= 203
 
 
 @given(st.binary())
-def test_any_bytes_tell_at_most_a_line(body: bytes) -> None:
-    told = extract_reason(body)
-    assert 0 < len(told) <= 203
-    assert "\n" not in told
+def test_the_reason_of_any_bytes_is_at_most_one_line(body: bytes) -> None:
+    reason = extract_reason(body)
+    assert 0 < len(reason) <= 203
+    assert "\n" not in reason
 
 
 @pytest.mark.parametrize("status", [300, 301, 307, 400, 401, 404, 422, 500, 503])
-def test_a_refusal_keeps_what_the_service_answered(status: int) -> None:
+def test_a_status_error_has_what_the_service_answered(status: int) -> None:
     error = refusal(status, b'{"error": "no"}', {"x-request-id": "req_1", "content-type": "application/json"})
     assert type(error) is StatusError
     assert str(error) == f"list_fields: the service answered {status}: no"
@@ -100,17 +100,17 @@ def test_a_refusal_keeps_what_the_service_answered(status: int) -> None:
 
 
 @pytest.mark.parametrize(("fields", "seconds"), [({}, None), ({"retry-after": "3"}, 3.0), ({"retry-after": "soon"}, None)])
-def test_a_429_is_a_rate_limit_that_knows_how_long_to_wait(fields: dict[str, str], seconds: float | None) -> None:
+def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seconds: float | None) -> None:
     error = refusal(429, b"slow down", fields)
     assert isinstance(error, RateLimited)
     assert (error.status_code, error.retry_after) == (429, seconds)
 
 
-# What an answer that is not allowed says
+# Messages of unexpected responses
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b'{"status": "error", "error": "no such campaign"}', "status 'error': no such campaign"),
         (b'{"status": "", "message": "hm"}', "status '': hm"),
@@ -128,21 +128,21 @@ def test_a_429_is_a_rate_limit_that_knows_how_long_to_wait(fields: dict[str, str
         (b'{"status": "ad', "$: expected JSON: Input data was truncated"),
     ],
 )
-def test_an_answer_that_is_not_allowed_is_told_by_its_own_word_or_by_its_faults(body: bytes, said: str) -> None:
+def test_an_unexpected_response_is_described_by_its_status_or_its_faults(body: bytes, message: str) -> None:
     error = not_allowed(body)
-    assert str(error) == f"create_contact: the service answered 200 with {said}"
+    assert str(error) == f"create_contact: the service answered 200 with {message}"
     assert (error.status_code, error.body, error.maybe_sent) == (200, body, True)
     assert error.well_formed is body.endswith(b"}")
 
 
 @pytest.mark.parametrize("name", [b"status", b"error"])
-def test_an_answer_of_any_depth_is_told(name: bytes) -> None:
+def test_the_description_of_a_deeply_nested_response_is_bounded(name: bytes) -> None:
     for depth in DEPTHS:
         error = not_allowed(b'{"status": "error", "%b": %b}' % (name, b"[" * depth + b"]" * depth))
         assert len(str(error)) < 1100
 
 
-def test_an_answer_with_more_faults_than_anyone_reads_is_told_in_short() -> None:
+def test_the_description_of_many_faults_is_shortened() -> None:
     page = {"status": "ok", "headers": [], "data": [{}] * 500, "total_found": 500, "current_page": 1, "total_pages": 1}
     error = not_allowed(json.dumps(page).encode(), kind=Page[Mailbox])
     assert len(str(error)) < 1100
@@ -150,7 +150,7 @@ def test_an_answer_with_more_faults_than_anyone_reads_is_told_in_short() -> None
     assert str(error).endswith("...")
 
 
-def test_a_fault_found_by_the_caller_is_told_as_it_is() -> None:
+def test_a_fault_found_by_the_caller_is_described_unchanged() -> None:
     error = build_unexpected_response(
         "list_fields", Response(200, {"x-request-id": "req_1"}, b"{}"), (), "status 'no' instead of 'ok'"
     )
@@ -158,7 +158,7 @@ def test_a_fault_found_by_the_caller_is_told_as_it_is() -> None:
     assert (error.well_formed, error.request_id) == (True, "req_1")
 
 
-# How long to wait
+# Retry-After
 
 
 @pytest.mark.parametrize(
@@ -199,17 +199,17 @@ def test_a_fault_found_by_the_caller_is_told_as_it_is() -> None:
         ("Sun, 06 Nov 1994 08:49:37 +999999999999", None),
     ],
 )
-def test_how_long_an_answer_asks_to_wait(value: str, seconds: float | None) -> None:
+def test_retry_after_is_parsed_in_all_its_forms(value: str, seconds: float | None) -> None:
     assert parse_retry_after({"retry-after": value}, now=NOW) == seconds
 
 
-def test_an_answer_that_does_not_ask_asks_for_nothing() -> None:
+def test_a_response_without_retry_after_asks_for_no_wait() -> None:
     assert parse_retry_after({}, now=NOW) is None
     assert parse_retry_after({"date": "Sun, 06 Nov 1994 08:49:37 GMT"}, now=NOW) is None
 
 
 @given(st.integers(0, 2**32), st.integers(0, 10**6), st.integers(-(10**6), 10**6))
-def test_a_date_counts_from_the_answers_own_date_whatever_our_clock_says(sent: int, ahead: int, wrong: int) -> None:
+def test_a_date_counts_from_the_date_of_the_response_whatever_our_clock_says(sent: int, ahead: int, wrong: int) -> None:
     fields = {"retry-after": formatdate(sent + ahead, usegmt=True), "date": formatdate(sent, usegmt=True)}
     assert parse_retry_after(fields, now=sent + wrong) == ahead
     assert parse_retry_after({**fields, "date": "nonsense"}, now=sent + wrong) == max(0, ahead - wrong)
@@ -217,7 +217,7 @@ def test_a_date_counts_from_the_answers_own_date_whatever_our_clock_says(sent: i
 
 
 @given(st.text() | st.text("0123456789 ,:+-.GMTSunovJa"), st.text())
-def test_any_text_asks_for_a_finite_wait_or_none(value: str, date: str) -> None:
+def test_any_string_asks_for_a_finite_wait_or_none(value: str, date: str) -> None:
     seconds = parse_retry_after({"retry-after": value, "date": date}, now=NOW)
     assert seconds is None or 0 <= seconds < 10**18
 

@@ -1,4 +1,4 @@
-"""Whether and when to try again, as tables."""
+"""Whether and when to retry, as tables."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
 
 @pytest.mark.parametrize("repeat", Idempotency)
 @pytest.mark.parametrize(("error", "evidence"), [row[1:] for row in WEIGHED], ids=[row[0] for row in WEIGHED])
-def test_what_a_failure_proves(error: OutreachError, evidence: FailureKind, repeat: Idempotency) -> None:
+def test_a_failure_is_classified_by_what_it_proves(error: OutreachError, evidence: FailureKind, repeat: Idempotency) -> None:
     assert classify(error, repeat) is evidence
 
 
 @pytest.mark.parametrize(("repeat", "evidence"), [(FREELY, FINAL), (KNOWINGLY, AMBIGUOUS), (UNSENT, FINAL)])
-def test_a_damaged_answer_to_a_creation_is_worth_asking_again(repeat: Idempotency, evidence: FailureKind) -> None:
+def test_a_damaged_response_to_a_creation_is_worth_a_retry(repeat: Idempotency, evidence: FailureKind) -> None:
     assert classify(unexpected(well_formed=False), repeat) is evidence
 
 
@@ -89,7 +89,9 @@ def test_a_damaged_answer_to_a_creation_is_worth_asking_again(repeat: Idempotenc
     ("evidence", "freely", "knowingly", "unsent"),
     [(NOT_SENT, True, True, True), (REFUSED, True, True, False), (AMBIGUOUS, True, True, False), (FINAL, False, False, False)],
 )
-def test_when_an_operation_may_be_sent_again(evidence: FailureKind, freely: bool, knowingly: bool, unsent: bool) -> None:
+def test_the_kind_of_failure_and_the_idempotency_decide_on_a_retry(
+    evidence: FailureKind, freely: bool, knowingly: bool, unsent: bool
+) -> None:
     assert [is_retryable(evidence, repeat) for repeat in (FREELY, KNOWINGLY, UNSENT)] == [freely, knowingly, unsent]
 
 
@@ -106,7 +108,9 @@ def test_when_an_operation_may_be_sent_again(evidence: FailureKind, freely: bool
         (unexpected(well_formed=True), FINAL, False),
     ],
 )
-def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, evidence: FailureKind, doubtful: bool) -> None:
+def test_failures_that_may_have_been_applied_make_later_responses_uncertain(
+    error: OutreachError, evidence: FailureKind, doubtful: bool
+) -> None:
     assert classify(error, KNOWINGLY) is evidence
     assert maybe_applied(error, evidence) is doubtful
 
@@ -123,7 +127,7 @@ def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, eviden
     ids=["3xx", "408, 425, 499", "every other 4xx", "5xx", "beyond 5xx"],
 )
 @pytest.mark.parametrize("retry_after", [None, "1"])
-def test_which_status_may_follow_a_creation(codes: Iterable[int], maybe: bool, retry_after: str | None) -> None:
+def test_statuses_that_may_follow_a_creation_are_known(codes: Iterable[int], maybe: bool, retry_after: str | None) -> None:
     errors = [answered(code, retry_after=retry_after) for code in codes]
     assert {maybe_applied(error, classify(error, KNOWINGLY)) for error in errors} == {maybe}
 
@@ -140,7 +144,7 @@ def test_each_column_of_the_status_table() -> None:
 
 
 @pytest.mark.parametrize(("evidence", "price"), [(NOT_SENT, 14), (REFUSED, 5), (AMBIGUOUS, 14), (FINAL, 14)])
-def test_what_a_repeat_costs(evidence: FailureKind, price: int) -> None:
+def test_a_retry_costs_less_after_throttling(evidence: FailureKind, price: int) -> None:
     assert retry_cost(evidence) == price
 
 
@@ -159,17 +163,17 @@ def test_each_wait_may_be_twice_as_long_as_the_last_up_to_the_cap(attempts: int,
     st.integers(1, 10**6),
     st.floats(0, 1, exclude_max=True),
 )
-def test_a_wait_is_never_negative_nor_beyond_the_cap(first: float, cap: float, attempts: int, drawn: float) -> None:
+def test_a_wait_is_never_negative_nor_above_the_cap(first: float, cap: float, attempts: int, drawn: float) -> None:
     policy = RetryPolicy(backoff=first, backoff_cap=cap, jitter=lambda: drawn)
     assert 0 <= backoff_delay(policy, attempts) <= cap
     assert backoff_delay(policy, attempts) <= backoff_delay(policy, attempts + 1)
 
 
-def test_waits_differ_so_that_clients_do_not_come_back_in_step() -> None:
+def test_waits_are_random_so_that_clients_do_not_retry_in_step() -> None:
     assert len({backoff_delay(RetryPolicy(), 3) for _ in range(20)}) > 1
 
 
-def test_the_policy_unless_told_otherwise() -> None:
+def test_the_default_policy_is_documented() -> None:
     policy = RetryPolicy()
     assert (policy.attempts, policy.backoff, policy.backoff_cap, policy.retry_after_cap, policy.budget) == (
         4,
@@ -183,19 +187,19 @@ def test_the_policy_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("attempts", [0, -1])
-def test_a_policy_tries_at_least_once(attempts: int) -> None:
-    said = f"attempts: expected at least 1, got {attempts}; pass 1 to disable retries"
-    with pytest.raises(InvalidRequest, match=re.escape(said)):
+def test_a_policy_needs_at_least_one_attempt(attempts: int) -> None:
+    message = f"attempts: expected at least 1, got {attempts}; pass 1 to disable retries"
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
         RetryPolicy(attempts=attempts)
 
 
 @pytest.mark.parametrize("name", ["backoff", "backoff_cap", "retry_after_cap", "budget"])
 @pytest.mark.parametrize("value", [-1, -0.001, -math.inf, math.nan])
-def test_a_policy_waits_and_spends_nothing_less_than_nothing(name: str, value: Any) -> None:
+def test_a_policy_refuses_negative_values(name: str, value: Any) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; pass 0 for none")):
         RetryPolicy(**{name: value})
 
 
-def test_a_policy_may_wait_and_spend_nothing() -> None:
+def test_a_policy_may_have_zero_waits_and_no_budget() -> None:
     policy = RetryPolicy(attempts=1, backoff=0, backoff_cap=0, retry_after_cap=0, budget=0)
     assert backoff_delay(policy, 5) == 0

@@ -1,4 +1,4 @@
-"""A byte scan: no key and no credential of a header is in anything that the library logs, shows, raises or pickles."""
+"""A scan for keys and header credentials in everything the library logs, shows, raises or pickles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTACT = NewContact("a@b.example")
 
 @attrs.frozen
 class Secrets:
-    """What must not show: the key of the client and of a call, and header fields of the client and of a call."""
+    """Secrets that must not be shown: keys and headers of the client and of a call."""
 
     key: str
     call_key: str
@@ -57,7 +57,7 @@ each_kind = pytest.mark.parametrize("secrets", [PLAIN, ODD], ids=["plain", "odd"
 
 @cache
 def spellings(secret: str) -> set[bytes]:
-    """A secret as JSON, Python, a URL, a form and a pickle write it."""
+    """Encode a secret as JSON, Python, a URL, a form and a pickle would."""
     texts = {
         secret,
         json.dumps(secret)[1:-1],
@@ -79,18 +79,18 @@ def assert_hidden(secrets: Secrets, shown: bytes, where: object) -> None:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those that a traceback shows with it."""
+    """Return an error with the errors that a traceback shows with it."""
     if error is not None:
         yield error
         yield from chain(error.__cause__ if error.__suppress_context__ else error.__context__)
 
 
 def views(thing: Any) -> Iterator[bytes]:
-    """Everything that anybody may come to see of a thing."""
+    """Return every representation of an object."""
     yield repr(thing).encode()
     yield str(thing).encode()
     for each in chain(thing if isinstance(thing, BaseException) else getattr(thing, "error", None)):
-        yield "".join(traceback.format_exception(each, limit=0)).encode()  # without our own lines of code
+        yield "".join(traceback.format_exception(each, limit=0)).encode()  # without source lines of the tests
         yield repr(vars(each)).encode()
         if isinstance(each, OutreachError):
             yield from pickles(each)
@@ -109,7 +109,7 @@ def log_views(records: list[logging.LogRecord]) -> Iterator[bytes]:
         yield repr(vars(record)).encode()
 
 
-# How the service may answer: each echoes all that it was sent, in one spelling or another
+# Responses that echo the request, each in another encoding
 
 
 def sent_in(request: Request) -> str:
@@ -118,12 +118,12 @@ def sent_in(request: Request) -> str:
 
 
 def as_json(request: Request) -> Any:
-    """What was sent, as a service would log it: header by header, and the body as an object."""
+    """Encode the request as a service would log it: header by header, and the body as an object."""
     return {"headers": dict(request.headers), "body": json.loads(request.body or b"null")}
 
 
 def echoed(request: Request) -> dict[str, str]:
-    """Header fields that show what was sent."""
+    """Return headers that echo the request."""
     raw = sent_in(request).encode("latin-1", "replace").decode("latin-1")
     return {"x-request-id": "req_1", "x-echo": raw, "location": f"/?{quote(raw)}", "set-cookie": "sid=0", "retry-after": "0"}
 
@@ -145,13 +145,13 @@ BODIES: dict[str, Callable[[Request], bytes]] = {
 
 
 def good(request: Request) -> bytes:
-    """An answer to any operation, with the echo where only `extra` keeps it."""
+    """Return a successful response with the echo in unknown members only."""
     item = campaign("camp_1") if request.target.startswith("/campaigns?") else mailbox("mailbox_1")
     lists = {"status": "ok", "headers": [], "data": [item], "total_found": 1, "current_page": 1, "total_pages": 1}
     steps = {"status": "ok", "data": [], "days_left": 1, "days_left_date": "a", "days_left_display": "a"}
-    made = {"status": "added", "id": "contact_1", "details": None}
+    created = {"status": "added", "id": "contact_1", "details": None}
     fields = {"status": "ok", "data": []}
-    answers: dict[str, Any] = {"/contacts": made, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
+    answers: dict[str, Any] = {"/contacts": created, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
     return json.dumps({**answers.get(request.target, lists), "echo": as_json(request)}).encode()
 
 
@@ -165,20 +165,20 @@ def test_the_scan_finds_the_secrets_in_every_echo(body: Callable[[Request], byte
 
 
 class Echo:
-    """Answers with what it was sent."""
+    """Echoes the request."""
 
     def __init__(self, status: int, body: Callable[[Request], bytes]) -> None:
         self.status, self.body = status, body
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         progress.sent = True
-        await anyio.sleep(1.0)  # a bulk run waits out any number of refusals, until the attempts have taken the row's deadline
+        await anyio.sleep(1.0)  # a bulk run waits out throttling until attempts have used up the deadline of the row
         return Response(self.status, echoed(request), self.body(request))
 
     async def aclose(self) -> None: ...
 
 
-# What a program may do
+# What a program can do
 
 
 async def listed(client: OutreachClient, _secrets: Secrets) -> Any:
@@ -193,7 +193,7 @@ async def collected(client: OutreachClient, _secrets: Secrets) -> Any:
     return await client.campaigns.list().collect()
 
 
-async def kept(client: OutreachClient, _secrets: Secrets) -> Any:
+async def keep_undecodable(client: OutreachClient, _secrets: Secrets) -> Any:
     page = await client.mailboxes.list(undecodable="keep")
     return [page, *page.undecodable]
 
@@ -225,7 +225,7 @@ ACTS: dict[str, Callable[[OutreachClient, Secrets], Awaitable[Any]]] = {
     "items": listed,
     "pages": paged,
     "collect": collected,
-    "keep": kept,
+    "keep": keep_undecodable,
     "steps": lambda client, _: client.campaigns.steps("camp_1"),
     "fields": lambda client, _: client.workspaces.fields(),
     "copy": lambda client, _: client.with_options(workspace="space_2").mailboxes.list(),
@@ -235,7 +235,7 @@ each_act = pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 
 @attrs.frozen
 class Scan:
-    """Does things under full logging and looks at all that comes of them."""
+    """Performs actions under full logging and searches everything they produce."""
 
     log: pytest.LogCaptureFixture
     capture: pytest.CaptureFixture[bytes]
@@ -244,13 +244,13 @@ class Scan:
         client = secrets.client(transport, retry=RetryPolicy(attempts=2), deadline=5.0, **options)
         with self.log.at_level(logging.DEBUG):
             try:
-                given = await act(client, secrets)
+                result = await act(client, secrets)
             except OutreachError as error:
-                given = error
-        things = given if isinstance(given, list) else [given]
+                result = error
+        things = result if isinstance(result, list) else [result]
         for thing in [*things, client, client.contacts, client._settings, client._settings.request_defaults]:
             assert_hidden(secrets, b"\n".join(views(thing)), thing)
-        assert self.log.records or isinstance(given, InvalidRequest)
+        assert self.log.records or isinstance(result, InvalidRequest)
         assert_hidden(secrets, b"\n".join([*log_views(self.log.records), *self.capture.readouterr()]), "log")
         self.log.clear()
         return things
@@ -264,10 +264,10 @@ def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[by
 @virtual_time
 @each_act
 @pytest.mark.parametrize(("status", "secrets"), [(200, PLAIN), (307, PLAIN), (429, PLAIN), (500, PLAIN), (200, ODD), (400, ODD)])
-async def test_an_answer_that_echoes_what_was_sent_shows_no_secret(
+async def test_a_response_that_echoes_the_request_shows_no_secret(
     status: int, act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
 ) -> None:
-    for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of them on either loop
+    for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of them on each loop
         await scan(secrets, Echo(status, body), act)
 
 
@@ -277,7 +277,7 @@ async def no_answer(request: Request, _progress: Progress) -> Response:
 
 async def chained(request: Request, _progress: Progress) -> Response:
     try:
-        raise KeyError(sent_in(request))  # noqa: TRY301 - a library's own error, which its adapter takes up
+        raise KeyError(sent_in(request))  # noqa: TRY301 - an error of the HTTP library, which the adapter converts
     except KeyError as error:
         raise TransportError("lost", maybe_sent=False) from error
 
@@ -288,7 +288,7 @@ async def foreign(request: Request, _progress: Progress) -> Response:
 
 async def foreign_and_chained(request: Request, _progress: Progress) -> Response:
     try:
-        raise OSError(7, sent_in(request))  # noqa: TRY301 - likewise
+        raise OSError(7, sent_in(request))  # noqa: TRY301 - the same
     except OSError:
         raise ValueError(request.headers) from ConnectionResetError(request.body)
 
@@ -308,7 +308,7 @@ async def refused_connection(request: Request, _progress: Progress) -> Response:
 
 
 class Fails:
-    """Fails in one way, always."""
+    """Always fails in one way."""
 
     def __init__(self, way: Callable[[Request, Progress], Awaitable[Response]]) -> None:
         self.way = way
@@ -323,7 +323,7 @@ class Fails:
 @virtual_time
 @each_kind
 @each_act
-async def test_a_transport_that_fails_with_what_it_sent_shows_no_secret(
+async def test_a_transport_error_that_quotes_the_request_shows_no_secret(
     act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
 ) -> None:
     ways = (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection)
@@ -336,7 +336,7 @@ async def never(_request: Request, _progress: Progress) -> Response:
 
 
 def misplaced(key: Any) -> dict[str, Callable[[OutreachClient], Any]]:
-    """A key where none belongs, or a key that is none."""
+    """Pass a key where none belongs, or an invalid key."""
     return {
         "as workspace": lambda c: c.contacts.create(CONTACT, workspace=key),
         "as the client's workspace": lambda c: c.with_options(workspace=key).campaigns.list(),

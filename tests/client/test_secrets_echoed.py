@@ -1,4 +1,4 @@
-"""A key that an answer echoes, in any encoding and at any place, is in nothing that a person may come to see."""
+"""A key echoed in any encoding at any place of a response is shown nowhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PLACES: Final[dict[str, Callable[[str], Response]]] = {
 
 
 class Says:
-    """Gives one answer to everything, after a while."""
+    """Gives one response to every request, after a delay."""
 
     def __init__(self, answer: Response) -> None:
         self._answer = answer
@@ -70,7 +70,7 @@ class Says:
 
 
 class Keeps(logging.Handler):
-    """Keeps what is logged."""
+    """Collects log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_chara
 @given(
     (plain | odd).map("key_{}".format).map(Held), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(PLACES)), st.data()
 )
-async def test_an_echoed_key_is_nowhere_to_be_seen(held: Held, encoding: str, place: str, data: st.DataObject) -> None:
+async def test_an_echoed_key_is_shown_nowhere(held_key: Held, encoding: str, place: str, data: st.DataObject) -> None:
     handler = Keeps()
     logger = logging.getLogger("outreach_async")
     logger.addHandler(handler)
@@ -121,8 +121,8 @@ async def test_an_echoed_key_is_nowhere_to_be_seen(held: Held, encoding: str, pl
     spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     client = OutreachClient(
-        transport=Says(PLACES[place](ENCODINGS[encoding](held.key))),
-        owner_key=held.key,
+        transport=Says(PLACES[place](ENCODINGS[encoding](held_key.key))),
+        owner_key=held_key.key,
         workspace="space_1",
         retry=RetryPolicy(attempts=2),
         deadline=5.0,
@@ -131,16 +131,16 @@ async def test_an_echoed_key_is_nowhere_to_be_seen(held: Held, encoding: str, pl
     act = data.draw(st.sampled_from(sorted(ACTS)))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            given = await ACTS[act](client, Path(folder))
+            result = await ACTS[act](client, Path(folder))
         except OutreachError as error:
-            given = error
+            result = error
     logger.removeHandler(handler)
     logger.setLevel(logging.NOTSET)
-    for thing in [*(given if isinstance(given, list) else [given]), client._settings, client._settings.request_defaults]:
+    for thing in [*(result if isinstance(result, list) else [result]), client._settings, client._settings.request_defaults]:
         for where, seen in sights(thing):
-            assert_hidden(held.key, seen, where)
-    assert_hidden(held.key, "".join(span.to_json() for span in spans.get_finished_spans()), "spans")
-    assert_hidden(held.key, logged(handler.records), "log")
+            assert_hidden(held_key.key, seen, where)
+    assert_hidden(held_key.key, "".join(span.to_json() for span in spans.get_finished_spans()), "spans")
+    assert_hidden(held_key.key, logged(handler.records), "log")
     assert handler.records
 
 
@@ -150,22 +150,22 @@ def test_the_search_finds_a_key_in_every_encoding(encoding: str) -> None:
         assert_hidden(PLAIN, f"no {ENCODINGS[encoding](PLAIN)} here", "here")
 
 
-# An id with the key in it
+# Ids that contain the key
 
 
 @virtual_time
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("key", [PLAIN, 'key_5f"1c/0b 9a\\d7+'], ids=["plain", "odd"])
-async def test_an_id_with_the_key_in_it_is_dropped_and_the_contact_uncertain(key: str, encoding: str) -> None:
+async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(key: str, encoding: str) -> None:
     answer = PLACES["id"](ENCODINGS[encoding](key))
     client = OutreachClient(transport=Says(answer), owner_key=key, workspace="space_1")
-    made = await client.contacts.create(CONTACT)
-    assert (made.status, made.id, made.certain) == ("added", None, False)
-    assert made.possible == {"added", "skipped", "not_applied"}
+    created = await client.contacts.create(CONTACT)
+    assert (created.status, created.id, created.certain) == ("added", None, False)
+    assert created.possible == {"added", "skipped", "not_applied"}
 
 
 @virtual_time
-async def test_a_row_whose_id_has_the_key_in_it_is_uncertain_also_in_the_journal(tmp_path: Path) -> None:
+async def test_a_row_whose_id_contains_the_key_is_uncertain_in_the_journal_too(tmp_path: Path) -> None:
     client = OutreachClient(transport=Says(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
     report = await client.contacts.create_many([CONTACT], duplicates="overwrite", journal=tmp_path / "run.db")
     (outcome,) = Journal(tmp_path / "run.db").outcomes()
@@ -180,11 +180,11 @@ async def test_a_row_whose_id_has_the_key_in_it_is_uncertain_also_in_the_journal
 @virtual_time
 async def test_an_id_without_the_key_is_kept(name: str) -> None:
     answer = Response(200, {"x-request-id": "r" * 60}, b'{"status":"added","id":"%b","details":null}' % name.encode())
-    made = await OutreachClient(transport=Says(answer), owner_key=PLAIN, workspace="space_1").contacts.create(CONTACT)
-    assert (made.id, made.certain, made.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
+    created = await OutreachClient(transport=Says(answer), owner_key=PLAIN, workspace="space_1").contacts.create(CONTACT)
+    assert (created.id, created.certain, created.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
 
 
-# What no masking reaches: locals of libraries, arguments, attributes
+# Beyond masking: locals of libraries, arguments, attributes
 
 
 def hang_up(peer: Peer) -> None:
@@ -219,7 +219,7 @@ async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make
 
 
 @over(*ALL)
-async def test_an_error_leaves_a_transport_without_the_tracebacks_of_its_causes(make: Make) -> None:
+async def test_a_transport_removes_the_tracebacks_of_the_causes_of_an_error(make: Make) -> None:
     with Listener(hang_up) as listener:
         transport = make(f"http://localhost:{listener.port}")
         with pytest.raises(TransportError) as caught:
@@ -231,7 +231,7 @@ async def test_an_error_leaves_a_transport_without_the_tracebacks_of_its_causes(
 
 
 class Broken:
-    """Fails as a transport does that was written elsewhere, with what it sends in its locals."""
+    """Fails like a foreign transport, with the request in its locals."""
 
     async def send(self, request: Request, _progress: Progress, /) -> Response:
         unmasked = bytes(request.body)
@@ -240,20 +240,20 @@ class Broken:
     async def aclose(self) -> None: ...
 
 
-async def test_a_foreign_transports_error_says_where_it_was_raised_without_locals() -> None:
-    held = Held(PLAIN)
-    client = OutreachClient(transport=Broken(), owner_key=held.key, workspace="space_1", retry=RetryPolicy(attempts=1))
+async def test_a_foreign_transport_error_has_its_place_but_no_locals() -> None:
+    held_key = Held(PLAIN)
+    client = OutreachClient(transport=Broken(), owner_key=held_key.key, workspace="space_1", retry=RetryPolicy(attempts=1))
     with pytest.raises(TransportError) as caught:
         await client.contacts.create(CONTACT)
     assert "test_secrets_echoed.py" in caught.value.__notes__[0]
     assert "in send" in caught.value.__notes__[0]
     assert isinstance(caught.value.__cause__, KeyError)
     for where, seen in sights(caught.value):
-        assert_hidden(held.key, seen, where)
+        assert_hidden(held_key.key, seen, where)
 
 
 class Waits:
-    """Never answers, and holds what it sends."""
+    """Never responds and holds the request."""
 
     async def send(self, request: Request, _progress: Progress, /) -> Response:
         unmasked = bytes(request.body), dict(request.headers)
@@ -264,16 +264,16 @@ class Waits:
 
 
 @pytest.mark.parametrize("act", ["create", "request"])
-async def test_a_cancelled_call_shows_no_key_in_its_traceback(act: str) -> None:
-    held, ended = Held(PLAIN), []
+async def test_the_traceback_of_a_cancelled_call_shows_no_key(act: str) -> None:
+    held_key, ended = Held(PLAIN), []
     client = OutreachClient(transport=Waits(), workspace="space_1")
 
     async def call() -> None:
         try:
             if act == "create":
-                await client.contacts.create(CONTACT, owner_key=held.key)
+                await client.contacts.create(CONTACT, owner_key=held_key.key)
             else:
-                await client.request("POST", "/contacts", body=held.key.encode(), headers={"authorization": held.key})
+                await client.request("POST", "/contacts", body=held_key.key.encode(), headers={"authorization": held_key.key})
         except BaseException as error:
             ended.append(error)
             raise
@@ -283,7 +283,7 @@ async def test_a_cancelled_call_shows_no_key_in_its_traceback(act: str) -> None:
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
     for where, seen in sights(ended[0]):
-        assert_hidden(held.key, seen, where)
+        assert_hidden(held_key.key, seen, where)
 
 
 WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
@@ -304,37 +304,39 @@ WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_refused_argument_shows_no_key_in_the_traceback(wrong: str) -> None:
-    held = Held(PLAIN)
+async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> None:
+    held_key = Held(PLAIN)
 
     async def call() -> InvalidRequest:
-        client = OutreachClient(transport=Waits(), workspace="space_1", owner_key=held.key)
+        client = OutreachClient(transport=Waits(), workspace="space_1", owner_key=held_key.key)
         try:
-            await WRONG[wrong](client, held.key)
+            await WRONG[wrong](client, held_key.key)
         except InvalidRequest as error:
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
             return error
         raise AssertionError("it was not refused")
 
-    for where, seen in sights(await call()):  # without the frames of this test, which do show it
-        assert_hidden(held.key, seen, where)
+    for where, seen in sights(await call()):  # without the frames of this test, which contain it
+        assert_hidden(held_key.key, seen, where)
 
 
-def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
-    held = Held(PLAIN)
-    client = OutreachClient(transport=Waits(), owner_key=held.key, headers={"authorization": held.key}, workspace="space_1")
+def test_tools_that_expand_attributes_find_no_key_in_an_operation() -> None:
+    held_key = Held(PLAIN)
+    client = OutreachClient(
+        transport=Waits(), owner_key=held_key.key, headers={"authorization": held_key.key}, workspace="space_1"
+    )
     creation = client.contacts._contact_requests(None, None, duplicates="skip", strict_validation=True, campaign=None)
     operation = creation.build(CONTACT)
-    response = Response(200, {"x-echo": held.key}, held.key.encode())
-    url = parse_base_url(f"https://user:{held.key}@a.example")
+    response = Response(200, {"x-echo": held_key.key}, held_key.key.encode())
+    url = parse_base_url(f"https://user:{held_key.key}@a.example")
     for thing in (creation, operation, operation.request, response, url, client._settings, client.contacts):
         for where, seen in sights(thing):
-            assert_hidden(held.key, seen, where)
-    assert held.key.encode() in operation.request.body
+            assert_hidden(held_key.key, seen, where)
+    assert held_key.key.encode() in operation.request.body
 
 
 @virtual_time
-async def test_the_error_of_a_row_holds_no_frames() -> None:
+async def test_the_error_of_a_row_has_no_frames() -> None:
     for transport in (Says(Response(422, {}, b"{}")), Broken()):
         client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
         async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
@@ -343,7 +345,7 @@ async def test_the_error_of_a_row_holds_no_frames() -> None:
         assert [link.__traceback__ for link in iterate_linked_errors(error)] == [None] * len([*iterate_linked_errors(error)])
 
 
-def test_a_secret_shows_itself_to_nobody_who_does_not_ask() -> None:
+def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(PLAIN)
     assert (repr(secret), str(secret), f"{secret}", secret.reveal()) == ("Secret('***')", "***", "***", PLAIN)
     assert {secret} == {Secret(PLAIN)}

@@ -1,4 +1,4 @@
-"""Strings that no spreadsheet runs, and that come back as they were."""
+"""Escaped strings: no spreadsheet evaluates them, and they can be restored."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS)
-def test_a_string_comes_back_as_it_was(text: str) -> None:
+def test_an_escaped_string_can_be_restored(text: str) -> None:
     assert unescape_formula(escape_formula(text)) == text
 
 
 @given(TEXTS, st.sampled_from(DELIMITERS))
-def test_no_part_of_a_shielded_string_is_a_formula_whatever_splits_it(text: str, delimiter: str) -> None:
+def test_no_part_of_an_escaped_string_is_a_formula_however_it_is_split(text: str, delimiter: str) -> None:
     assert not [part for part in escape_formula(text).split(delimiter) if part.lstrip('"').startswith(tuple(SIGNS))]
 
 
@@ -39,18 +39,18 @@ def test_a_reader_with_another_delimiter_finds_no_formula(cells: list[str], deli
 
 
 @given(TEXTS)
-def test_a_shielded_string_has_no_control_characters_but_newlines_and_tabs(text: str) -> None:
-    kept = [character for character in escape_formula(text) if character < " " or "\x7f" <= character < "\xa0"]
-    assert set(kept) <= {"\n", "\t"}
+def test_an_escaped_string_has_no_control_characters_but_newlines_and_tabs(text: str) -> None:
+    control_characters = [character for character in escape_formula(text) if character < " " or "\x7f" <= character < "\xa0"]
+    assert set(control_characters) <= {"\n", "\t"}
 
 
 @pytest.mark.parametrize("before", ["", "b,", "b;", "b|", "b\t", "b\n", "b;'", 'b;"'], ids=repr)
 @pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: f"U+{ord(sign):04X}")
-def test_a_formula_is_shielded_at_the_start_and_after_each_delimiter(sign: str, before: str) -> None:
+def test_a_formula_is_escaped_at_the_start_and_after_each_delimiter(sign: str, before: str) -> None:
     assert escape_formula(f"{before}{sign}1").startswith(before.rstrip("'\"") + "'")
 
 
-def test_an_apostrophe_stands_directly_before_the_formula() -> None:
+def test_an_apostrophe_is_put_directly_before_the_formula() -> None:
     assert escape_formula("b;=1+1") == "b;'=1+1"
 
 
@@ -62,5 +62,5 @@ def test_control_characters_are_written_as_escapes(text: str, shown: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "ann@a.example", "'tis", " =1", "1+1", "a; =1", r"C:\xyz", "a\nb", '"a"'])
-def test_other_strings_stay_as_they_are(text: str) -> None:
+def test_other_strings_are_unchanged(text: str) -> None:
     assert (escape_formula(text), unescape_formula(text)) == (text, text)

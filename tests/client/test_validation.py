@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and how that is said."""
+"""What is refused before anything is sent, and the messages."""
 
 from __future__ import annotations
 
@@ -262,11 +262,11 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), REFUSALS, ids=[said for _, said in REFUSALS])
-def test_a_refusal_names_the_field_the_kind_and_the_remedy(call: Callable[[], Any], said: str) -> None:
+@pytest.mark.parametrize(("call", "message"), REFUSALS, ids=[message for _, message in REFUSALS])
+def test_an_error_names_the_field_the_type_and_the_remedy(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         call()
-    assert str(caught.value) == said
+    assert str(caught.value) == message
     assert KEY not in repr(caught.value)
     assert caught.value.maybe_sent is False
 
@@ -300,7 +300,7 @@ UNKEYED: list[Callable[[str], Any]] = [
 
 
 @given(st.sampled_from(UNKEYED), st.text("abcXYZ0189-_'\"\\/é", min_size=1))
-def test_no_refusal_shows_a_key_wherever_it_was_put(call: Callable[[str], Any], rest: str) -> None:
+def test_no_error_shows_a_key_wherever_it_was_passed(call: Callable[[str], Any], rest: str) -> None:
     key = f"key_{rest}"
     with pytest.raises(InvalidRequest) as caught:
         call(key)
@@ -310,7 +310,7 @@ def test_no_refusal_shows_a_key_wherever_it_was_put(call: Callable[[str], Any], 
 
 
 @pytest.mark.parametrize("wrong", ["key_", "", "  ", "KEY_1", "space_1", "Bearer key_1", f" {KEY}", 5])
-def test_a_wrong_key_is_refused_without_being_shown(wrong: Any) -> None:
+def test_an_invalid_key_is_refused_without_being_shown(wrong: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         require_id("owner_key", wrong, "owner_key", "pass owner_key=")
     assert str(caught.value).startswith("owner_key: expected a string starting with 'key_', got ")
@@ -319,12 +319,12 @@ def test_a_wrong_key_is_refused_without_being_shown(wrong: Any) -> None:
 
 
 @given(st.sampled_from(sorted(ID_PREFIXES)), st.text(min_size=1))
-def test_an_id_is_any_text_behind_its_prefix(what: str, rest: str) -> None:
+def test_an_id_is_any_string_with_its_prefix(what: str, rest: str) -> None:
     assert require_id("x", ID_PREFIXES[what] + rest, what, "remedy") == ID_PREFIXES[what] + rest
 
 
 @given(st.sampled_from(sorted(ID_PREFIXES)), st.text(), st.sampled_from(["", *ID_PREFIXES.values()]))
-def test_any_other_text_is_no_id(what: str, rest: str, prefix: str) -> None:
+def test_a_string_without_the_prefix_is_not_an_id(what: str, rest: str, prefix: str) -> None:
     text = prefix + rest
     if not text.startswith(ID_PREFIXES[what]):
         with pytest.raises(InvalidRequest):
@@ -332,7 +332,7 @@ def test_any_other_text_is_no_id(what: str, rest: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize(("what", "prefix"), ID_PREFIXES.items())
-def test_a_text_with_another_prefix_is_said_to_look_like_what_it_is(what: str, prefix: str) -> None:
+def test_the_error_for_another_prefix_says_what_the_id_looks_like(what: str, prefix: str) -> None:
     other = "campaign" if what == "workspace" else "workspace"
     with pytest.raises(InvalidRequest, match=re.escape(f"({prefix}...)")) as caught:
         require_id("x", prefix + "1", other, "remedy")
@@ -340,19 +340,19 @@ def test_a_text_with_another_prefix_is_said_to_look_like_what_it_is(what: str, p
 
 
 @given(st.text())
-def test_any_whole_text_can_be_encoded(text: str) -> None:
+def test_any_string_without_surrogates_can_be_encoded(text: str) -> None:
     require_encodable("x", text)
 
 
 @given(st.text(), st.characters(categories=["Cs"]), st.text())
-def test_a_lone_surrogate_is_found_where_it_stands(before: str, surrogate: str, after: str) -> None:
+def test_a_lone_surrogate_is_reported_with_its_position(before: str, surrogate: str, after: str) -> None:
     with pytest.raises(InvalidRequest, match=f"at character {len(before)};") as caught:
         require_encodable("x", before + surrogate + after)
     str(caught.value).encode()
 
 
 @given(st.integers(), st.integers(0, 5), st.none() | st.integers(5, 10))
-def test_a_whole_number_within_bounds_is_taken(value: int, least: int, most: int | None) -> None:
+def test_an_integer_within_bounds_is_accepted(value: int, least: int, most: int | None) -> None:
     if least <= value <= (2**63 - 1 if most is None else most):
         assert require_number("x", value, least=least, most=most) == value
     else:
@@ -360,7 +360,7 @@ def test_a_whole_number_within_bounds_is_taken(value: int, least: int, most: int
             require_number("x", value, least=least, most=most)
 
 
-def test_only_mailboxes_have_a_largest_page() -> None:
+def test_only_mailboxes_have_a_maximum_page_size() -> None:
     assert require_display("display", 2000, mailboxes=True) == 2000
     assert require_display("display", 1_000_000, mailboxes=False) == 1_000_000
 
@@ -374,7 +374,7 @@ def test_seconds_are_any_positive_number_or_none(value: float | None) -> None:
 @pytest.mark.parametrize("duplicates", ["skip", "overwrite", "update_missing_fields"])
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("campaign", [None, "camp_1"])
-def test_the_interfaces_options_are_taken(duplicates: str, strict: bool, campaign: str | None) -> None:
+def test_the_documented_options_are_accepted(duplicates: str, strict: bool, campaign: str | None) -> None:
     require_upload_options(duplicates, strict, campaign)
 
 
@@ -383,24 +383,26 @@ def test_the_interfaces_options_are_taken(duplicates: str, strict: bool, campaig
     st.dictionaries(st.integers(0).map("custom_{}".format), st.none() | st.text(), max_size=3),
     st.dictionaries(st.text(min_size=1), st.none() | st.text(), max_size=3),
 )
-def test_a_contact_of_texts_is_taken_as_it_is(standard: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]) -> None:
+def test_a_contact_of_strings_is_accepted_unchanged(
+    standard: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
+) -> None:
     extra = {code: value for code, value in extra.items() if code not in RESERVED_FIELDS and not code.startswith("custom_")}
-    taken = members("a@b.example", **standard, custom=custom, extra=extra)
-    assert taken == {"email": "a@b.example", **standard, **custom, **extra}
+    accepted = members("a@b.example", **standard, custom=custom, extra=extra)
+    assert accepted == {"email": "a@b.example", **standard, **custom, **extra}
 
 
 @pytest.mark.parametrize("code", sorted(RESERVED_FIELDS))
-def test_no_member_that_has_a_place_of_its_own_goes_under_extra(code: str) -> None:
+def test_extra_may_not_contain_a_member_with_its_own_argument(code: str) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(f"extra[{code!r}]")):
         members(extra={code: "x"})
 
 
-def test_a_contact_is_taken_as_it_is() -> None:
+def test_a_contact_is_accepted_unchanged() -> None:
     contact = NewContact("a@b.example", first_name="A")
     assert to_contact(contact) is contact
 
 
-def test_a_row_may_name_custom_codes_beside_its_fields() -> None:
+def test_a_row_may_contain_custom_codes_beside_its_fields() -> None:
     row = {"email": "a@b.example", "city": None, "custom_1": "x", "custom": {"custom_2": "y"}, "extra": {"linkedin": "z"}}
     assert to_contact(row) == NewContact(
         "a@b.example", city=None, custom={"custom_1": "x", "custom_2": "y"}, extra={"linkedin": "z"}
@@ -414,7 +416,7 @@ def test_the_values_of_a_row_are_checked_when_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "M-SEARCH", HTTPMethod.DELETE])
-def test_a_method_in_capitals_is_taken(method: str) -> None:
+def test_a_method_in_capitals_is_accepted(method: str) -> None:
     assert require_method(method) == method
 
 
@@ -432,14 +434,14 @@ def test_any_quoted_path_and_query_is_a_target(path: str, value: str) -> None:
     "target",
     ["/", "/?", "/campaigns?page=1&display=5", "/a%2F..%2Fb", "/a..b", "/...", "/a?x=../..", "/a[0]", "/a;b=c,d", "/a//b"],
 )
-def test_a_target_is_taken_as_it_is(target: str) -> None:
+def test_a_valid_target_is_accepted_unchanged(target: str) -> None:
     assert require_target(target) == target
 
 
-def test_header_fields_are_taken_by_lower_case_name() -> None:
+def test_header_names_are_converted_to_lower_case() -> None:
     assert require_headers({"X-A": "1", "authorization": "Bearer\ta b"}) == {"x-a": "1", "authorization": "Bearer\ta b"}
     assert require_headers({}) == {}
 
 
-def test_a_word_of_an_open_enumeration_is_a_text_like_any_other() -> None:
+def test_a_member_of_an_open_enumeration_is_accepted_as_a_string() -> None:
     assert members(city=Outcome.ADDED)["city"] == "added"

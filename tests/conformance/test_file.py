@@ -1,4 +1,4 @@
-"""Behaviour files: what is written is read back, and what is wrong is named."""
+"""Behaviour files: what is written is read back, and invalid files are refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -50,11 +50,9 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example writes its file anew
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example writes its file again
 @given(behaviours, st.dictionaries(st.sampled_from(KNOB_NAMES), st.text(st.characters(codec="utf-8"))), st.text(max_size=50))
-def test_a_behaviour_that_was_written_is_read_back(
-    tmp_path: Path, behaviour: Behaviour, notes: dict[str, str], about: str
-) -> None:
+def test_a_behaviour_file_is_read_back(tmp_path: Path, behaviour: Behaviour, notes: dict[str, str], about: str) -> None:
     path = written(tmp_path, dump_behaviour(behaviour, notes=notes, about=about))
     assert load_behaviour(path) == behaviour
     assert set(load_knob_values(path)) == set(KNOB_NAMES)
@@ -65,7 +63,7 @@ def test_the_presets_are_read_back(tmp_path: Path) -> None:
         assert load_behaviour(written(tmp_path, dump_behaviour(behaviour))) == behaviour
 
 
-def test_tokens_are_left_out_and_may_be_written_by_hand(tmp_path: Path) -> None:
+def test_tokens_are_left_out_and_may_be_added_by_hand(tmp_path: Path) -> None:
     auth = HeaderAuth("x-token", "", frozenset({"hush-hush"}))
     text = dump_behaviour(Behaviour(auth=auth))
     assert "hush" not in text
@@ -73,13 +71,13 @@ def test_tokens_are_left_out_and_may_be_written_by_hand(tmp_path: Path) -> None:
     assert load_behaviour(written(tmp_path, f'{text}tokens = ["hush-hush"]\n')).auth == auth
 
 
-def test_what_is_not_in_a_file_keeps_its_default_and_the_first_of_the_undecided_counts(tmp_path: Path) -> None:
+def test_missing_knobs_have_their_default_and_undecided_ones_their_first_value(tmp_path: Path) -> None:
     path = written(tmp_path, 'past_end = "clamp"\n[undecided]\nover_max = ["serve", "clamp"]\n')
     assert load_behaviour(path) == Behaviour(past_end="clamp", over_max="serve")
     assert load_knob_values(path) == {"past_end": ("clamp",), "over_max": ("serve", "clamp")}
 
 
-def test_what_is_unseen_is_a_comment_with_its_reason(tmp_path: Path) -> None:
+def test_an_unobserved_knob_is_a_comment_with_its_reason(tmp_path: Path) -> None:
     text = dump_behaviour(
         Behaviour(over_max="clamp", auth=HeaderAuth()),
         notes={"over_max": "either"},
@@ -122,7 +120,7 @@ def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
         ("past_end = ", "not TOML"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong_and_where(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_file_is_refused_with_the_error_and_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BehaviourFileError) as caught:
         load_behaviour(path)
@@ -130,7 +128,7 @@ def test_a_wrong_file_says_what_is_wrong_and_where(tmp_path: Path, text: str, me
     assert str(path) in str(caught.value)
 
 
-def test_a_file_in_another_encoding_is_no_toml(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_not_toml(tmp_path: Path) -> None:
     path = tmp_path / "behaviour.toml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(BehaviourFileError, match="not TOML"):

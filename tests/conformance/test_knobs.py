@@ -1,4 +1,4 @@
-"""Calibrating recovers every knob that can be seen from outside, however the fake behaves; `conformance_table.py` shows all."""
+"""Calibration measures every knob that is visible from outside; tools/conformance_table.py measures all over a port."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BY_ROWS = {"over_max", "campaign_max_display"}
 
 
 @pytest.mark.parametrize(("knob", "behaviour"), SINGLE, ids=[f"{knob}-{place}" for place, (knob, _) in enumerate(SINGLE)])
-def test_every_reading_of_every_knob_is_recovered_where_it_shows(knob: str, behaviour: Behaviour) -> None:
+def test_every_value_of_every_knob_is_measured_where_it_shows(knob: str, behaviour: Behaviour) -> None:
     boxes = MANY if knob in BY_ROWS else 30
     campaigns = 120 if knob in BY_ROWS else 20
     findings = measured(behaviour, snapshot=world(boxes, campaigns)).findings
@@ -58,7 +58,7 @@ def test_every_reading_of_every_knob_is_recovered_where_it_shows(knob: str, beha
 
 
 @pytest.mark.parametrize("place", range(len(pairwise())))
-def test_any_two_readings_together_are_recovered_and_every_stated_rule_holds(place: int) -> None:
+def test_any_two_values_together_are_measured_and_every_documented_rule_holds(place: int) -> None:
     behaviour = pairwise()[place]
     connect = LEVELS[place % len(LEVELS)]  # all of them on a real port: conformance_table.py
 
@@ -76,14 +76,14 @@ def test_any_two_readings_together_are_recovered_and_every_stated_rule_holds(pla
     st.builds(Behaviour, **{knob: st.sampled_from(readings) for knob, readings in KNOB_VALUES.items()}),
     st.sampled_from([None, HeaderAuth(), HeaderAuth("x-token", "")]),
 )
-def test_any_readings_together_are_recovered(behaviour: Behaviour, auth: HeaderAuth | None) -> None:
+def test_any_combination_of_values_is_measured(behaviour: Behaviour, auth: HeaderAuth | None) -> None:
     behaviour = attrs.evolve(behaviour, auth=auth)
     site = attrs.evolve(WRITER, headers={auth.header: f"{auth.scheme} {KEY}".lstrip()} if auth else {})
     assert misses(behaviour, measured(behaviour, site).findings) == {}
 
 
 @pytest.mark.parametrize("connect", LEVELS)
-async def test_every_level_shows_what_plain_calls_show(connect: Connect) -> None:
+async def test_measuring_over_any_transport_gives_the_same_findings(connect: Connect) -> None:
     async with connect(service(Behaviour.lenient())) as transport:
         found = (await measure_service(transport, WRITER, Patience())).findings
     called = measured(Behaviour.lenient()).findings
@@ -91,18 +91,18 @@ async def test_every_level_shows_what_plain_calls_show(connect: Connect) -> None
     assert "none throttled" in found["rate_limit"].explanation
 
 
-def test_the_presets_are_recovered() -> None:
+def test_the_presets_are_measured() -> None:
     for preset in (Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()):
         assert misses(preset, measured(preset).findings) == {}
 
 
-async def test_a_fake_that_takes_what_was_calibrated_calibrates_alike() -> None:
+async def test_a_fake_with_the_measured_behaviour_is_measured_the_same() -> None:
     behaviour = attrs.evolve(Behaviour.lenient(), first_page=0, order="newest")
     first = Calibration.of(measured(behaviour).findings)
     assert Calibration.of(measured(first.behaviour).findings) == first
 
 
-async def test_calibrating_is_a_call_of_the_library() -> None:
+async def test_calibration_is_a_call_of_the_library() -> None:
     fake = service(Behaviour(past_end="clamp", created_status=200, auth=HeaderAuth("x-token", "")))
     async with LEVELS[0](fake) as transport:
         found = await calibrate(
@@ -127,7 +127,7 @@ async def test_without_writes_nothing_is_created_and_the_reasons_say_so() -> Non
     assert found.behaviour == Behaviour()
 
 
-def test_no_more_contacts_are_created_than_was_said_and_at_addresses_that_nobody_has() -> None:
+def test_at_most_the_announced_contacts_are_created_at_unused_addresses() -> None:
     for behaviour in (Behaviour(), Behaviour.lenient(), Behaviour(email_key="exact", strict_fields=frozenset({"zip"}))):
         fake = service(behaviour)
         directly(measure_knobs(WRITER), fake.handle)
@@ -138,19 +138,19 @@ def test_no_more_contacts_are_created_than_was_said_and_at_addresses_that_nobody
         assert len(elsewhere) <= 2
 
 
-def test_at_most_as_many_contacts_as_said_are_asked_for() -> None:
+def test_at_most_the_announced_contacts_are_requested() -> None:
     assert len(INVALID_VALUES) + 20 <= MAX_CONTACTS
 
 
-def test_the_plan_says_what_will_be_done() -> None:
+def test_the_plan_describes_what_will_be_done() -> None:
     assert "It creates no contacts" in describe_run(READER)
-    said = describe_run(WRITER)
-    assert all(word in said for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(MAX_CONTACTS)))
-    assert KEY not in said
+    description = describe_run(WRITER)
+    assert all(word in description for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(MAX_CONTACTS)))
+    assert KEY not in description
     assert "None joins a campaign" in describe_run(attrs.evolve(WRITER, campaign=None, gmail=False))
 
 
-def test_in_a_small_workspace_the_reasons_say_what_was_too_little() -> None:
+def test_in_a_small_workspace_the_reasons_say_what_is_missing() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
@@ -164,7 +164,7 @@ def test_in_a_small_workspace_the_reasons_say_what_was_too_little() -> None:
     assert found["past_end"].possible == ("empty",)
 
 
-def test_a_credential_that_lacks_is_seen_by_the_challenge() -> None:
+def test_a_missing_credential_is_recognised_by_the_challenge() -> None:
     found = measured(Behaviour(auth=HeaderAuth()), READER).findings
     assert found["auth"].is_only(HeaderAuth())
     assert found["error_renderer"].is_only("nested")
@@ -172,7 +172,7 @@ def test_a_credential_that_lacks_is_seen_by_the_challenge() -> None:
     assert "missing" in measured(Behaviour(auth=HeaderAuth("x-token", "")), READER).findings["auth"].explanation
 
 
-def test_a_key_that_is_refused_leaves_unseen_what_takes_creations() -> None:
+def test_a_refused_key_leaves_the_knobs_of_creations_unobserved() -> None:
     found = measured(site=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
     assert found["created_status"].explanation == found["reenrol"].explanation == "a plain creation was refused with 401"
 
@@ -187,7 +187,7 @@ def test_a_key_that_is_refused_leaves_unseen_what_takes_creations() -> None:
         ("camp_live", "not a draft"),
     ],
 )
-def test_no_contact_joins_a_campaign_that_is_no_draft_of_the_workspace(campaign: str | None, why: str) -> None:
+def test_contacts_join_only_a_draft_campaign_of_the_workspace(campaign: str | None, why: str) -> None:
     fake = service()
     fake.add_campaign(SPACE, id="camp_bare")
     fake.add_campaign(SPACE, id="camp_live", status="live", steps=["A"])
@@ -196,7 +196,7 @@ def test_no_contact_joins_a_campaign_that_is_no_draft_of_the_workspace(campaign:
     assert re.search(why, found["skip_enrols"].explanation), found["skip_enrols"].explanation
 
 
-def test_without_an_address_at_gmail_its_rules_do_not_show() -> None:
+def test_without_a_gmail_address_the_gmail_rules_are_undecided() -> None:
     for reading in ("lower", "gmail"):
         found = measured(Behaviour(email_key=reading), attrs.evolve(WRITER, gmail=False)).findings
         assert found["email_key"].possible == ("lower", "gmail")

@@ -1,4 +1,4 @@
-"""What probes make of odd answers: pure, from answers to readings."""
+"""Probes and unusual responses: pure functions from responses to findings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def page(count: int, total: int, current: int = 1, first: int = 0) -> Response:
     return answer({"status": "ok", "data": items, "total_found": total, "current_page": current, "total_pages": total})
 
 
-def told(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
+def run_probe(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
     waiting = list(answers)
     return directly(dialogue, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
 
@@ -54,11 +54,11 @@ def told(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
 REFUSED = answer({"message": "no"}, 400)
 
 
-# Answers.
+# Responses.
 
 
 @pytest.mark.parametrize(
-    ("given_", "verdict"),
+    ("given_response", "verdict"),
     [
         (answer({"status": "ok"}), True),
         (answer({"status": "overwriten"}, 201), True),
@@ -68,40 +68,45 @@ REFUSED = answer({"message": "no"}, 400)
         (answer({"status": "ok"}, 409), False),
     ],
 )
-def test_a_refusal_is_told_from_a_success_under_any_status(given_: Response, verdict: bool) -> None:
-    assert is_accepted(given_) is verdict
+def test_success_is_recognised_under_any_status(given_response: Response, verdict: bool) -> None:
+    assert is_accepted(given_response) is verdict
 
 
 @pytest.mark.parametrize(
-    "given_", [answer([]), answer(), answer({"status": "ok"}, 302), answer({}, 500), answer({}, 429), answer({}, retry_after="5")]
+    "given_response",
+    [answer([]), answer(), answer({"status": "ok"}, 302), answer({}, 500), answer({}, 429), answer({}, retry_after="5")],
 )
-def test_what_is_neither_decides_nothing(given_: Response) -> None:
+def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_response: Response) -> None:
     with pytest.raises(InconclusiveError):
-        is_accepted(given_)
+        is_accepted(given_response)
 
 
-def test_only_a_success_has_a_document() -> None:
+def test_only_a_successful_response_has_a_document() -> None:
     assert require_success(answer({"status": "ok"})) == {"status": "ok"}
     with pytest.raises(InconclusiveError, match="refused with 400"):
         require_success(REFUSED)
 
 
-def test_asking_to_come_back_is_throttling_whatever_the_status() -> None:
-    assert [is_throttled(given_) for given_ in (answer(status=429), answer(retry_after="1"), answer())] == [True, True, False]
+def test_a_retry_after_is_throttling_whatever_the_status() -> None:
+    assert [is_throttled(given_response) for given_response in (answer(status=429), answer(retry_after="1"), answer())] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("value", [None, True, "1", 1.5, math.nan, math.inf])
-def test_a_figure_that_is_no_whole_number_decides_nothing(value: Any) -> None:
+def test_a_count_that_is_not_an_integer_decides_nothing(value: Any) -> None:
     with pytest.raises(InconclusiveError, match="total_found is not a whole number"):
         require_integer({"total_found": value}, "total_found")
 
 
-def test_whole_numbers_and_items_are_read() -> None:
+def test_integers_and_items_are_read() -> None:
     assert [require_integer({"n": value}, "n") for value in (3, 3.0)] == [3, 3]
     assert (extract_rows({"data": [1, {}, None]}), extract_rows({"data": 5}), extract_rows({})) == ([{}], [], [])
 
 
-def test_an_answer_is_shown_short_printable_and_without_secrets() -> None:
+def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
     site = Site(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
     shown = site.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
     assert shown.startswith("500 *** [31m *** *** xxx")
@@ -111,7 +116,7 @@ def test_an_answer_is_shown_short_printable_and_without_secrets() -> None:
     assert KEY not in repr(site)
 
 
-def test_writing_takes_a_key_and_a_permission() -> None:
+def test_writing_needs_a_key_and_permission() -> None:
     with pytest.raises(InvalidRequest, match="OUTREACH_OWNER_KEY"):
         Site(SPACE, writes=True)
     for more in ({"campaign": "camp_1"}, {"gmail": True}):
@@ -119,7 +124,7 @@ def test_writing_takes_a_key_and_a_permission() -> None:
             Site(SPACE, KEY, **more)
 
 
-def test_every_run_has_addresses_of_its_own() -> None:
+def test_every_run_has_its_own_addresses() -> None:
     assert Site(SPACE).address("a") != Site(SPACE).address("a")
 
 
@@ -131,29 +136,29 @@ def test_every_run_has_addresses_of_its_own() -> None:
     [
         ([page(1, 9, 0), page(1, 9, 1, first=1)], (0,)),
         ([page(1, 9, 0), page(1, 9, 1)], (1,)),  # page 0 is a copy of page 1
-        ([page(1, 1, 0), page(1, 1, 0)], (0,)),  # the last page over again
+        ([page(1, 1, 0), page(1, 1, 0)], (0,)),  # the last page again
         ([page(1, 1, 0), REFUSED], (0,)),
         ([page(0, 0, 0), page(0, 0, 1)], (0,)),
         ([page(1, 9, 1), page(1, 9, 1)], (1,)),
         ([REFUSED, page(1, 9)], (1,)),
     ],
 )
-def test_the_first_page_is_told_by_pages_0_and_1(answers: list[Response], possible: tuple[int, ...]) -> None:
-    assert told(probe_first_page(READER), *answers).possible == possible
+def test_the_first_page_is_determined_from_pages_0_and_1(answers: list[Response], possible: tuple[int, ...]) -> None:
+    assert run_probe(probe_first_page(READER), *answers).possible == possible
 
 
-def test_some_bad_numbers_served_and_some_refused_is_no_reading() -> None:
-    found = told(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
+def test_mixed_responses_to_bad_numbers_match_no_value() -> None:
+    found = run_probe(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
     assert found.possible == ()
     assert found.explanation.startswith("display=abc served, but display=0,")
 
 
-def test_a_maximum_below_the_stated_one_is_a_clamp_too() -> None:
-    assert told(read_probes.probe_over_max(READER, 1), page(100, 3000)).is_only("clamp")
+def test_a_maximum_below_the_documented_one_is_a_clamp() -> None:
+    assert run_probe(read_probes.probe_over_max(READER, 1), page(100, 3000)).is_only("clamp")
 
 
-def test_where_campaigns_and_mailboxes_go_different_ways_there_is_no_reading() -> None:
-    clamped = told(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
+def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
+    clamped = run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
     assert "behave differently" in clamped.explanation
 
     def at_most_3(request: Request) -> Response:
@@ -167,12 +172,12 @@ def test_where_campaigns_and_mailboxes_go_different_ways_there_is_no_reading() -
     assert directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
 
 
-def test_campaigns_that_are_always_refused_have_no_maximum_to_be_found() -> None:
+def test_campaigns_refused_at_every_size_have_no_maximum() -> None:
     with pytest.raises(InconclusiveError, match="with every display"):
-        told(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
+        run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
 
 
-def test_a_cut_list_of_campaigns_settles_what_too_few_mailboxes_left_open() -> None:
+def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> None:
     over = KnobFinding(("clamp", "serve"), "too few")
     assert read_probes.refine_over_max(over, observed(5, "cut")).is_only("clamp")
     assert read_probes.refine_over_max(over, observed(None, "all")) == over
@@ -180,7 +185,7 @@ def test_a_cut_list_of_campaigns_settles_what_too_few_mailboxes_left_open() -> N
 
 
 @pytest.mark.parametrize(
-    ("given_", "possible"),
+    ("given_response", "possible"),
     [
         (answer({"code": 5}, 400), ()),
         (Response(400, {}, b"<html>"), ("html",)),
@@ -189,17 +194,17 @@ def test_a_cut_list_of_campaigns_settles_what_too_few_mailboxes_left_open() -> N
         (answer({"error": {"code": 1}}), ("200_with_error",)),
     ],
 )
-def test_refusals_are_told_by_their_form(given_: Response, possible: tuple[str, ...]) -> None:
-    assert read_probes.interpret_refusal(given_).possible == possible
+def test_the_error_renderer_is_determined_from_the_form_of_a_refusal(given_response: Response, possible: tuple[str, ...]) -> None:
+    assert read_probes.interpret_refusal(given_response).possible == possible
 
 
-def test_where_nothing_is_refused_no_refusal_is_seen() -> None:
-    assert told(read_probes.probe_error_renderer(READER), page(0, 0)).explanation == "no request was refused"
+def test_without_a_refusal_the_error_renderer_is_unobserved() -> None:
+    assert run_probe(read_probes.probe_error_renderer(READER), page(0, 0)).explanation == "no request was refused"
 
 
-def test_a_header_that_is_not_needed_is_no_credential() -> None:
+def test_a_header_that_is_not_needed_is_not_a_credential() -> None:
     site = attrs.evolve(READER, headers={"x-note": "hello"})
-    assert told(read_probes.probe_auth(site), answer({"status": "ok"})).is_only(None)
+    assert run_probe(read_probes.probe_auth(site), answer({"status": "ok"})).is_only(None)
 
 
 # Rows.
@@ -208,14 +213,14 @@ def test_a_header_that_is_not_needed_is_no_credential() -> None:
 def survey(
     campaigns: list[Any] | None = None, mailboxes: list[Any] | None = None, templates: list[Any] | None = None
 ) -> WorkspaceSurvey:
-    def asked(data: list[Any]) -> HttpExchange:
+    def exchange_with(data: list[Any]) -> HttpExchange:
         return HttpExchange(READER.fields(), answer({"status": "ok", "data": data}))
 
     def walk(data: list[Any] | None) -> PageSequence:
-        return PageSequence((SampledPage(asked(data or []), 1, 0, 10, 10),))
+        return PageSequence((SampledPage(exchange_with(data or []), 1, 0, 10, 10),))
 
-    steps = {"c": asked([{"templates": templates}])}
-    return WorkspaceSurvey(asked([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, observed(1, ""))
+    steps = {"c": exchange_with([{"templates": templates}])}
+    return WorkspaceSurvey(exchange_with([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, observed(1, ""))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +236,7 @@ def survey(
         ([True, "1", None], ()),
     ],
 )
-def test_numbers_are_told_by_whole_percentages(rates: list[Any], possible: tuple[str, ...]) -> None:
+def test_number_formatting_is_determined_from_whole_percentages(rates: list[Any], possible: tuple[str, ...]) -> None:
     assert read_probes.measure_numbers(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates])).possible == possible
 
 
@@ -250,7 +255,7 @@ def test_numbers_are_told_by_whole_percentages(rates: list[Any], possible: tuple
         ([], [{"sent": 0, "opened_num": 0, "opened": 0.0}], ()),
     ],
 )
-def test_decimal_places_are_told_by_counts_or_by_many_values(
+def test_decimal_places_are_determined_from_counts_or_many_values(
     rates: list[Any], templates: list[Any], possible: tuple[int, ...]
 ) -> None:
     found = read_probes.measure_percent_digits(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates], templates=templates))
@@ -258,10 +263,10 @@ def test_decimal_places_are_told_by_counts_or_by_many_values(
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
-def test_a_percentage_fits_the_places_that_it_was_rounded_to(count: int, sent: int, digits: int) -> None:
+def test_a_percentage_fits_the_decimal_places_it_was_rounded_to(count: int, sent: int, digits: int) -> None:
     template = {"sent": sent, "opened_num": count, "opened": round(100 * count / sent, digits)}
     (found,) = [value for value in read_probes.collect_percentages(survey(templates=[template])) if value.exact is not None]
-    # Python's own rounding of a float may differ from the exact one where the half is, never by more.
+    # Python's rounding of a float may differ from exact rounding at a half, never by more.
     assert found.decimals <= digits
     assert found.fits(digits) or abs(float(found.exact or 0) - found.value) * 10**digits == pytest.approx(0.5)
 
@@ -281,7 +286,7 @@ def test_a_percentage_fits_the_places_that_it_was_rounded_to(count: int, sent: i
         ([None], ()),
     ],
 )
-def test_dates_are_told_by_their_kind(dates: list[Any], possible: tuple[str, ...]) -> None:
+def test_the_date_format_is_determined_from_the_dates(dates: list[Any], possible: tuple[str, ...]) -> None:
     assert read_probes.measure_list_date(survey([{"days_left_date": date} for date in dates])).possible == possible
 
 
@@ -298,7 +303,7 @@ def test_dates_are_told_by_their_kind(dates: list[Any], possible: tuple[str, ...
         ([(1, "just now")], ()),
     ],
 )
-def test_the_order_is_told_by_creation_and_activity(items: list[tuple[int, Any]], possible: tuple[str, ...]) -> None:
+def test_the_order_is_determined_from_creation_and_activity(items: list[tuple[int, Any]], possible: tuple[str, ...]) -> None:
     boxes = [{"created_at": created, "last_activity": activity} for created, activity in items]
     assert read_probes.measure_order(survey(mailboxes=boxes)).possible == possible
 
@@ -316,13 +321,13 @@ def trial(**statuses: int) -> write_probes.TrialCreations:
     )
 
 
-def test_statuses_that_have_no_reading_are_not_seen() -> None:
+def test_statuses_that_match_no_value_are_unobserved() -> None:
     assert write_probes.measure_created_status(trial(added=202)).possible == ()
     assert write_probes.measure_created_status(trial(skipped=200)).possible == ()
     assert write_probes.measure_created_status(trial(added=201, skipped=201)).possible == ({"added": 201, "skipped": 201},)
 
 
-def test_a_creation_that_got_no_answer_says_so() -> None:
+def test_a_creation_without_a_response_says_so() -> None:
     assert write_probes.TrialCreations({"added": HttpExchange(READER.fields(), error="lost")}).failure == "lost"
 
 
@@ -330,7 +335,7 @@ def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
     return lambda request: added(outcomes(json.loads(request.body)["email"]))
 
 
-def test_a_domain_that_is_told_by_its_letter_case_alone_is_no_reading() -> None:
+def test_folding_only_the_case_of_the_domain_matches_no_value() -> None:
     found = directly(
         write_probes.probe_email_key(WRITER),
         by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped"),
@@ -338,27 +343,27 @@ def test_a_domain_that_is_told_by_its_letter_case_alone_is_no_reading() -> None:
     assert found.possible == ()
 
 
-def test_an_address_that_was_there_before_decides_nothing() -> None:
+def test_an_existing_address_decides_nothing() -> None:
     with pytest.raises(InconclusiveError, match="a new address was not added"):
-        told(write_probes.probe_email_key(WRITER), added("skipped"))
+        run_probe(write_probes.probe_email_key(WRITER), added("skipped"))
 
 
-def test_a_campaign_left_out_and_an_empty_one_must_be_taken_alike() -> None:
+def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
     left_out, empty = (
-        told(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
+        run_probe(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
     )
     assert (left_out.possible, empty.possible) == ((), ())
     assert "an omitted campaign was accepted" in left_out.explanation
     assert "an empty campaign was accepted" in empty.explanation
 
 
-def test_values_that_are_refused_anyway_say_nothing_of_strict_validation() -> None:
-    assert "without strict validation, too" in told(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
+def test_values_refused_anyway_reveal_nothing_about_strict_validation() -> None:
+    assert "without strict validation, too" in run_probe(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
 
 
-def test_without_its_fields_a_workspace_has_no_field_that_is_known_to_be_unknown() -> None:
+def test_without_the_fields_of_the_workspace_no_custom_code_is_unknown() -> None:
     lost = attrs.evolve(survey(), fields=HttpExchange(READER.fields(), error="lost"))
-    assert "could not be read" in told(write_probes.probe_unknown_custom(WRITER, lost), added()).explanation
+    assert "could not be read" in run_probe(write_probes.probe_unknown_custom(WRITER, lost), added()).explanation
 
 
 def changed(path: str, change: Callable[[Any], None]) -> dict[str, KnobFinding]:
@@ -367,7 +372,7 @@ def changed(path: str, change: Callable[[Any], None]) -> dict[str, KnobFinding]:
     return dict(directly(measure_knobs(WRITER), altered.handle).findings)
 
 
-def test_a_campaign_that_counts_no_new_contact_says_nothing_of_who_joins() -> None:
+def test_a_campaign_whose_counts_do_not_change_reveals_nothing_about_joining() -> None:
     def still(document: Any) -> None:
         for step in document.get("data", ()):
             step["out_of"] = 7
@@ -377,7 +382,7 @@ def test_a_campaign_that_counts_no_new_contact_says_nothing_of_who_joins() -> No
     assert "with a campaign, 7 contacts became 7" in found["reenrol"].explanation
 
 
-def test_a_contact_that_is_refused_in_the_campaign_says_nothing_of_who_joins() -> None:
+def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> None:
     def refused(request: Request, response: Response) -> Response:
         return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
 
@@ -386,7 +391,7 @@ def test_a_contact_that_is_refused_in_the_campaign_says_nothing_of_who_joins() -
     assert found.membership is not None
 
 
-def test_a_count_that_jumps_is_no_reading() -> None:
+def test_a_count_that_jumps_matches_no_value() -> None:
     counts = iter([1, 1, 2, 2, 9])
 
     def jump(document: Any) -> None:
@@ -395,7 +400,7 @@ def test_a_count_that_jumps_is_no_reading() -> None:
     assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == "skipped with a campaign: 2 contacts became 9"
 
 
-def test_a_campaign_is_looked_for_on_every_page_but_not_for_ever() -> None:
+def test_a_campaign_is_looked_for_on_a_bounded_number_of_pages() -> None:
     def endless(document: Any) -> None:
         if isinstance(document.get("data"), list):
             document.update(data=[{"id": "camp_other"}], total_pages=10**9)
@@ -404,7 +409,7 @@ def test_a_campaign_is_looked_for_on_every_page_but_not_for_ever() -> None:
     assert found["skip_enrols"].explanation == "the campaign is not listed in the workspace"
 
 
-def test_a_list_that_is_refused_shows_nothing_of_how_it_is_paged() -> None:
+def test_a_refused_list_reveals_nothing_about_paging() -> None:
     altered = Altered(service(), lambda request, response: REFUSED if "/mailboxes" in request.target else response)
     found = directly(measure_knobs(READER), altered.handle).findings
     assert found["past_end"] == found["over_max"] == found["bad_number"]
@@ -413,13 +418,13 @@ def test_a_list_that_is_refused_shows_nothing_of_how_it_is_paged() -> None:
     assert found["list_date"].is_observed
 
 
-def test_reasons_hold_no_secret() -> None:
+def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
     found = directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
     assert found.explanation == "a refusal with 400 is an object of ***, which matches no value of the knob"
 
 
-# Anything at all.
+# Arbitrary responses.
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("ok"),
@@ -448,7 +453,7 @@ anything = st.builds(
 
 @settings(max_examples=30)
 @given(st.lists(anything, min_size=1, max_size=12))
-def test_whatever_a_service_answers_a_run_comes_to_its_end(answers: list[Response]) -> None:
+def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> None:
     turns = cycle(answers)
     found = directly(measure_knobs(WRITER), lambda _: next(turns))
     known = Calibration.of(found.findings)
@@ -458,5 +463,5 @@ def test_whatever_a_service_answers_a_run_comes_to_its_end(answers: list[Respons
         assert all(map(str, find_breaches(rule, found) or ()))
 
 
-def test_documented_is_what_a_fake_shows_by_default() -> None:
+def test_the_default_fake_is_measured_as_documented() -> None:
     assert measured(Behaviour()).findings["past_end"].is_only("empty")

@@ -1,4 +1,4 @@
-"""A run over a transport: waiting, giving up, drift, and what is kept of earlier runs."""
+"""A run over a transport: waiting, giving up, drift, and merging earlier results."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class Scripted:
     secrets = ("proxy-pass",)
 
     def __init__(self, *answers: Response | Exception) -> None:
-        self.asked = 0
+        self.sent_count = 0
         self._answers = list(answers)
 
     async def send(self, _request: Request, _progress: Progress, /) -> Response:
         await anyio.lowlevel.checkpoint()
-        self.asked += 1
+        self.sent_count += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 def one_question() -> Dialogue[object]:
@@ -74,24 +74,24 @@ def one_question() -> Dialogue[object]:
 
 @pytest.mark.parametrize("value", ["1", formatdate(0, usegmt=True)], ids=["seconds", "a date gone by"])
 @virtual_time
-async def test_a_throttled_request_is_sent_again_after_as_long_as_the_service_says(value: str) -> None:
+async def test_a_throttled_request_is_sent_again_after_the_retry_after(value: str) -> None:
     late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
     transport = Scripted(late, late, ok)
     carrier = DialogueRunner(transport, Patience(throttled=2))
-    begun = anyio.current_time()
+    started_at = anyio.current_time()
     assert await carrier.run(one_question()) == ok
-    assert (transport.asked, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
-    assert anyio.current_time() - begun == pytest.approx(2)
+    assert (transport.sent_count, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
+    assert anyio.current_time() - started_at == pytest.approx(2)
 
 
-async def test_patience_ends() -> None:
+async def test_a_retry_after_longer_than_the_patience_is_not_waited_for() -> None:
     late = Response(429, {"retry-after": "61"})
     transport = Scripted(late)
     assert await DialogueRunner(transport, Patience(throttled=60)).run(one_question()) == late
-    assert transport.asked == 1
+    assert transport.sent_count == 1
 
 
-async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secrets() -> None:
+async def test_a_failed_request_is_reported_to_the_dialogue_without_secrets() -> None:
     failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
     found = (await measure_service(failing, WRITER, Patience())).findings
     assert found["auth"].explanation == "no response: no connection through *** for ***"
@@ -99,13 +99,13 @@ async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secre
 
 
 @virtual_time
-async def test_an_answer_that_does_not_come_is_given_up() -> None:
+async def test_a_response_that_does_not_arrive_is_given_up() -> None:
     fake = service()
     fake.faults.add(faults.hang())
     assert await DialogueRunner(FakeTransport(fake), Patience()).run(one_question()) == "no response within 30 s"
 
 
-async def test_a_dialogue_that_does_not_expect_trouble_ends_with_it() -> None:
+async def test_a_dialogue_that_handles_no_errors_ends_with_them() -> None:
     def unaware() -> Dialogue[Response]:
         return (yield READER.fields())
 
@@ -113,7 +113,7 @@ async def test_a_dialogue_that_does_not_expect_trouble_ends_with_it() -> None:
         await DialogueRunner(Scripted(TransportError("gone")), Patience()).run(unaware())
 
 
-async def test_a_rate_limit_is_told_but_its_figures_are_not() -> None:
+async def test_a_rate_limit_is_reported_but_not_its_limit() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(5)))
     found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
     assert found["rate_limit"].possible == ()
@@ -123,18 +123,18 @@ async def test_a_rate_limit_is_told_but_its_figures_are_not() -> None:
     assert describe_rate_limit(7, []).explanation == "not provoked: 7 requests one at a time, none throttled"
 
 
-async def test_a_rate_limit_under_status_200_is_no_refusal() -> None:
+async def test_throttling_with_status_200_is_not_a_refusal() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(8), error_renderer="200_with_error"))
     found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
     assert not {knob: finding for knob, finding in found.items() if finding.is_only("reject")}
 
 
-def test_the_names_are_there_and_no_others() -> None:
+def test_the_public_names_can_be_imported() -> None:
     assert {name: getattr(conformance, name).__name__ for name in conformance.__all__} == {
         name: name for name in conformance.__all__
     }
     with pytest.raises(AttributeError, match="no attribute 'guess'"):
-        conformance.guess  # noqa: B018 - the attribute is what is tried
+        conformance.guess  # noqa: B018 - the attribute access is the test
 
 
 # Drift.
@@ -144,7 +144,7 @@ def findings(**possible: tuple[Any, ...]) -> dict[str, KnobFinding]:
     return {knob: KnobFinding(readings, "so") for knob, readings in possible.items()}
 
 
-def test_what_is_read_another_way_has_drifted() -> None:
+def test_a_knob_with_another_value_has_drifted() -> None:
     before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "strict_fields": (frozenset({"zip"}),)}
     now = findings(past_end=("clamp",), over_max=("reject",), strict_fields=("all",))
     found = find_drifts(before, now)
@@ -156,29 +156,29 @@ def test_what_is_read_another_way_has_drifted() -> None:
     ]
 
 
-def test_what_is_not_seen_or_may_be_the_same_has_not_drifted() -> None:
+def test_an_unobserved_or_possibly_equal_knob_has_not_drifted() -> None:
     auth = HeaderAuth("authorization", "Bearer", frozenset({"hush-hush"}))
     before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "auth": (auth,), "order": ("oldest",)}
     now = findings(past_end=(), over_max=("serve",), auth=(HeaderAuth(),), order=("newest", "oldest"), numbers=("float",))
     assert find_drifts(before, now) == []
 
 
-def test_what_an_earlier_run_knew_better_is_kept() -> None:
+def test_more_precise_findings_of_an_earlier_run_are_kept() -> None:
     before = {"past_end": ("empty",), "over_max": ("serve",), "order": ("oldest",), "numbers": ("float",)}
     now = findings(past_end=(), over_max=("clamp", "serve"), order=("newest",), numbers=("int_when_whole", "mixed"), list_date=())
-    kept = merge_earlier(before, now)
-    assert {knob: finding.possible for knob, finding in kept.items()} == {
+    merged = merge_earlier(before, now)
+    assert {knob: finding.possible for knob, finding in merged.items()} == {
         "past_end": ("empty",),
         "over_max": ("serve",),
         "order": ("newest",),
         "numbers": ("int_when_whole", "mixed"),
         "list_date": (),
     }
-    assert kept["past_end"].explanation == "observed by an earlier run, but not now: so"
-    assert kept["over_max"].explanation == "so; an earlier run was more precise"
+    assert merged["past_end"].explanation == "observed by an earlier run, but not now: so"
+    assert merged["over_max"].explanation == "so; an earlier run was more precise"
 
 
-def test_what_was_undecided_before_and_is_so_now_stays_as_it_is() -> None:
+def test_a_knob_that_stays_undecided_does_not_change() -> None:
     now = findings(over_max=("clamp", "serve"))
     assert merge_earlier({"over_max": ("clamp", "serve")}, now) == now
 
@@ -218,7 +218,7 @@ def test_findings_become_a_behaviour() -> None:
         (SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),
     ],
 )
-def test_options_that_cannot_go_together_are_refused(order: SuiteOptions, message: str) -> None:
+def test_invalid_options_are_refused(order: SuiteOptions, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         order.build_site({})
 

@@ -1,4 +1,4 @@
-"""The stated rules hold for the fake, and each one fails where it is broken, with what was said and what was answered."""
+"""The documented rules hold for the fake, and each fails where it is broken, with the request and the response."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def broken(change: Callable[[Request, Response], Response], *rules: str) -> list
     return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
 
 
-def test_every_stated_rule_holds_in_a_large_workspace() -> None:
+def test_every_documented_rule_holds_in_a_large_workspace() -> None:
     found = measured(snapshot=world(MANY, 120))
     assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
 
 
 @pytest.mark.parametrize("connect", LEVELS)
-async def test_every_stated_rule_holds_at_every_level(connect: Connect) -> None:
+async def test_every_documented_rule_holds_over_every_transport(connect: Connect) -> None:
     async with connect(service()) as transport:
         assert await check(transport, WRITER) == []
 
 
-def test_a_rule_about_which_nothing_was_seen_is_not_judged() -> None:
+def test_a_rule_without_observations_is_not_judged() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
@@ -50,7 +50,7 @@ def test_a_rule_about_which_nothing_was_seen_is_not_judged() -> None:
 
 
 def put(path: str, value: Any) -> Callable[[Any], None]:
-    """Put a value wherever a path leads; `*` stands for every item."""
+    """Put a value at a path; `*` stands for every item."""
 
     def descend(here: Any, names: list[str]) -> None:
         name, *rest = names
@@ -69,7 +69,7 @@ def put(path: str, value: Any) -> Callable[[Any], None]:
 
 
 def unnamed(document: Any) -> None:
-    """Take the steps' types for templates' letters: whatever is there becomes the personalized entry."""
+    """Copy the types of steps to the letters of templates: every template becomes the personalized entry."""
     put("data.*.templates.*.test_letter", "PER")(document)
 
 
@@ -105,17 +105,17 @@ def unnamed(document: Any) -> None:
     ],
 )
 def test_a_broken_rule_is_found(rule: str, change: Callable[[Any], None], what: str) -> None:
-    said = [str(breach) for breach in broken(document_changed(change), rule)]
-    assert any(what in text for text in said), said
+    messages = [str(breach) for breach in broken(document_changed(change), rule)]
+    assert any(what in text for text in messages), messages
 
 
-def test_outcomes_that_the_interface_does_not_state_are_found() -> None:
+def test_undocumented_outcomes_are_found() -> None:
     def renamed(document: Any) -> None:
         document["status"] = {"skipped": "added", "added": "created"}.get(document["status"], document["status"])
 
-    said = [str(breach) for breach in broken(document_changed(renamed), "C1", "C2-added")]
-    assert any("has the status 'added', not 'skipped'" in text for text in said)
-    assert any("has the status None, not 'added'" in text for text in said)
+    messages = [str(breach) for breach in broken(document_changed(renamed), "C1", "C2-added")]
+    assert any("has the status 'added', not 'skipped'" in text for text in messages)
+    assert any("has the status None, not 'added'" in text for text in messages)
 
 
 def test_a_list_and_its_steps_must_agree_that_a_campaign_is_complete() -> None:
@@ -137,7 +137,7 @@ def refusing(status: int, body: bytes = b"no", *, path: str = "") -> Callable[[R
         ("E1", refusing(409, path="/contacts"), "has the status 409"),
     ],
 )
-def test_what_is_refused_though_the_interface_allows_it_is_found(
+def test_a_refusal_of_what_the_interface_allows_is_found(
     rule: str, change: Callable[[Request, Response], Response], what: str
 ) -> None:
     found = broken(change, rule)
@@ -145,11 +145,11 @@ def test_what_is_refused_though_the_interface_allows_it_is_found(
     assert all(breach.rule == rule and what in breach.what for breach in found)
 
 
-def test_a_breach_says_rule_sentence_request_and_answer_in_few_words_and_without_secrets() -> None:
+def test_a_breach_is_short_and_complete_and_contains_no_secret() -> None:
     body = b'{"you sent": "' + KEY.encode() + b'", "pad": "' + b"x" * 5000 + b'"}'
     (first, *_) = broken(refusing(500, body), "W1")
-    said = str(first)
-    assert said.splitlines() == [
+    messages = str(first)
+    assert messages.splitlines() == [
         "W1: the response has the status 500",
         "  interface: each list responds with 200 and a JSON object",
         f"  request: GET /campaigns?workspace={SPACE}&display=1&page=1",
@@ -157,10 +157,10 @@ def test_a_breach_says_rule_sentence_request_and_answer_in_few_words_and_without
     ]
     assert first.answered.startswith('500 {"you sent": "***", "pad": "xxx')
     assert len(first.answered) < 600
-    assert KEY not in said
+    assert KEY not in messages
 
 
-def test_what_is_not_there_is_not_judged_but_by_the_rule_that_asks_for_it() -> None:
+def test_a_missing_value_breaks_only_the_rule_that_requires_it() -> None:
     def bare(document: Any) -> None:
         for step in document.get("data", ()) if isinstance(document, dict) else ():
             if isinstance(step, dict) and "templates" in step:
@@ -171,19 +171,19 @@ def test_what_is_not_there_is_not_judged_but_by_the_rule_that_asks_for_it() -> N
     assert {breach.rule for breach in broken(refusing(500, path="/steps"), "W1", "T1", "T13", "T14")} == {"W1"}
 
 
-def test_an_answer_that_did_not_come_is_a_breach_that_says_why() -> None:
+def test_a_missing_response_is_a_breach_with_its_reason() -> None:
     found = directly(measure_knobs(READER), service().handle)
     lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(READER.fields(), error="no answer: gone")))
     found_now = find_breaches(BY_ID["W1"], lost) or []
     assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
 
 
-def test_rules_that_take_writes_are_not_judged_without_them() -> None:
+def test_rules_that_need_writes_are_not_judged_without_them() -> None:
     found = directly(measure_knobs(READER), service().handle)
     assert {rule.id for rule in CREATION_RULES} == {rule.id for rule in RULES if find_breaches(rule, found) is None}
 
 
-def test_a_workspace_that_lists_no_field_shows_none_at_creation() -> None:
+def test_a_workspace_without_listed_fields_has_none_to_check_at_creation() -> None:
     found = broken(document_changed(put("data.*.code", 7)), "C19", "F1")
     assert {breach.rule for breach in found} == {"F1"}
 
@@ -192,5 +192,5 @@ def test_at_most_three_breaches_of_a_rule_are_shown() -> None:
     assert len(broken(document_changed(put("data.*.id", "x1")), "W3")) == 3
 
 
-def test_every_rule_has_a_name_of_its_own() -> None:
+def test_every_rule_has_a_unique_name() -> None:
     assert len(BY_ID) == len(RULES)

@@ -1,4 +1,4 @@
-"""The shipped suite, run as its users run it: against a live base URL, which is the fake's on a real port."""
+"""The shipped suite as users run it: against a live base URL, here that of the fake on a real port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITING = len(CREATION_RULES)
 """Tests that take writes."""
 
 READING = len(RULES) - WRITING + 1
-"""Tests that do not, with that of what the interface leaves unsaid."""
+"""Number of tests that do not, including that of the measured knobs."""
 
 WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT, "--outreach-gmail")
 
@@ -61,7 +61,7 @@ class Suite:
         return self._pytester.runpytest_inprocess("--pyargs", "outreach_async.conformance", *apart, *options, plugins=plugins)
 
 
-def test_a_run_that_only_reads_says_so_first_and_writes_what_it_measured(suite: Suite) -> None:
+def test_a_read_only_run_says_so_first_and_writes_what_it_measured(suite: Suite) -> None:
     fake = service(Behaviour(past_end="clamp"))
     before = fake.dump()
     done = suite.against(fake, "-rs")
@@ -73,7 +73,7 @@ def test_a_run_that_only_reads_says_so_first_and_writes_what_it_measured(suite: 
     assert "# email_key: creating contacts was not allowed\n" in suite.record.read_text(encoding="utf-8")
 
 
-def test_a_run_with_writes_measures_more_and_one_that_reads_forgets_nothing_of_it(suite: Suite) -> None:
+def test_a_run_with_writes_measures_more_and_a_read_only_one_keeps_that(suite: Suite) -> None:
     behaviour = Behaviour(created_status=200, owner_key="off", auth=HeaderAuth())
     fake = service(behaviour)
     header = ("--outreach-header", "authorization=API_TOKEN")
@@ -86,7 +86,7 @@ def test_a_run_with_writes_measures_more_and_one_that_reads_forgets_nothing_of_i
     assert load_behaviour(suite.record) == behaviour
 
 
-def test_drift_fails_or_warns_and_leaves_the_file_or_is_accepted(suite: Suite) -> None:
+def test_drift_fails_or_warns_and_keeps_the_file_or_is_accepted(suite: Suite) -> None:
     fake = service()
     suite.against(fake).assert_outcomes(passed=READING, skipped=WRITING)
     first = suite.record.read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_drift_fails_or_warns_and_leaves_the_file_or_is_accepted(suite: Suite) -
     assert load_behaviour(suite.record).past_end == "clamp"
 
 
-def test_a_broken_rule_fails_with_its_name_the_sentence_and_the_answer(suite: Suite) -> None:
+def test_a_broken_rule_fails_with_its_name_its_sentence_and_the_response(suite: Suite) -> None:
     altered = Altered(service(), document_changed(lambda document: document.update(status="fine")))
     done = suite.against(altered, "-k", "W2")
     done.assert_outcomes(failed=1)
@@ -116,14 +116,14 @@ def test_a_broken_rule_fails_with_its_name_the_sentence_and_the_answer(suite: Su
     )
 
 
-def test_where_nothing_can_be_read_nothing_is_written(suite: Suite) -> None:
+def test_nothing_is_written_if_nothing_can_be_read(suite: Suite) -> None:
     done = suite.against(service(Behaviour(auth=HeaderAuth("x-token", ""))))
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(["nothing in the workspace could be read, so nothing was measured"])
     assert not suite.record.exists()
 
 
-def test_a_file_that_cannot_be_understood_is_named_before_anything_is_asked(suite: Suite) -> None:
+def test_an_invalid_file_is_reported_before_any_request(suite: Suite) -> None:
     suite.record.write_text("past_ned = 1", encoding="utf-8")
     fake = service()
     done = suite.against(fake, "-k", "W1")
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_understood_is_named_before_anything_is_asked(suit
     assert len(fake.requests) == 0
 
 
-def test_options_that_lack_are_asked_for_before_anything_is_done(suite: Suite) -> None:
+def test_missing_options_are_reported_before_anything_is_done(suite: Suite) -> None:
     done = suite.run()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert (
@@ -140,12 +140,12 @@ def test_options_that_lack_are_asked_for_before_anything_is_done(suite: Suite) -
     )
 
 
-def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> None:
+def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -> None:
     class Worker:
-        """Marks a process as one of many, as pytest-xdist does."""
+        """Marks a process as a pytest-xdist worker."""
 
         def pytest_configure(self, config: pytest.Config) -> None:
-            config.workerinput = {}  # type: ignore[attr-defined]  # that is how pytest-xdist does it
+            config.workerinput = {}  # type: ignore[attr-defined]  # as pytest-xdist does
 
     fake = service()
     done = suite.against(fake, "-k", "W2", plugins=[Worker()])
@@ -154,7 +154,7 @@ def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> 
     assert len(fake.requests) == 0
 
 
-def test_its_tests_can_be_listed_without_a_service(suite: Suite) -> None:
+def test_its_tests_can_be_collected_without_a_service(suite: Suite) -> None:
     done = suite.run("--collect-only", "-q")
     assert done.ret == pytest.ExitCode.OK
     done.stdout.fnmatch_lines(["*test_conformance.py::test_the_service_keeps_the_rule?W1?"])
@@ -167,14 +167,14 @@ def test_the_command_runs_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None:
-    # A module of that name that fails as a missing one does.
+    # A module of this name that fails like a missing one.
     (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('pytest')", encoding="utf-8")
     run = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module('outreach_async.conformance', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
 
 
-def test_its_options_cost_a_run_of_pytest_that_does_not_use_it_nothing(tmp_path: Path) -> None:
+def test_its_options_import_nothing_heavy(tmp_path: Path) -> None:
     heavy = ("anyio", "attrs", "httpx", "json")
     code = f"import outreach_async.conformance, sys; print([name for name in {heavy} if name in sys.modules])"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage imports much

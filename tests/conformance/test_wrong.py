@@ -1,4 +1,4 @@
-"""Every stated rule is checked: a service that breaks one, and is right otherwise, is found to break that one."""
+"""Every documented rule is checked: a service that breaks one rule is found to break that rule."""
 
 from __future__ import annotations
 
@@ -21,63 +21,65 @@ from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response
 
 DONE: Final = "camp_done"
-"""A campaign that is finished; the first of the list."""
+"""The id of a finished campaign, the first in the list."""
 
 LIVE: Final = [row["id"] for row in said_by(page(service(), "/campaigns", workspace=SPACE, display=5))["data"]][1]
-"""A live campaign, the second one: a step of A and B, then one of A and PER."""
+"""The id of a live campaign, the second in the list: a step with A and B, then one with A and PER."""
 
 
-def fewer(said: Any) -> None:
-    """Say consistently that there are only ten campaigns."""
-    display = 10 if len(said["data"]) != 1 else 1
-    said.update(total_found=10, total_pages=10 // display)
+def fewer(payload: Any) -> None:
+    """Report consistently that there are only ten campaigns."""
+    display = 10 if len(payload["data"]) != 1 else 1
+    payload.update(total_found=10, total_pages=10 // display)
 
 
-def more(said: Any) -> None:
-    """Say consistently that there is a mailbox more than there is."""
-    said["total_found"] += 1
-    said["total_pages"] = said["total_found"] if len(said["data"]) == 1 else 1
+def more(payload: Any) -> None:
+    """Report consistently one mailbox more than there is."""
+    payload["total_found"] += 1
+    payload["total_pages"] = payload["total_found"] if len(payload["data"]) == 1 else 1
 
 
 def first_page_again(request: Request, response: Response) -> Response:
     if "/campaigns?" not in request.target or "display=10" not in request.target:
         return response
-    said = json.loads(response.body)
-    if said["data"]:
-        said["data"] = FIRST_CAMPAIGNS
-    return attrs.evolve(response, body=json.dumps(said).encode())
+    payload = json.loads(response.body)
+    if payload["data"]:
+        payload["data"] = FIRST_CAMPAIGNS
+    return attrs.evolve(response, body=json.dumps(payload).encode())
 
 
 def not_a_number(request: Request, response: Response) -> Response:
-    said = json.loads(response.body)
-    if "/mailboxes?" in request.target and said.get("data"):
-        said["data"][0]["sent_today"] = float("nan")
-    return attrs.evolve(response, body=json.dumps(said).encode())
+    payload = json.loads(response.body)
+    if "/mailboxes?" in request.target and payload.get("data"):
+        payload["data"][0]["sent_today"] = float("nan")
+    return attrs.evolve(response, body=json.dumps(payload).encode())
 
 
 FIRST_CAMPAIGNS: Final = said_by(page(service(), "/campaigns", workspace=SPACE, display=10))["data"]
 
 
-def same_id_twice(said: Any) -> None:
-    for item, other in zip(said["data"][:1], said["data"][1:2], strict=False):
+def same_id_twice(payload: Any) -> None:
+    for item, other in zip(payload["data"][:1], payload["data"][1:2], strict=False):
         other["id"] = item["id"]
 
 
 def first_and_second(name: str) -> Callable[[Any], None]:
-    """Let the second of what has such a name have the first one's."""
+    """Give the second object of a name the value of the first."""
 
-    def change(said: Any) -> None:
-        said["data"][1][name] = said["data"][0][name]
+    def change(payload: Any) -> None:
+        payload["data"][1][name] = payload["data"][0][name]
 
     return change
 
 
-def one_item_too_many(said: Any) -> None:
-    said["data"] += [{**said["data"][-1], "id": f"camp_surplus{said['current_page']}"}] if len(said["data"]) == 10 else []
+def one_item_too_many(payload: Any) -> None:
+    payload["data"] += (
+        [{**payload["data"][-1], "id": f"camp_surplus{payload['current_page']}"}] if len(payload["data"]) == 10 else []
+    )
 
 
 def of_nothing(name: str) -> Callable[[Any], Any]:
-    """Make a percentage of a count of 0."""
+    """Set a percentage of a count of zero."""
     return lambda item: {**item, name: 5, f"{name}_num": 0, "interested_num": 0}
 
 
@@ -86,29 +88,29 @@ def steps_of(campaign: str, path: str, value: Any) -> Wrong:
 
 
 def of_creation(outcome: str, **members: Any) -> Wrong:
-    """Change the answers of an outcome."""
+    """Change the responses with one outcome."""
 
-    def change(said: Any) -> None:
-        if said["status"] == outcome:
-            said.update(members)
+    def change(payload: Any) -> None:
+        if payload["status"] == outcome:
+            payload.update(members)
 
     return document("contacts", change)
 
 
 def lacking(member: str, value: Any) -> Wrong:
-    """Take a creation without a required member, as if it were there."""
+    """Accept a creation without a required member, as if it were there."""
 
-    def asked(body: Any) -> None:
+    def change_request(body: Any) -> None:
         if body.get("email", "without-email").startswith("without-"):
             place = body.get("upload_options", {}) if member in {"duplicates", "strict_validation"} else body
             place.setdefault(member, value)
 
-    return Wrong(asked=asked)
+    return Wrong(change_request=change_request)
 
 
 def campaign_as(value: str | None) -> Wrong:
-    """Create every contact as if it were for one campaign, or for none."""
-    return Wrong(asked=lambda body: body.get("upload_options", {}).update(campaign=value))
+    """Create every contact as if for one campaign, or for none."""
+    return Wrong(change_request=lambda body: body.get("upload_options", {}).update(campaign=value))
 
 
 PER: Final = "data.1.templates.1"
@@ -116,7 +118,7 @@ FOLLOW_UP: Final = "data.1.templates.0"
 FIRST: Final = "data.0.templates.0"
 
 
-# The rule that is broken, what is wrong, and further rules that cannot hold then either.
+# The broken rule, the change, and further rules that cannot hold then.
 WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("W1", "a list that is created", refused("fields", 201), set()),
     ("W1", "a list of fields that is an array", refused("fields", 200, body=b"[]"), set()),
@@ -216,7 +218,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     (
         "T1",
         "steps from 0",
-        document("steps", lambda said: [step.update(order=step["order"] - 1) for step in said["data"]]),
+        document("steps", lambda payload: [step.update(order=step["order"] - 1) for step in payload["data"]]),
         set(),
     ),
     ("T1", "two first steps", steps_of(LIVE, "data.1.order", 1), set()),
@@ -263,7 +265,12 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("C2", "a contact without prefix", of_creation("updated_missing_fields", id="c1"), {"C2-id"}),
     ("C2-added", "a new contact that is a duplicate", of_creation("added", status="overwriten"), set()),
     ("C2-id", "an overwritten contact of another id", of_creation("overwriten", id="contact_other"), set()),
-    ("C2-id", "one id for every contact", document("contacts", lambda said: said.update(id=said["id"] and "contact_1")), set()),
+    (
+        "C2-id",
+        "one id for every contact",
+        document("contacts", lambda payload: payload.update(id=payload["id"] and "contact_1")),
+        set(),
+    ),
     *(
         ("C6", f"a creation without {member}", lacking(member, value), set())
         for member, value in (
@@ -285,7 +292,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
 @pytest.mark.parametrize(
     ("rule", "wrong", "others"), [row[:1] + row[2:] for row in WRONG], ids=[f"{row[0]}: {row[1]}" for row in WRONG]
 )
-async def test_a_service_that_is_wrong_in_one_thing_is_found_to_be(rule: str, wrong: Wrong, others: set[str]) -> None:
+async def test_a_service_that_breaks_one_rule_is_found_to_break_it(rule: str, wrong: Wrong, others: set[str]) -> None:
     found = await check(WrongTransport(FakeTransport(service()), wrong), WRITER)
     assert {breach.rule for breach in found} == {rule} | others, [str(breach) for breach in found]
 
@@ -310,12 +317,12 @@ ALSO: Final = {
     "days_left_date": {"T14"},
     "searchable": {"F1-searchable"},
 }
-"""Rules that a field without a value of its kind may break as well."""
+"""Further rules that a missing or invalid field may break."""
 
 
 @pytest.mark.parametrize("value", [KeyError, {"a": [1]}], ids=["missing", "an object"])
 @pytest.mark.parametrize(("kind", "path", "name"), FIELDS, ids=[f"{kind} {name}" for kind, _, name in FIELDS])
-async def test_a_field_that_is_missing_or_of_another_kind_is_found(kind: str, path: str, name: str, value: Any) -> None:
+async def test_a_missing_field_or_one_of_another_type_is_found(kind: str, path: str, name: str, value: Any) -> None:
     wrong = put(kind, f"{path}.{name}", value, containing=LIVE if kind == "steps" else "")
     found = {breach.rule for breach in await check(WrongTransport(FakeTransport(service()), wrong), WRITER)}
     assert "W4" in found
@@ -326,7 +333,7 @@ def test_every_rule_has_a_service_that_breaks_it() -> None:
     assert {rule.id for rule in RULES} - {row[0] for row in WRONG} == {"W4"}, "W4 has a test for each field"
 
 
-# Services that are right.
+# Correct services.
 
 
 class Moving(FakeTransport):
@@ -352,25 +359,25 @@ class Moving(FakeTransport):
     ],
     ids=["campaigns are added", "mailboxes are added", "time passes"],
 )
-async def test_what_happens_meanwhile_is_no_fault(order: Any, happen: Callable[[FakeService], object]) -> None:
+async def test_changes_during_the_check_are_not_breaches(order: Any, happen: Callable[[FakeService], object]) -> None:
     fake = service(Behaviour(order=order))
     assert await check(Moving(fake, happen), WRITER) == []
 
 
 def last_item_again(request: Request, response: Response) -> Response:
-    """Move one item of a page to the next one, as in a list by last activity."""
+    """Repeat the last item of a page on the next one, as in a list by last activity."""
     if "display=10&page=2" not in request.target:
         return response
-    said = json.loads(response.body)
-    said["data"] = said["data"][:-1] + BY_ACTIVITY[-1:]
-    return attrs.evolve(response, body=json.dumps(said).encode())
+    payload = json.loads(response.body)
+    payload["data"] = payload["data"][:-1] + BY_ACTIVITY[-1:]
+    return attrs.evolve(response, body=json.dumps(payload).encode())
 
 
 BY_ACTIVITY: Final = said_by(page(service(Behaviour(order="last_activity")), "/campaigns", workspace=SPACE, display=10))["data"]
 
 
 @pytest.mark.parametrize(("answered", "broken"), [(last_item_again, set()), (first_page_again, {"P1-repeat"})])
-async def test_in_a_list_by_activity_only_a_whole_page_that_comes_again_is_a_fault(answered: Answered, broken: set[str]) -> None:
+async def test_in_a_list_by_activity_only_a_repeated_whole_page_is_a_breach(answered: Answered, broken: set[str]) -> None:
     fake = service(Behaviour(order="last_activity"))
     found = await check(WrongTransport(FakeTransport(fake), Wrong(answered)), WRITER)
     assert {breach.rule for breach in found} == broken, [str(breach) for breach in found]

@@ -9,7 +9,7 @@ from support.fake import FIELDS, KEY, MISSING, OTHER, SPACE, create, creation, g
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
 
 
-def test_a1_the_owner_key_is_a_member_of_the_body_and_a_header_does_not_stand_for_it() -> None:
+def test_a1_the_owner_key_is_read_from_the_body_and_not_from_a_header() -> None:
     fake = small_world()
     headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
 
@@ -18,7 +18,7 @@ def test_a1_the_owner_key_is_a_member_of_the_body_and_a_header_does_not_stand_fo
 
 
 @pytest.mark.parametrize("key", [1, None, ["key_1"], "", "1_key", "space_1"])
-def test_a2_an_owner_key_of_another_type_or_form_is_400(key: Any) -> None:
+def test_a2_a_malformed_owner_key_is_400(key: Any) -> None:
     error = refusal(
         post(small_world(), creation(owner_key=key)), 400, "invalid_type" if not isinstance(key, str) else "invalid_owner_key"
     )
@@ -30,11 +30,11 @@ def test_a2_an_unknown_owner_key_is_401() -> None:
     refusal(post(small_world(), creation(owner_key="key_9")), 401, "unknown_owner_key")
 
 
-def test_a2_a_key_whose_user_is_not_in_the_workspace_is_403() -> None:
+def test_a2_a_key_without_access_to_the_workspace_is_403() -> None:
     refusal(post(small_world(), creation(owner_key="key_2")), 403, "workspace_denied")
 
 
-def test_a2_a_user_may_be_in_several_workspaces() -> None:
+def test_a2_a_user_may_have_access_to_several_workspaces() -> None:
     fake = small_world()
     fake.add_owner_key(OTHER, key=KEY)
 
@@ -42,7 +42,7 @@ def test_a2_a_user_may_be_in_several_workspaces() -> None:
 
 
 @pytest.mark.parametrize(("key", "prefix_only"), [("key_2", 201), ("key_9", 201), ("x", 400), (1, 400), (None, 400)])
-def test_a2_keys_may_be_checked_less(key: Any, prefix_only: int) -> None:
+def test_a2_key_checks_may_be_relaxed(key: Any, prefix_only: int) -> None:
     assert post(small_world(owner_key="prefix_only"), creation(owner_key=key)).status == prefix_only
     assert post(small_world(owner_key="off"), creation(owner_key=key)).status == 201
 
@@ -59,7 +59,7 @@ def test_an_unknown_workspace_is_404_however_keys_are_checked(reading: Any) -> N
     refusal(post(small_world(owner_key=reading), creation(workspace="space_9")), 404, "workspace_not_found")
 
 
-def test_a3_reads_need_nothing_and_take_any_header() -> None:
+def test_a3_reads_need_no_credential_and_accept_any_header() -> None:
     assert get(small_world(), FIELDS, {"authorization": "whatever"}).status == 200
 
 
@@ -71,7 +71,7 @@ def test_a3_reads_need_nothing_and_take_any_header() -> None:
         (HeaderAuth("x-api-key", "Token", frozenset({"t0ken"})), "token t0ken", ["t0ken", f"Token {KEY}"]),
     ],
 )
-def test_a3_a_header_may_be_asked_for(auth: HeaderAuth, good: str, bad: list[str]) -> None:
+def test_a3_a_header_may_be_required(auth: HeaderAuth, good: str, bad: list[str]) -> None:
     fake = small_world(auth=auth)
 
     assert get(fake, FIELDS, {auth.header: good}).status == 200
@@ -103,21 +103,21 @@ ORDERED: list[tuple[dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize("first", range(len(ORDERED)))
-def test_a4_the_first_failure_in_order_answers(first: int) -> None:
+def test_a4_the_first_of_several_errors_is_returned(first: int) -> None:
     wrong: dict[str, Any] = {}
     for mistake, _, _ in reversed(ORDERED[first:]):
         wrong |= mistake
-    # Of two mistakes in one member only the earlier can be made.
+    # If two mistakes concern one member, only the earlier can be made.
     _, status, code = ORDERED[first]
 
     refusal(post(small_world(), creation(**wrong)), status, code)
 
 
-def test_a4_json_is_read_before_anything_is_required() -> None:
+def test_a4_json_is_parsed_before_anything_is_required() -> None:
     refusal(post(small_world(), b'{"owner_key": NaN}'), 400, "invalid_json")
 
 
-def test_a4_strict_failures_are_all_listed() -> None:
+def test_a4_strict_validation_lists_every_failure() -> None:
     error = refusal(
         post(small_world(), creation("nobody", country="Nowhere", zip="?", strict_validation=True)), 422, "validation_failed"
     )
@@ -153,7 +153,7 @@ def test_e4_requests_over_the_limit_are_429_until_the_window_ends() -> None:
     assert get(fake, FIELDS).status == 200
 
 
-def test_e4_reset_forgets_what_was_counted() -> None:
+def test_e4_reset_clears_the_counters() -> None:
     fake = limited("all", 1)
     assert [get(fake, "/workspaces/space_9/all-fields").status for _ in range(2)] == [404, 429]
     fake.reset()
@@ -167,7 +167,7 @@ def test_e4_retry_after_may_be_a_date() -> None:
     assert get(fake, FIELDS).headers["retry-after"] == "Thu, 01 Jan 2026 00:01:00 GMT"
 
 
-def test_e4_a_limit_may_count_by_key() -> None:
+def test_e4_a_limit_may_apply_per_key() -> None:
     fake = limited("key", 1)
     fake.add_owner_key(SPACE, key="key_3")
 
@@ -179,7 +179,7 @@ def test_e4_a_limit_may_count_by_key() -> None:
     assert [get(fake, FIELDS).status, page(fake, "/campaigns").status] == [200, 429]
 
 
-def test_e4_a_limit_may_count_by_workspace() -> None:
+def test_e4_a_limit_may_apply_per_workspace() -> None:
     fake = limited("workspace", 4)
     served = [
         get(fake, FIELDS).status,
@@ -194,7 +194,7 @@ def test_e4_a_limit_may_count_by_workspace() -> None:
     assert get(fake, "/campaigns/camp_9/steps").status == 404
 
 
-def test_e4_what_is_refused_for_the_limit_changes_nothing() -> None:
+def test_e4_a_throttled_request_changes_nothing() -> None:
     fake = limited("all", 0)
     before = fake.dump()
 

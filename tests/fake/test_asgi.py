@@ -26,7 +26,7 @@ def client_of(app: Any, root_path: str = "") -> httpx.AsyncClient:
 
 
 async def call(service: TinyService, messages: Iterable[Message], **scope: Any) -> list[Message]:
-    """Calls the application as a server does, with the messages that the client's side sends."""
+    """Call the application as a server does, with these messages from the client."""
     sent: list[Message] = []
     waiting = iter(messages)
 
@@ -43,11 +43,11 @@ async def call(service: TinyService, messages: Iterable[Message], **scope: Any) 
     return sent
 
 
-async def test_an_answer_is_the_one_in_memory() -> None:
+async def test_a_response_equals_the_one_in_memory() -> None:
     service = TinyService()
     async with client_of(asgi_app(service)) as client:
         got = await client.post("/contacts", content=CREATE.body, headers={"x-test": "a"})
-    seen = service.asked[0]
+    seen = service.requests[0]
     assert (seen.method, seen.target, seen.body, seen.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "a")
     wanted = service.exchange(seen).response
     assert wanted is not None
@@ -55,12 +55,12 @@ async def test_an_answer_is_the_one_in_memory() -> None:
 
 
 @pytest.mark.parametrize("root_path", ["", "/mounted", "/two/deep/"])
-async def test_the_target_arrives_byte_for_byte_under_any_prefix(root_path: str) -> None:
+async def test_the_target_arrives_unchanged_under_any_prefix(root_path: str) -> None:
     service = TinyService()
     async with client_of(asgi_app(service), root_path) as client:
         await client.get(root_path.rstrip("/") + ODD)
-        await client.get(ODD)  # some servers take the prefix off
-    assert [request.target for request in service.asked] == [ODD, ODD]
+        await client.get(ODD)  # some servers remove the prefix
+    assert [request.target for request in service.requests] == [ODD, ODD]
 
 
 @pytest.mark.parametrize("prefix", ["/fake", "/deep/er/é x"])
@@ -69,14 +69,14 @@ async def test_it_can_be_mounted_in_another_application(prefix: str) -> None:
     async with client_of(Starlette(routes=[Mount(prefix, app=asgi_app(service))])) as client:
         await client.get(prefix + ODD)
         await client.get(prefix + "/")
-    assert [request.target for request in service.asked] == [ODD, "/"]
+    assert [request.target for request in service.requests] == [ODD, "/"]
 
 
 SEGMENTS = st.lists(st.text("ab/é?%. ", max_size=4), min_size=1, max_size=4)
 
 
 @given(SEGMENTS, st.sampled_from(["", "/root", "/ro/ot é"]), st.booleans())
-def test_a_prefix_is_taken_off_and_nothing_else(segments: list[str], root: str, upper: bool) -> None:
+def test_only_the_prefix_is_removed(segments: list[str], root: str, upper: bool) -> None:
     quoted = "".join("/" + "".join(f"%{byte:{'02X' if upper else '02x'}}" for byte in segment.encode()) for segment in segments)
     raw = (root.replace(" ", "%20").replace("é", "%c3%a9") + quoted).encode()
     scope: Scope = {"path": unquote(raw.decode()), "raw_path": raw, "root_path": root, "query_string": b"a=%2F"}
@@ -88,32 +88,32 @@ def test_the_prefix_alone_is_the_root() -> None:
 
 
 @pytest.mark.parametrize("scope", [{}, {"raw_path": None}])
-def test_without_a_raw_path_the_decoded_one_is_encoded_again(scope: Scope) -> None:
+def test_without_a_raw_path_the_decoded_path_is_encoded_again(scope: Scope) -> None:
     assert rebuild_target({"path": "/campaigns/camp_é ?", "query_string": b"", **scope}) == "/campaigns/camp_%C3%A9%20%3F"
 
 
-def test_a_query_in_the_raw_path_is_not_doubled() -> None:
+def test_a_query_in_the_raw_path_is_not_duplicated() -> None:
     assert rebuild_target({"path": "/a", "raw_path": b"/a?b=1", "query_string": b"b=1"}) == "/a?b=1"
 
 
-def test_repeated_header_fields_are_joined_and_names_are_lower_case() -> None:
+def test_repeated_headers_are_joined_under_lower_case_names() -> None:
     assert join_headers([(b"X-A", b"1"), (b"x-b", b"\xe9"), (b"x-a", b"2")]) == {"x-a": "1, 2", "x-b": "é"}
 
 
-async def test_a_body_in_parts_is_read_whole() -> None:
+async def test_a_body_in_parts_is_read_completely() -> None:
     service = TinyService()
     parts: list[Message] = [{"body": b"ab", "more_body": True}, {"more_body": True}, {"body": b"c"}]
     await call(service, [{"type": "http.request", **part} for part in parts])
-    assert service.asked == [Request("POST", "/contacts", {}, b"abc")]
+    assert service.requests == [Request("POST", "/contacts", {}, b"abc")]
 
 
-async def test_a_client_that_leaves_before_its_body_is_whole_asks_nothing() -> None:
+async def test_a_client_that_disconnects_during_its_body_sends_no_request() -> None:
     service = TinyService()
     assert await call(service, [{"type": "http.request", "more_body": True}, {"type": "http.disconnect"}]) == []
-    assert service.asked == []
+    assert service.requests == []
 
 
-async def test_a_body_beyond_the_bound_is_refused_without_reading_on() -> None:
+async def test_a_body_over_the_limit_is_refused_without_reading_on() -> None:
     service, read = TinyService(), 0
 
     def parts() -> Iterator[Message]:
@@ -123,21 +123,21 @@ async def test_a_body_beyond_the_bound_is_refused_without_reading_on() -> None:
             yield {"type": "http.request", "body": bytes(2**20), "more_body": True}
 
     start, body = await call(service, parts())
-    assert (start["status"], json.loads(body["body"])["status"], service.asked) == (413, "error", [])
+    assert (start["status"], json.loads(body["body"])["status"], service.requests) == (413, "error", [])
     assert read == MAX_REQUEST_BYTES // 2**20 + 1
 
 
 @pytest.mark.parametrize("fault", [f.latency(0.001), f.slow_drip(bytes=100, every=0.001)], ids=lambda fault: fault.label)
-async def test_a_late_answer_arrives_whole(fault: f.Fault) -> None:
+async def test_a_delayed_response_arrives_completely(fault: f.Fault) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with client_of(asgi_app(service)) as client:
         got = await client.post("/contacts")
-    assert got.content == answer_to(service.asked[0])
+    assert got.content == answer_to(service.requests[0])
 
 
 @pytest.mark.parametrize("fault", [f.reset(), f.refuse(), f.truncate(3)], ids=lambda fault: fault.label)
-async def test_an_answer_lost_on_the_wire_is_a_connection_error_for_the_server(fault: f.Fault) -> None:
+async def test_a_response_lost_on_the_wire_is_a_connection_error_for_the_server(fault: f.Fault) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with client_of(asgi_app(service)) as client:
@@ -145,7 +145,7 @@ async def test_an_answer_lost_on_the_wire_is_a_connection_error_for_the_server(f
             await client.post("/contacts")
 
 
-async def test_an_answer_in_the_services_place_arrives_like_any_other() -> None:
+async def test_an_injected_response_arrives_like_any_other() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.status(429, retry_after=2))
     async with client_of(asgi_app(service)) as client:
@@ -153,17 +153,17 @@ async def test_an_answer_in_the_services_place_arrives_like_any_other() -> None:
     assert (got.status_code, got.headers["retry-after"]) == (429, "2")
 
 
-async def test_it_lives_as_long_as_its_server_wants() -> None:
+async def test_lifespan_events_are_acknowledged() -> None:
     sent = await call(TinyService(), [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}], type="lifespan")
     assert sent == [{"type": "lifespan.startup.complete"}, {"type": "lifespan.shutdown.complete"}]
 
 
-async def test_it_speaks_nothing_but_http() -> None:
+async def test_only_http_is_supported() -> None:
     with pytest.raises(ValueError, match="expected http or lifespan, got websocket"):
         await call(TinyService(), [], type="websocket")
 
 
-async def test_an_answer_without_header_fields_is_sent_so() -> None:
+async def test_a_response_without_headers_is_sent_without_headers() -> None:
     class Bare(TinyService):
         def exchange(self, _: Request, /) -> f.Exchange:
             return f.Exchange(Response(204), None)

@@ -11,7 +11,7 @@ from outreach_async.fake.behaviour import KNOB_VALUES
 KNOBS = [(name, reading) for name, readings in KNOB_VALUES.items() for reading in readings]
 
 
-def test_documented_takes_the_first_reading_of_every_knob() -> None:
+def test_documented_is_the_first_value_of_every_knob() -> None:
     assert attrs.asdict(Behaviour.documented()) == {name: readings[0] for name, readings in KNOB_VALUES.items()} | {
         "auth": None,
         "rate_limit": None,
@@ -19,30 +19,30 @@ def test_documented_takes_the_first_reading_of_every_knob() -> None:
     }
 
 
-def test_every_knob_has_readings_but_those_with_values_of_their_own() -> None:
+def test_every_knob_with_a_fixed_set_of_values_lists_them() -> None:
     assert {field.name for field in attrs.fields(Behaviour)} - set(KNOB_VALUES) == {"auth", "rate_limit", "max_in_flight"}
 
 
 @pytest.mark.parametrize(("knob", "reading"), KNOBS)
-def test_every_reading_is_taken(knob: str, reading: Any) -> None:
+def test_every_value_of_every_knob_is_accepted(knob: str, reading: Any) -> None:
     assert getattr(Behaviour(**{knob: reading}), knob) == reading
 
 
 @pytest.mark.parametrize("knob", KNOB_VALUES)
 @pytest.mark.parametrize("reading", ["no such reading", -1, 1.5, ["all", 3.0]])
-def test_what_is_no_reading_is_refused_by_name(knob: str, reading: Any) -> None:
+def test_an_invalid_value_is_refused_by_name(knob: str, reading: Any) -> None:
     if knob == "strict_fields" and isinstance(reading, list):
         return
     with pytest.raises((ValueError, TypeError), match=rf"{knob}:|not iterable"):
         Behaviour(**{knob: reading})
 
 
-def test_true_is_not_one() -> None:
+def test_true_is_not_1() -> None:
     with pytest.raises(ValueError, match=r"first_page: .*, got True"):
         Behaviour(first_page=True)  # type: ignore[arg-type]  # that is the point
 
 
-def test_open_knobs_take_values_beyond_their_readings() -> None:
+def test_open_knobs_accept_other_values() -> None:
     behaviour = Behaviour(
         email_key=str.upper,
         created_status={"skipped": 201},
@@ -54,25 +54,25 @@ def test_open_knobs_take_values_beyond_their_readings() -> None:
     assert behaviour.strict_fields == frozenset({"email"})
 
 
-def test_c3_only_the_statuses_that_the_interface_names_may_answer_a_creation() -> None:
+def test_c3_a_creation_may_only_have_the_documented_statuses() -> None:
     with pytest.raises(ValueError, match="created_status"):
         Behaviour(created_status={"added": 202})
 
 
-def test_presets_are_behaviours_that_differ() -> None:
+def test_the_presets_are_different_behaviours() -> None:
     assert len({Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()}) == 3
 
 
 @pytest.mark.parametrize(
     "wrong", [{"limit": -1}, {"limit": 1, "per": 0}, {"limit": 1, "scope": "user"}, {"limit": 1, "retry_after": "soon"}]
 )
-def test_a_rate_limit_refuses_values_that_mean_nothing(wrong: dict[str, Any]) -> None:
+def test_a_rate_limit_refuses_meaningless_values(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"per|limit|scope|retry_after"):
         RateLimit(**wrong)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
-def test_e4_a_limit_of_exchanges_under_way_refuses_values_that_mean_nothing(wrong: Any) -> None:
+def test_e4_max_in_flight_refuses_meaningless_values(wrong: Any) -> None:
     with pytest.raises(ValueError, match="max_in_flight: "):
         Behaviour(max_in_flight=wrong)
 

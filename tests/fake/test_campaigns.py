@@ -38,7 +38,7 @@ def item(fake: FakeService, id_: str) -> Any:
     return found
 
 
-def test_w4_every_field_of_campaigns_steps_and_templates_is_there_in_order() -> None:
+def test_w4_campaigns_steps_and_templates_have_every_field_in_order() -> None:
     fake = small_world()
     (step, _) = steps(fake, "camp_1")["data"]
 
@@ -48,7 +48,7 @@ def test_w4_every_field_of_campaigns_steps_and_templates_is_there_in_order() -> 
 
 
 @pytest.mark.parametrize("templates", [[], (), "", " ", None, 3, {}, {"test_letter": "A"}])
-def test_a_step_without_templates_is_refused_by_name(templates: Any) -> None:
+def test_a_step_with_an_empty_list_of_templates_is_refused(templates: Any) -> None:
     fake = world()
     before = fake.dump()
 
@@ -62,14 +62,14 @@ def test_a_step_without_templates_is_refused_by_name(templates: Any) -> None:
     assert fake.dump() == before
 
 
-def test_a_step_that_says_nothing_of_templates_has_one() -> None:
+def test_a_step_defaults_to_one_template() -> None:
     fake = world()
     (step,) = steps(fake, fake.add_campaign(SPACE, steps=[{}]))["data"]
 
     assert [template["test_letter"] for template in step["templates"]] == ["A"]
 
 
-def test_t1_and_t2_steps_come_in_order_live_and_by_automatic_email() -> None:
+def test_t1_and_t2_steps_are_in_order_live_automatic_emails() -> None:
     data = steps(small_world(), "camp_1")["data"]
 
     assert [(step["order"], step["status"], step["type"]) for step in data] == [
@@ -85,7 +85,7 @@ def test_t1_waits_are_milliseconds() -> None:
     assert [step["wait_time"] for step in steps(fake, camp)["data"]] == [0, 3 * DAY_MS, 5]
 
 
-def test_t6_only_the_first_template_of_a_thread_has_a_subject_and_the_personalized_entry_has_none() -> None:
+def test_t6_only_the_first_template_of_a_thread_has_a_subject() -> None:
     fake = world()
     follow_ups = ["A", {"new_thread": True}, {"new_thread": True, "subject": "Again", "body_text": None}, "PER"]
     camp = fake.add_campaign(SPACE, steps=["A|PER", {"templates": follow_ups}])
@@ -104,7 +104,7 @@ def test_t6_only_the_first_template_of_a_thread_has_a_subject_and_the_personaliz
     assert second["templates"][2]["body_text"] is None
 
 
-def test_t7_letters_follow_each_other_and_emails_are_shared_out_by_turns() -> None:
+def test_t7_letters_are_in_order_and_emails_are_distributed_in_turn() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"templates": "A|B|C|PER", "sent": 10}])
     templates = steps(fake, camp)["data"][0]["templates"]
@@ -113,7 +113,7 @@ def test_t7_letters_follow_each_other_and_emails_are_shared_out_by_turns() -> No
     assert [template["id"].rpartition("_")[0] for template in templates] == ["temp", "temp", "temp", "personalized_step"]
 
 
-def test_t8_percentages_are_counts_over_sent_to_two_places() -> None:
+def test_t8_percentages_are_counts_over_sent_with_two_decimals() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"templates": [ANSWERED]}], bounces_num=2, interested_num=1)
     (template,) = steps(fake, camp)["data"][0]["templates"]
@@ -124,7 +124,7 @@ def test_t8_percentages_are_counts_over_sent_to_two_places() -> None:
     assert [listed[name] for name in ("opens_num", "replies_num", "bounces_num", "interested_num", "initials")] == [6, 3, 2, 1, 9]
 
 
-def test_t9_counts_are_of_emails_so_that_no_percentage_exceeds_100() -> None:
+def test_t9_counts_are_per_email_so_that_no_percentage_exceeds_100() -> None:
     counts = dict.fromkeys(("sent", "opened_num", "clicked_num", "replied_num"), 3)
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"templates": [counts]}])
@@ -135,7 +135,7 @@ def test_t9_counts_are_of_emails_so_that_no_percentage_exceeds_100() -> None:
         fake.add_campaign(SPACE, steps=[{"templates": [counts | {"opened_num": 4}]}])
 
 
-def test_t11_initials_are_the_contacts_that_got_the_first_step() -> None:
+def test_t11_initials_counts_the_contacts_that_got_the_first_step() -> None:
     fake = world()
     camps = [
         fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 7}, {"sent": 6}]}, {"templates": [{"sent": 4}]}]),
@@ -187,7 +187,7 @@ def test_w9_whole_percentages_are_integers_floats_or_either(numbers: Any, expect
 
 
 @pytest.mark.parametrize(("digits", "expected"), [(0, [67, 33]), (1, [66.7, 33.3]), (2, [66.67, 33.33])])
-def test_t8_the_decimal_places_are_a_knob(digits: Any, expected: list[float]) -> None:
+def test_t8_the_number_of_decimals_is_a_knob(digits: Any, expected: list[float]) -> None:
     fake = world(percent_digits=digits)
     listed = item(fake, fake.add_campaign(SPACE, steps=[{"templates": [ANSWERED]}]))
 
@@ -198,16 +198,16 @@ def flow(fake: FakeService, camp: str) -> list[tuple[int, int, int]]:
     return [(step["left_to_send"], step["already_sent"], step["out_of"]) for step in steps(fake, camp)["data"]]
 
 
-def test_t3_and_t4_who_left_early_goes_through_no_later_step() -> None:
+def test_t3_and_t4_contacts_that_left_early_get_no_later_step() -> None:
     fake = world()
-    said = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
-    camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in said])
+    arguments = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
+    camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in arguments])
 
     # Four wait for step 1. Of the ten that got it, five left, three got step 2, and two wait for it.
     assert flow(fake, camp) == [(4, 10, 14), (6, 3, 9)]
 
 
-def test_t3_what_is_left_may_be_said() -> None:
+def test_t3_left_to_send_may_be_set() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"left_to_send": 2, "templates": [{"sent": 3}]}, {"left_to_send": 1}])
 
@@ -215,7 +215,7 @@ def test_t3_what_is_left_may_be_said() -> None:
     assert item(fake, camp)["contacts"] == 5
 
 
-def test_t5_enrolling_adds_one_to_contacts_and_to_what_every_step_has_left() -> None:
+def test_t5_enrolling_adds_one_to_contacts_and_to_left_to_send_of_every_step() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, contacts=10, steps=[{"templates": [{"sent": 4}]}, "A"])
     before, listed = flow(fake, camp), item(fake, camp)
@@ -226,7 +226,7 @@ def test_t5_enrolling_adds_one_to_contacts_and_to_what_every_step_has_left() -> 
     assert item(fake, camp) == listed | {"contacts": listed["contacts"] + 2}
 
 
-def test_t5_contacts_that_are_seeded_count_like_those_that_are_created() -> None:
+def test_t5_seeded_contacts_count_like_created_ones() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=["A"])
     fake.add_contacts(SPACE, 7, campaign=camp)
@@ -240,10 +240,10 @@ SAID = st.lists(st.fixed_dictionaries({"sent": COUNTS, "templates": st.sampled_f
 
 @settings(max_examples=60, deadline=None)
 @given(SAID, COUNTS, st.integers(0, 5))
-def test_t10_and_t4_counts_agree_in_every_campaign(said: list[dict[str, Any]], waiting: int, joining: int) -> None:
+def test_t10_and_t4_counts_agree_in_every_campaign(arguments: list[dict[str, Any]], waiting: int, joining: int) -> None:
     fake = world()
-    said.sort(key=lambda step: -step["sent"])
-    camp = fake.add_campaign(SPACE, steps=said, contacts=(said[0]["sent"] + waiting) if said else None)
+    arguments.sort(key=lambda step: -step["sent"])
+    camp = fake.add_campaign(SPACE, steps=arguments, contacts=(arguments[0]["sent"] + waiting) if arguments else None)
     fake.add_contacts(SPACE, joining, campaign=camp)
     listed, data = item(fake, camp), steps(fake, camp)["data"]
     templates = [template for step in data for template in step["templates"]]
@@ -292,19 +292,19 @@ DISAGREEING: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("said", DISAGREEING, ids=str)
-def test_what_does_not_agree_is_refused_and_leaves_no_trace(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", DISAGREEING, ids=str)
+def test_inconsistent_counts_are_refused_and_change_nothing(arguments: dict[str, Any]) -> None:
     fake = small_world()
     before = fake.dump()
 
     with pytest.raises(ValueError, match=r"."):
-        fake.add_campaign(SPACE, **{"id": "camp_5"} | said)
+        fake.add_campaign(SPACE, **{"id": "camp_5"} | arguments)
     assert fake.dump() == before
     assert fake.add_campaign(SPACE, id="camp_5") == "camp_5"
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"steps": [{"wait": 5}]}, r"a step has no 'wait'; did you mean wait_time\?"),
         ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no 'open_num'; did you mean opened_num\?"),
@@ -316,12 +316,12 @@ def test_what_does_not_agree_is_refused_and_leaves_no_trace(said: dict[str, Any]
         ({"interested_num": "1"}, "interested_num: expected an integer, got str"),
     ],
 )
-def test_what_is_of_the_wrong_kind_is_refused_by_name(said: dict[str, Any], message: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        small_world().add_campaign(SPACE, **said)
+        small_world().add_campaign(SPACE, **arguments)
 
 
-def test_a_campaign_sends_through_mailboxes_of_its_own_workspace() -> None:
+def test_a_campaign_uses_mailboxes_of_its_own_workspace() -> None:
     fake = small_world()
     box = fake.add_mailbox("space_2")
 
@@ -335,7 +335,7 @@ def ending(fake: FakeService, camp: str) -> tuple[Any, Any, Any]:
     return answered["days_left"], answered["days_left_date"], answered["days_left_display"]
 
 
-def test_t13_days_are_the_queue_over_the_mailboxes_speed_and_the_waits_that_remain() -> None:
+def test_t13_days_are_the_queue_over_the_daily_limits_plus_remaining_waits() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 2, daily_limit=10)
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=30, steps=["A", {"wait_time": 2 * DAY_MS + 1}])
@@ -344,7 +344,7 @@ def test_t13_days_are_the_queue_over_the_mailboxes_speed_and_the_waits_that_rema
     assert ending(fake, camp) == (6, "Jan 7, 2026", "6 days")
 
 
-def test_t13_and_b5_a_mailboxs_limit_is_shared_between_the_live_campaigns_that_use_it() -> None:
+def test_t13_and_b5_live_campaigns_share_the_daily_limit_of_a_mailbox() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     camps = [fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=10, steps=["A"]) for _ in range(2)]
@@ -353,7 +353,7 @@ def test_t13_and_b5_a_mailboxs_limit_is_shared_between_the_live_campaigns_that_u
     assert [ending(fake, camp)[0] for camp in camps] == [2, 2]
 
 
-def test_t17_what_is_not_live_is_estimated_as_if_it_were() -> None:
+def test_t17_a_campaign_that_is_not_live_is_estimated_as_if_it_were() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=10, steps=["A"])
@@ -362,7 +362,7 @@ def test_t17_what_is_not_live_is_estimated_as_if_it_were() -> None:
     assert ending(fake, camp)[0] == 2
 
 
-def test_t13_waits_that_nobody_has_before_them_do_not_count() -> None:
+def test_t13_waits_with_nobody_before_them_do_not_count() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     waits: list[dict[str, Any]] = [{"wait_time": 9 * DAY_MS, "templates": [{"sent": 10}]}, {"wait_time": 2 * DAY_MS}]
@@ -371,7 +371,7 @@ def test_t13_waits_that_nobody_has_before_them_do_not_count() -> None:
     assert ending(fake, camp)[0] == 3
 
 
-def test_t12_the_wait_of_the_first_step_runs_from_enrolment() -> None:
+def test_t12_the_wait_of_the_first_step_starts_at_enrolment() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     camp = fake.add_campaign(SPACE, mailboxes=boxes, contacts=10, steps=[{"wait_time": 3 * DAY_MS}, {"wait_time": DAY_MS}])
@@ -380,7 +380,7 @@ def test_t12_the_wait_of_the_first_step_runs_from_enrolment() -> None:
     assert ending(fake, camp)[0] == 2 + 3 + 1
 
 
-def test_t13_a_day_is_the_least() -> None:
+def test_t13_the_minimum_is_one_day() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, mailboxes=fake.add_mailboxes(SPACE, 9), contacts=1, steps=["A"])
 
@@ -392,14 +392,14 @@ def test_t13_a_day_is_the_least() -> None:
     st.lists(st.integers(0, 10**9), min_size=4, max_size=4),
     st.integers(1, 40),
 )
-def test_t5_one_contact_more_never_makes_a_campaign_end_earlier(lefts: list[int], waits: list[int], speed: int) -> None:
+def test_t5_one_more_contact_never_makes_a_campaign_end_earlier(lefts: list[int], waits: list[int], speed: int) -> None:
     def days(extra: int) -> int:
         return estimate_completion(99, [left + extra for left in lefts], waits[: len(lefts)], Fraction(speed)).days
 
     assert days(0) <= days(1) <= days(2)
 
 
-def test_t14_finished_is_complete_in_the_list_and_in_the_steps() -> None:
+def test_t14_a_finished_campaign_is_complete_in_the_list_and_the_steps() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 3}]}])
 
@@ -414,7 +414,7 @@ def test_t14_a_campaign_without_contacts_is_not_started() -> None:
 
 
 @pytest.mark.parametrize("limits", [[], [0], [-5], ["damaged"]])
-def test_t15_without_a_mailbox_that_sends_the_end_is_unknown(limits: list[Any]) -> None:
+def test_t15_without_an_active_mailbox_the_end_is_unknown(limits: list[Any]) -> None:
     fake = world()
     boxes = [fake.add_mailbox(SPACE, daily_limit=limit) for limit in limits]
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=5, steps=["A"])
@@ -433,7 +433,7 @@ def list_dates(list_date: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("list_date", "kinds"), [("timestamp", {int}), ("text", {str}), ("mixed", {int, str})])
-def test_t16_the_lists_dates_are_unix_seconds_texts_or_either(list_date: Any, kinds: set[type]) -> None:
+def test_t16_dates_in_the_list_are_unix_seconds_strings_or_either(list_date: Any, kinds: set[type]) -> None:
     assert {type(date) for date in list_dates(list_date)} == kinds
 
 
@@ -475,7 +475,7 @@ DAY = 86_400
         (900 * DAY, "2 years ago"),
     ],
 )
-def test_t18_times_are_worded_by_their_largest_whole_unit(passed: float, words: str) -> None:
+def test_t18_times_are_given_in_their_largest_whole_unit(passed: float, words: str) -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, last_activity=START - passed)
 
@@ -490,7 +490,7 @@ def test_t18_last_activity_follows_the_clock() -> None:
     assert [item(fake, id_)["last_activity"] for id_ in (camp, never)] == ["2 days ago", "Never"]
 
 
-def test_t18_what_was_sent_was_sent_lately_unless_it_is_said() -> None:
+def test_t18_seeded_emails_were_sent_recently_by_default() -> None:
     fake = world()
     camps = [fake.add_campaign(SPACE, created=0, steps=[{"sent": 5}], last_activity=activity) for activity in ("auto", None, 0)]
 
@@ -498,7 +498,7 @@ def test_t18_what_was_sent_was_sent_lately_unless_it_is_said() -> None:
     assert [item(fake, camp)["last_activity"] for camp in camps[1:]] == ["Never", "56 years ago"]
 
 
-def test_t19_a_status_that_nobody_saw_comes_by_seeding() -> None:
+def test_t19_an_unobserved_status_can_be_seeded() -> None:
     fake = world()
     camp = fake.add_campaign(
         SPACE, status="archived", steps=[{"status": "stopped", "templates": [{"status": "error", "test_letter": "Z"}]}]
@@ -513,11 +513,11 @@ def test_steps_of_an_unknown_campaign_are_404() -> None:
 
 
 @pytest.mark.parametrize("id_", ["space_1", "camp_", "9"])
-def test_steps_of_what_is_no_campaign_id_are_400(id_: str) -> None:
+def test_steps_of_an_invalid_campaign_id_are_400(id_: str) -> None:
     refusal(get(small_world(), f"/campaigns/{id_}/steps"), 400, "invalid_id")
 
 
-def test_w10_times_of_creation_are_unix_seconds() -> None:
+def test_w10_creation_times_are_unix_seconds() -> None:
     fake = world()
     fake.advance(days=1.5)
 

@@ -1,4 +1,4 @@
-"""The fake's contacts against an oracle that stores what the rules say, in the plainest way there is."""
+"""The contacts of the fake, compared with an oracle that implements the rules in the simplest way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEHAVIOURS = st.builds(
 
 
 class Oracle:
-    """What should be stored: lists that are searched from the start, each rule written out for itself."""
+    """The expected contacts: lists searched from the start, with each rule written out."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
@@ -54,7 +54,7 @@ class Oracle:
     def create(
         self, space: str, email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]
     ) -> tuple[int, str | None]:
-        """Do what a creation should do; gives the status, and the outcome if there is one."""
+        """Perform a creation; return the status, and the outcome if there is one."""
         email = email.strip()
         custom = ["custom_1"] if space == SPACE else []
         if (campaign == "camp_1" and space != SPACE) or (campaign == "camp_2" and space != OTHER):
@@ -106,7 +106,7 @@ class Oracle:
 
 
 class Contacts(RuleBasedStateMachine):
-    """Creates contacts, mostly ones that exist, in worlds that are not empty."""
+    """Creates contacts, mostly existing ones, in worlds that are not empty."""
 
     @initialize(behaviour=BEHAVIOURS, seed=st.integers(0, 3))
     def start(self, behaviour: Behaviour, seed: int) -> None:
@@ -145,7 +145,7 @@ class Contacts(RuleBasedStateMachine):
         sent=st.dictionaries(st.sampled_from(["first_name", "city"]), st.sampled_from(["", None, "new"]), min_size=1),
     )
     def create_again(self, which: int, duplicates: str, joins: bool, sent: dict[str, str | None]) -> None:
-        """Left to chance, few creations would meet a contact, and fewer still one with fields."""
+        """Creations of existing contacts with fields, which random ones rarely are."""
         contact = self.oracle.contacts[which % len(self.oracle.contacts)]
         space = contact["space"]
         campaign = {SPACE: "camp_1", OTHER: "camp_2"}[space] if joins else None
@@ -186,7 +186,7 @@ class Contacts(RuleBasedStateMachine):
             stored = self.fake.contacts(space)
             plain = [{"space": space, **{name: contact[name] for name in ("email", "fields", "campaigns")}} for contact in stored]
             assert plain == [contact for contact in self.oracle.contacts if contact["space"] == space]
-            # Ids are kept and are nobody else's.
+            # Ids do not change and are unique.
             assert len({contact["id"] for contact in stored}) == len(stored)
             for place, contact in enumerate(stored):
                 assert self.ids.setdefault((space, str(place)), contact["id"]) == contact["id"]
@@ -205,5 +205,5 @@ Contacts.TestCase.settings = settings(max_examples=40, stateful_step_count=25, d
 TestContacts = Contacts.TestCase
 
 
-def test_the_oracle_speaks_of_the_same_interface() -> None:
+def test_the_oracle_uses_the_same_field_names() -> None:
     assert "contacts" in CAMPAIGN_HEADERS

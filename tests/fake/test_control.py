@@ -1,4 +1,4 @@
-"""The control plane: what can be done from Python to a fake can be done over HTTP, with the same outcome."""
+"""The control plane: whatever Python code can do to a fake can be done over HTTP, with the same result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
 
 
 def seeded() -> FakeService:
-    """Make from Python what `SEEDS` make."""
+    """Create in Python what `SEEDS` create."""
     fake = FakeService()
     fake.add_workspace(SPACE, custom_fields=["Plan"], extra_fields={"linkedin": "LinkedIn"}, mailbox_headers=[])
     fake.add_workspace(custom_fields={"custom_3": "Region"})
@@ -60,14 +60,14 @@ def seeded() -> FakeService:
     return fake
 
 
-def test_what_is_seeded_over_http_is_what_is_seeded_from_python() -> None:
+def test_seeding_over_http_equals_seeding_from_python() -> None:
     plane = Plane()
-    made = [plane("POST", path, said)["ids"] for path, said in SEEDS]
-    wanted = seeded()
-    assert plane.fake.dump() == wanted.dump()
-    assert made[0] == [SPACE]
-    assert len(made[3]) == 3
-    assert made[-1] == [wanted.contacts(SPACE)[-1]["id"]]
+    created_ids = [plane("POST", path, body)["ids"] for path, body in SEEDS]
+    expected = seeded()
+    assert plane.fake.dump() == expected.dump()
+    assert created_ids[0] == [SPACE]
+    assert len(created_ids[3]) == 3
+    assert created_ids[-1] == [expected.contacts(SPACE)[-1]["id"]]
 
 
 @pytest.mark.parametrize(
@@ -79,44 +79,44 @@ def test_what_is_seeded_over_http_is_what_is_seeded_from_python() -> None:
         (schemas.ScriptedActionsBody, FakeService().sim.script),
     ],
 )
-def test_seeding_takes_what_the_calls_of_python_take(form: type[msgspec.Struct], call: Any) -> None:
+def test_seeding_accepts_the_arguments_of_the_python_calls(form: type[msgspec.Struct], call: Any) -> None:
     assert set(form.__struct_fields__) == set(inspect.signature(call).parameters) - {"self"}
 
 
-def test_a_step_without_templates_is_refused_over_http_by_name() -> None:
+def test_a_step_with_an_empty_list_of_templates_is_refused() -> None:
     plane = Plane(seeded())
-    said = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
-    problem = plane.problem("POST", "/campaigns", said)
+    body = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
+    problem = plane.problem("POST", "/campaigns", body)
     assert "steps[1].templates: expected one or more templates, got [];" in json.dumps(problem)
     assert plane.fake.dump() == seeded().dump()
 
 
-def test_what_is_changed_over_http_is_what_is_changed_from_python() -> None:
-    plane, wanted = Plane(seeded()), seeded()
+def test_changing_over_http_equals_changing_from_python() -> None:
+    plane, expected = Plane(seeded()), seeded()
     plane("PATCH", "/campaigns", {"id": "camp_1", "status": "paused", "rates": {"open": 0.5}})
     plane("PATCH", "/campaigns", {"id": "camp_1", "mailboxes": []})
     plane("PATCH", "/mailboxes", {"id": "mailbox_1", "fields": {"daily_limit": 7}})
-    said = {"contact": "bo@acme.example", "campaign": "camp_1", "opens_after": "2h", "replies_after": 7201, "interested": True}
-    plane("POST", "/contacts/answers", said)
-    wanted.set_campaign("camp_1", status="paused", rates={"open": 0.5})
-    wanted.set_campaign("camp_1", mailboxes=[])
-    wanted.set_mailbox("mailbox_1", daily_limit=7)
-    wanted.sim.script("bo@acme.example", campaign="camp_1", opens_after="2h", replies_after=7201, interested=True)
-    assert plane.fake.dump() == wanted.dump() != seeded().dump()
+    body = {"contact": "bo@acme.example", "campaign": "camp_1", "opens_after": "2h", "replies_after": 7201, "interested": True}
+    plane("POST", "/contacts/answers", body)
+    expected.set_campaign("camp_1", status="paused", rates={"open": 0.5})
+    expected.set_campaign("camp_1", mailboxes=[])
+    expected.set_mailbox("mailbox_1", daily_limit=7)
+    expected.sim.script("bo@acme.example", campaign="camp_1", opens_after="2h", replies_after=7201, interested=True)
+    assert plane.fake.dump() == expected.dump() != seeded().dump()
 
 
-def test_a_world_goes_out_and_comes_in_as_it_is() -> None:
-    plane, wanted = Plane(), seeded()
-    wanted.advance(days=3)
-    plane("PUT", "/world", json.loads(wanted.dump()))
-    assert plane.fake.dump() == wanted.dump()
-    assert plane.send("GET", "/_fake/world").body.decode() == wanted.dump()
+def test_a_world_is_exported_and_imported_unchanged() -> None:
+    plane, expected = Plane(), seeded()
+    expected.advance(days=3)
+    plane("PUT", "/world", json.loads(expected.dump()))
+    assert plane.fake.dump() == expected.dump()
+    assert plane.send("GET", "/_fake/world").body.decode() == expected.dump()
 
 
-# Looking.
+# Reading.
 
 
-def test_contacts_are_listed_as_from_python() -> None:
+def test_contacts_are_listed_as_in_python() -> None:
     plane = Plane(small_world())
     create(plane.fake, "Ada@acme.example", campaign="camp_1")
     assert plane("GET", f"/contacts?workspace={SPACE}")["contacts"] == json.loads(json.dumps(plane.fake.contacts(SPACE)))
@@ -125,16 +125,16 @@ def test_contacts_are_listed_as_from_python() -> None:
     assert plane("GET", f"/contacts?workspace={SPACE}&email=null")["contacts"] == []
 
 
-def test_the_journal_is_told_without_any_key() -> None:
+def test_the_request_log_shows_no_key() -> None:
     plane = Plane(small_world())
     post(plane.fake, creation(owner_key="a-real-secret", note=["key_s3cret", {"key_s3cret": 1}], key_s3cret="x"))
     get(plane.fake, f"/workspaces/{KEY}s3cret/all-fields")
     plane.fake.faults.script("list_fields", faults.hang())
     plane.fake.exchange(Request("GET", f"/workspaces/{SPACE}/all-fields?owner_key=a-real-secret"))
-    told = plane.send("GET", "/_fake/requests").body
-    assert b"s3cret" not in told
-    assert b"real-secret" not in told
-    journal = json.loads(told)
+    logged_requests = plane.send("GET", "/_fake/requests").body
+    assert b"s3cret" not in logged_requests
+    assert b"real-secret" not in logged_requests
+    journal = json.loads(logged_requests)
     assert (journal["total"], journal["counts"]) == (3, {"create_contact": 1, "list_fields": 2})
     assert journal["statuses"] == {"400": 2, "unanswered": 1}
     first, _, last = journal["requests"]
@@ -145,23 +145,23 @@ def test_the_journal_is_told_without_any_key() -> None:
     assert last["hints"] == ["unknown parameter owner_key ignored"]
 
 
-def test_the_journal_is_told_whole_but_for_header_fields_which_may_hold_credentials() -> None:
+def test_the_request_log_shows_everything_but_headers() -> None:
     assert set(schemas.LoggedRequest.__struct_fields__) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
 
 
-def test_the_journal_is_told_in_part_and_emptied() -> None:
+def test_the_request_log_can_be_filtered_and_cleared() -> None:
     plane = Plane(small_world())
     for _ in range(3):
         post(plane.fake, creation())
         get(plane.fake, "/nowhere")
-    told = plane("GET", "/requests?operation=unknown&last=2")
-    assert [entry["number"] for entry in told["requests"]] == [3, 5]
-    assert told["total"] == 6
+    logged_requests = plane("GET", "/requests?operation=unknown&last=2")
+    assert [entry["number"] for entry in logged_requests["requests"]] == [3, 5]
+    assert logged_requests["total"] == 6
     assert plane("DELETE", "/requests")["requests"] == 0
     assert len(plane.fake.requests) == 0
 
 
-def test_what_is_asked_of_the_control_plane_reaches_neither_journal_nor_faults() -> None:
+def test_control_requests_are_not_logged_and_meet_no_faults() -> None:
     plane = Plane(small_world())
     plane.fake.faults.add(faults.status(500))
     for path in ("/", "/time", "/behaviour", "/faults", "/requests", "/world", "/openapi.json", "/control.json"):
@@ -172,21 +172,21 @@ def test_what_is_asked_of_the_control_plane_reaches_neither_journal_nor_faults()
 
 
 @pytest.mark.parametrize("target", ["/campaigns", "/_fakes", "/x/_fake/", "/%5Ffake/reset", "/"])
-def test_whatever_is_not_under_the_prefix_is_for_the_service(target: str) -> None:
+def test_requests_outside_the_prefix_go_to_the_service(target: str) -> None:
     plane = Plane()
     plane.send("GET", target)
     assert [entry.target for entry in plane.fake.requests] == [target]
 
 
 @pytest.mark.parametrize("path", ["", "/", "/?a", "/time/", "/time?"])
-def test_a_slash_at_the_end_does_not_count(path: str) -> None:
+def test_a_trailing_slash_does_not_matter(path: str) -> None:
     assert Plane().send("GET", f"/_fake{path}").status == (400 if "?a" in path else 200)
 
 
-# Back to the start.
+# Resetting.
 
 
-def test_reset_goes_back_to_the_start_in_everything() -> None:
+def test_reset_restores_the_initial_state() -> None:
     plane = Plane(small_world(past_end="clamp"))
     before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
     post(plane.fake, creation())
@@ -200,7 +200,7 @@ def test_reset_goes_back_to_the_start_in_everything() -> None:
     assert before[2]["now"] == "2026-01-01T00:00:00Z"
 
 
-def test_reset_goes_back_to_the_last_checkpoint_any_number_of_times() -> None:
+def test_reset_restores_the_last_checkpoint_any_number_of_times() -> None:
     plane = Plane()
     plane("POST", "/workspaces", {"id": "space_kept"})
     plane("PATCH", "/behaviour", {"order": "newest"})
@@ -228,36 +228,39 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", sorted(set(FAULT_FACTORIES) - {"commit_then"}))
 def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> None:
-    plane, given = Plane(), ARGUMENTS.get(name, {})
-    fault = FAULT_FACTORIES[name](**given)
-    said = [{"name": name, **given}, *([{"name": "commit_then", "fault": {"name": name, **given}}] if name != "refuse" else [])]
-    wanted = [fault, *(faults.commit_then(fault) for _ in said[1:])]
-    told = plane("POST", "/faults/script", {"operation": "list_steps", "faults": said})
-    assert told["unfired"] == [f"list_steps: {fault.label}" for fault in wanted]
+    plane, fault_arguments = Plane(), ARGUMENTS.get(name, {})
+    fault = FAULT_FACTORIES[name](**fault_arguments)
+    body = [
+        {"name": name, **fault_arguments},
+        *([{"name": "commit_then", "fault": {"name": name, **fault_arguments}}] if name != "refuse" else []),
+    ]
+    expected = [fault, *(faults.commit_then(fault) for _ in body[1:])]
+    logged_requests = plane("POST", "/faults/script", {"operation": "list_steps", "faults": body})
+    assert logged_requests["unfired"] == [f"list_steps: {fault.label}" for fault in expected]
     request = Request("GET", "/campaigns/camp_1/steps")
     twin = FakeService()
-    twin.faults.script("list_steps", *wanted)
-    for _ in wanted:
+    twin.faults.script("list_steps", *expected)
+    for _ in expected:
         ours, theirs = plane.fake.exchange(request), twin.exchange(request)
         assert (ours.response, ours.fault) == (theirs.response, theirs.fault)
 
 
-def test_there_is_a_form_for_every_fault() -> None:
-    made = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
-    assert made == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
+def test_there_is_a_schema_for_every_fault() -> None:
+    created_ids = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
+    assert created_ids == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
     assert set(get_args(schemas.OperationName)) == set(faults.OPERATIONS)
 
 
-def test_a_script_is_met_in_order_and_ok_is_no_fault() -> None:
+def test_a_script_is_followed_in_order_and_ok_is_not_a_fault() -> None:
     plane = Plane(small_world())
-    said = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
-    plane("POST", "/faults/script", {"operation": "create_contact", "faults": said})
+    body = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
+    plane("POST", "/faults/script", {"operation": "create_contact", "faults": body})
     answered = [post(plane.fake, creation(f"p{number}@a.example")).status for number in range(3)]
     assert answered == [201, 503, 201]
     assert plane("GET", "/faults") == {"unfired": []}
 
 
-def test_a_rule_strikes_what_it_is_for() -> None:
+def test_a_rule_applies_only_to_matching_requests() -> None:
     plane = Plane(small_world())
     rule = {"fault": {"name": "status", "code": 500}, "operation": "create_contact", "containing": "bad@", "times": 1}
     assert plane("POST", "/faults", rule)["unfired"] == ["create_contact: status(500) (0 of 1)"]
@@ -268,7 +271,7 @@ def test_a_rule_strikes_what_it_is_for() -> None:
     assert plane("DELETE", "/faults") == {"unfired": []}
 
 
-def test_chance_is_the_seeds() -> None:
+def test_probabilities_use_the_seed() -> None:
     def struck(seed: int) -> list[int]:
         plane = Plane(FakeService(seed))
         plane("POST", "/faults", {"fault": {"name": "status", "code": 500}, "p": 0.5})
@@ -281,7 +284,7 @@ def test_chance_is_the_seeds() -> None:
 # Behaviour.
 
 
-def test_every_reading_can_be_said_and_is_told_back() -> None:
+def test_every_value_of_every_knob_can_be_set_and_read() -> None:
     plane = Plane()
     readings = plane("GET", "/behaviour")["readings"]
     for knob, values in readings.items():
@@ -290,7 +293,7 @@ def test_every_reading_can_be_said_and_is_told_back() -> None:
     assert set(plane("GET", "/behaviour")["behaviour"]) == {field.name for field in attrs.fields(Behaviour)}
 
 
-def test_knobs_are_turned_one_by_one_or_from_a_preset() -> None:
+def test_knobs_are_set_one_by_one_or_from_a_preset() -> None:
     plane = Plane()
     plane("PATCH", "/behaviour", {"past_end": "error", "strict_fields": ["zip", "city"], "created_status": {"skipped": 201}})
     plane("PATCH", "/behaviour", {"rate_limit": {"limit": 3}, "auth": {"tokens": ["s3cret"]}})
@@ -301,16 +304,16 @@ def test_knobs_are_turned_one_by_one_or_from_a_preset() -> None:
         rate_limit=RateLimit(3),
         auth=HeaderAuth(tokens=["s3cret"]),
     )
-    told = plane("GET", "/behaviour")["behaviour"]
-    assert (told["strict_fields"], told["auth"]["tokens"]) == (["city", "zip"], ["***"])
-    assert told["rate_limit"] == {"limit": 3, "per": 60.0, "scope": "key", "retry_after": "seconds"}
+    logged_requests = plane("GET", "/behaviour")["behaviour"]
+    assert (logged_requests["strict_fields"], logged_requests["auth"]["tokens"]) == (["city", "zip"], ["***"])
+    assert logged_requests["rate_limit"] == {"limit": 3, "per": 60.0, "scope": "key", "retry_after": "seconds"}
     plane("PUT", "/behaviour", {"preset": "lenient", "numbers": "mixed"})
     assert plane.fake.behaviour == attrs.evolve(Behaviour.lenient(), numbers="mixed")
     plane("PUT", "/behaviour", {})
     assert plane.fake.behaviour == Behaviour.documented()
 
 
-def test_a_reading_that_is_a_function_is_named() -> None:
+def test_a_knob_set_to_a_function_shows_its_name() -> None:
     plane = Plane(FakeService(behaviour=Behaviour(email_key=str.casefold)))
     assert plane("GET", "/behaviour")["behaviour"]["email_key"] == "function casefold"
 
@@ -318,7 +321,7 @@ def test_a_reading_that_is_a_function_is_named() -> None:
 # Time.
 
 
-def test_time_moves_on_by_what_is_said() -> None:
+def test_time_advances_by_the_given_amount() -> None:
     plane = Plane()
     assert plane("GET", "/time") == {"now": "2026-01-01T00:00:00Z", "unix": 1767225600.0}
     plane("POST", "/time/advance", {"weeks": 1, "days": 1, "hours": 1, "minutes": 1, "seconds": 1.5})
@@ -433,19 +436,19 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "said", "field", "remedy"), REFUSED)
-def test_a_refusal_names_the_place_and_the_remedy_and_changes_nothing(
-    method: str, path: str, said: Any, field: str | None, remedy: str
+@pytest.mark.parametrize(("method", "path", "body", "field", "remedy"), REFUSED)
+def test_an_error_names_the_place_and_the_remedy_and_changes_nothing(
+    method: str, path: str, body: Any, field: str | None, remedy: str
 ) -> None:
     plane = Plane(small_world())
     before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
-    error = plane.problem(method, path, said)
+    error = plane.problem(method, path, body)
     assert (error["field"], remedy in error["remedy"]) == (field, True), error
     assert "s3cret" not in str(error)
     assert (plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")) == before
 
 
-def test_a_taken_key_is_not_told() -> None:
+def test_an_error_about_a_used_id_shows_no_key() -> None:
     plane = Plane(small_world())
     error = plane.problem("POST", "/workspaces", {"id": "space_key_s3cret", "custom_fields": [""]})
     assert "s3cret" not in str(error)
@@ -453,14 +456,14 @@ def test_a_taken_key_is_not_told() -> None:
     assert "s3cret" not in str(plane.problem("POST", "/workspaces", {"id": "space_key_s3cret"}))
 
 
-def test_time_has_an_end() -> None:
+def test_time_cannot_advance_beyond_its_maximum() -> None:
     plane = Plane()
     plane("PUT", "/world", {"now": "8999-12-31T00:00:00Z"})
     assert "year 9000" in plane.problem("POST", "/time/advance", {"days": 2})["message"]
     plane("POST", "/time/advance", {"days": 1})
 
 
-def test_an_unknown_path_and_a_wrong_method_are_told_apart() -> None:
+def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     plane = Plane()
     assert "/_fake/control.json" in plane.problem("GET", "/nothing", status=404)["remedy"]
     assert plane.problem("PUT", "/behaviours", status=404)["field"] is None
@@ -469,13 +472,13 @@ def test_an_unknown_path_and_a_wrong_method_are_told_apart() -> None:
     assert plane.send("HEAD", "/_fake/time").status == 405
 
 
-# Who may ask.
+# Allowed hosts.
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:80", "[::1]:8080", "localhost", "LocalHost:1", "api.localhost:80", "10.0.0.7"]
 )
-def test_addresses_and_localhost_may_ask(host: str) -> None:
+def test_ip_addresses_and_localhost_are_allowed_as_hosts(host: str) -> None:
     assert Plane().send("GET", "/_fake/", host=host).status == 200
     assert json.loads(Plane().send("GET", "/_fake/", host=host).body)["openapi"] == f"http://{host}/_fake/openapi.json"
 
@@ -483,7 +486,7 @@ def test_addresses_and_localhost_may_ask(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "fake", "[x]"]
 )
-def test_another_name_may_not_ask_and_the_service_still_answers_it(host: str) -> None:
+def test_another_host_is_refused_but_the_service_still_responds_to_it(host: str) -> None:
     plane = Plane()
     response = plane.send("POST", "/_fake/reset", host=host)
     assert (response.status, json.loads(response.body)["error"]["field"]) == (403, "host")
@@ -491,7 +494,7 @@ def test_another_name_may_not_ask_and_the_service_still_answers_it(host: str) ->
     assert plane.send("GET", "/campaigns", host=host).status == 400
 
 
-def test_a_name_that_was_allowed_may_ask() -> None:
+def test_an_allowed_host_is_accepted() -> None:
     plane = Plane(None, "Fake", "fake.example")
     assert [plane.send("GET", "/_fake/", host=host).status for host in ("fake:80", "FAKE.example", "x.fake")] == [200, 200, 403]
 
@@ -499,7 +502,7 @@ def test_a_name_that_was_allowed_may_ask() -> None:
 @pytest.mark.parametrize(
     ("origin", "status"), [("http://127.0.0.1:80", 200), ("http://127.0.0.1:81", 403), ("null", 403), ("", 403)]
 )
-def test_a_web_page_of_another_origin_may_not_ask(origin: str, status: int) -> None:
+def test_a_web_page_of_another_origin_is_refused(origin: str, status: int) -> None:
     assert Plane().send("POST", "/_fake/reset", origin=origin).status == status
 
 

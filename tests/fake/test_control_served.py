@@ -1,4 +1,4 @@
-"""The control plane on a port and mounted elsewhere: its examples, its documents, and what the command `serve` says of it."""
+"""The control plane on a port and mounted in another application: its examples, its documents, and the output of `serve`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples are commands of curl")
-def test_the_examples_answer_what_they_say() -> None:
+def test_the_examples_have_the_documented_responses() -> None:
     assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 15
     with served(ControlPlane(FakeService())) as url:
         script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
@@ -58,7 +58,7 @@ def test_the_examples_answer_what_they_say() -> None:
 # On a port.
 
 
-async def test_faults_of_the_service_leave_its_control_plane_alone(url: str) -> None:
+async def test_injected_faults_do_not_affect_the_control_plane(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         await client.post("/_fake/faults", json={"fault": {"name": "reset"}})
         with pytest.raises(httpx.ReadError):
@@ -70,13 +70,13 @@ async def test_faults_of_the_service_leave_its_control_plane_alone(url: str) -> 
         assert [contact["owner"] for contact in found] == [KEY]
 
 
-async def test_a_name_that_was_made_to_resolve_here_is_refused(url: str) -> None:
+async def test_a_rebound_dns_name_is_refused(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         assert (await client.get("/_fake/world", headers={"host": "evil.example"})).status_code == 403
         assert (await client.post("/_fake/reset", headers={"origin": "https://evil.example"})).status_code == 403
 
 
-async def test_a_world_of_some_size_comes_in(url: str) -> None:
+async def test_a_large_world_can_be_imported(url: str) -> None:
     big = FakeService()
     big.add_workspace("space_big")
     big.add_contacts("space_big", 5_000)
@@ -89,7 +89,7 @@ async def test_a_world_of_some_size_comes_in(url: str) -> None:
 
 
 @pytest.mark.parametrize(("prefix", "wanted"), [("", "https://localhost"), ("/deep/er é", "https://localhost/deep/er%20%C3%A9")])
-async def test_a_mounted_fake_has_it_where_it_is_mounted(prefix: str, wanted: str) -> None:
+async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str, wanted: str) -> None:
     app = Starlette(routes=[Mount(prefix, app=small_world().asgi(control=True))])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
         assert (await client.get(f"{prefix}/_fake/openapi.json")).json()["servers"] == [{"url": wanted}]
@@ -106,7 +106,7 @@ async def test_a_mounted_fake_has_it_only_if_asked() -> None:
 # The documents.
 
 
-async def test_the_service_is_described_with_its_own_address(url: str) -> None:
+async def test_the_openapi_document_of_the_service_has_its_own_address(url: str) -> None:
     async with httpx.AsyncClient() as client:
         document = (await client.get(f"{url}/_fake/openapi.json")).json()
     assert document == {**DOCUMENT, "servers": [{"url": url}]}
@@ -116,19 +116,19 @@ async def test_the_service_is_described_with_its_own_address(url: str) -> None:
 CONTROL: dict[str, Any] = Plane()("GET", "/control.json")
 
 
-def test_the_control_plane_is_described_whole() -> None:
+def test_the_control_plane_is_documented_completely() -> None:
     openapi_spec_validator.validate(CONTROL)
     assert CONTROL["servers"] == [{"url": "http://127.0.0.1:80/_fake"}]
-    said = {(method.upper(), path) for path, methods in CONTROL["paths"].items() for method in methods}
-    assert said == {(route.method, route.path) for route in ROUTES}
-    names = [said["operationId"] for methods in CONTROL["paths"].values() for said in methods.values()]
+    body = {(method.upper(), path) for path, methods in CONTROL["paths"].items() for method in methods}
+    assert body == {(route.method, route.path) for route in ROUTES}
+    names = [body["operationId"] for methods in CONTROL["paths"].values() for body in methods.values()]
     assert len(set(names)) == len(names)
     forms = [schema for name, schema in CONTROL["components"]["schemas"].items() if name.endswith("Fault")]
     assert {schema["properties"]["name"]["enum"][0] for schema in forms} == {"ok", *FAULT_FACTORIES}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_no_description_is_missing(route: Any) -> None:
+def test_every_description_is_present(route: Any) -> None:
     assert CONTROL["paths"][route.path][route.method.lower()]["summary"].endswith(".")
 
 
@@ -141,7 +141,7 @@ JSON = st.recursive(
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[Any, Any]:
-    """Take an operation, and say its members or others."""
+    """Draw an operation with documented or other members."""
     route = draw(st.sampled_from(ROUTES))
     names = getattr(route.request_type, "__struct_fields__", ("now", "workspaces", "owner_keys", "x"))
     return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
@@ -149,9 +149,9 @@ def questions(draw: st.DrawFn) -> tuple[Any, Any]:
 
 @settings(max_examples=100)
 @given(questions())
-def test_whatever_is_asked_is_answered_as_described(question: tuple[Any, Any]) -> None:
-    route, said = question
-    response = PLANE.send(route.method, f"/_fake{route.path}", json.dumps(said).encode())
+def test_every_response_conforms_to_the_document(question: tuple[Any, Any]) -> None:
+    route, body = question
+    response = PLANE.send(route.method, f"/_fake{route.path}", json.dumps(body).encode())
     answers = CONTROL["paths"][route.path][route.method.lower()]["responses"]
     schema = answers[str(response.status)]["content"][response.headers["content-type"]]["schema"]
     Draft202012Validator({"components": CONTROL["components"], **schema}).validate(json.loads(response.body))
@@ -165,7 +165,7 @@ PLANE = Plane(small_world())
 
 
 def serving(*arguments: str) -> Any:
-    """Run `serve`, ask for its dump and behaviour, and end it. `None` stands for what was not answered."""
+    """Run `serve`, request its world and behaviour, and end it. `None` stands for a missing response."""
     with started("serve", *arguments) as process:
         assert process.stdout is not None
         base = process.stdout.readline().strip()
@@ -178,7 +178,7 @@ def serving(*arguments: str) -> Any:
     return [answer.json() if answer.status_code == 200 else None for answer in answers]
 
 
-def test_serve_takes_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
+def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world, behaviour = Path(folder, "world.json"), Path(folder, "behaviour.toml")
         world.write_text('{"workspaces": [{}]}', encoding="utf-8")
@@ -189,11 +189,11 @@ def test_serve_takes_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
     assert [space["id"] for space in dump["workspaces"]] == [FakeService(3).add_workspace()]
 
 
-@pytest.mark.parametrize(("hosts", "there"), [((), False), (("--control-host", "fake"), True)])
-def test_beyond_loopback_there_is_a_control_plane_only_if_asked_for(hosts: tuple[str, ...], there: bool) -> None:
+@pytest.mark.parametrize(("hosts", "expected_plane"), [((), False), (("--control-host", "fake"), True)])
+def test_beyond_loopback_the_control_plane_must_be_requested(hosts: tuple[str, ...], expected_plane: bool) -> None:
     (state, knobs, _) = serving("--host", "0.0.0.0", "--behaviour", "strict", *hosts)  # noqa: S104 - the address is what is tested
-    assert (state is not None) == there
-    if there:
+    assert (state is not None) == expected_plane
+    if expected_plane:
         assert knobs["behaviour"]["past_end"] == Behaviour.strict().past_end
 
 
@@ -203,5 +203,5 @@ def test_loopback_is_what_only_this_machine_reaches(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "a", "localhost.a"])  # noqa: S104 - nothing is bound
-def test_anything_else_is_not_loopback(host: str) -> None:
+def test_everything_else_is_not_loopback(host: str) -> None:
     assert not is_loopback(host)

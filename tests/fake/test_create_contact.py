@@ -36,7 +36,7 @@ def test_c1_a_duplicate_is_the_same_email_in_the_same_workspace() -> None:
     ("duplicates", "status"),
     [("skip", "skipped"), ("overwrite", "overwriten"), ("update_missing_fields", "updated_missing_fields")],
 )
-def test_c2_the_outcome_of_a_duplicate_follows_from_the_option(duplicates: str, status: str) -> None:
+def test_c2_the_option_decides_the_outcome_of_a_duplicate(duplicates: str, status: str) -> None:
     fake = small_world()
     id_ = with_ada(fake)
     response = post(fake, creation(duplicates=duplicates))
@@ -49,7 +49,7 @@ def test_c2_the_outcome_of_a_duplicate_follows_from_the_option(duplicates: str, 
     assert response.status == 200
 
 
-def test_c2_the_option_does_not_matter_to_a_new_contact() -> None:
+def test_c2_the_option_does_not_matter_for_a_new_contact() -> None:
     fake = small_world()
     answers = [create(fake, f"{name}@b.co", duplicates=name) for name in ("skip", "overwrite", "update_missing_fields")]
 
@@ -82,7 +82,7 @@ SPELLINGS: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("reading", "same"), SPELLINGS)
-def test_c4_emails_are_the_same_as_the_knob_says(reading: Any, same: list[str]) -> None:
+def test_c4_the_knob_decides_which_emails_are_equal(reading: Any, same: list[str]) -> None:
     fake = small_world(email_key=reading)
     create(fake, "ada+x@acme.example" if callable(reading) else ADA)
 
@@ -98,14 +98,14 @@ def test_c4_emails_are_the_same_as_the_knob_says(reading: Any, same: list[str]) 
         ("gmail", "a.da@acme.example"),
     ],
 )
-def test_c4_other_emails_are_others(reading: Any, other: str) -> None:
+def test_c4_other_emails_are_different(reading: Any, other: str) -> None:
     fake = small_world(email_key=reading)
     with_ada(fake)
 
     assert create(fake, other)["status"] == "added"
 
 
-def test_c4_gmail_looks_neither_at_dots_nor_behind_a_plus() -> None:
+def test_c4_gmail_ignores_dots_and_what_follows_a_plus() -> None:
     fake = small_world(email_key="gmail")
     create(fake, "a.da+x@gmail.com")
 
@@ -121,7 +121,7 @@ def test_c4_an_email_is_stored_as_sent_after_trimming() -> None:
 
 
 @pytest.mark.parametrize("duplicates", ["overwrite", "update_missing_fields"])
-def test_c5_a_duplicate_keeps_its_owner_whoever_writes(duplicates: str) -> None:
+def test_c5_a_duplicate_keeps_its_owner_whoever_writes_it(duplicates: str) -> None:
     fake = small_world()
     fake.add_owner_key(SPACE, key="key_other")
     with_ada(fake)
@@ -133,14 +133,14 @@ def test_c5_a_duplicate_keeps_its_owner_whoever_writes(duplicates: str) -> None:
 @pytest.mark.parametrize(
     "name", ["owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation", "campaign"]
 )
-def test_c6_and_c7_each_required_member_is_missed_by_name(name: str) -> None:
+def test_c6_and_c7_a_missing_required_member_is_named(name: str) -> None:
     field = refusal(post(small_world(), creation(**{name: MISSING})), 400, "missing_field")["field"]
 
     assert field == (f"upload_options.{name}" if name in {"duplicates", "strict_validation", "campaign"} else name)
 
 
 @pytest.mark.parametrize("name", ["duplicates", "strict_validation"])
-def test_c6_the_other_options_are_required_where_the_campaign_is_not(name: str) -> None:
+def test_c6_the_other_options_are_required_even_without_a_campaign(name: str) -> None:
     refusal(post(small_world(missing_campaign="null"), creation(**{name: MISSING})), 400, "missing_field")
 
 
@@ -166,30 +166,30 @@ def test_c8_strict_validation_must_be_a_boolean(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["Skip", "", "overwriten", None, 1, ["skip"], {"a": 1}])
-def test_c9_another_duplicates_option_is_400_and_lists_the_three(value: Any) -> None:
+def test_c9_an_unknown_duplicates_option_is_400_and_lists_the_three(value: Any) -> None:
     error = refusal(post(small_world(), creation(duplicates=value)), 400, "invalid_duplicates")
 
     assert error["field"] == "upload_options.duplicates"
     assert "skip, overwrite, update_missing_fields" in error["message"]
 
 
-def test_c9_a_hint_says_which_option_was_meant() -> None:
+def test_c9_a_hint_suggests_the_option_that_was_meant() -> None:
     assert post(small_world(), creation(duplicates="overwriten")).headers["x-fake-hint"] == "did you mean overwrite?"
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("workspace", 1), ("email", None), ("email", ["a@b.co"]), ("campaign", 7), ("campaign", [])]
 )
-def test_c6_required_members_of_another_type_are_400(name: str, value: Any) -> None:
+def test_c6_required_members_of_the_wrong_type_are_400(name: str, value: Any) -> None:
     refusal(post(small_world(missing_campaign="reject"), creation(**{name: value})), 400, "invalid_type")
 
 
 @pytest.mark.parametrize("email", ["", "   ", "\t\n"])
-def test_c26_a_blank_email_is_400_without_strict_validation_too(email: str) -> None:
+def test_c26_a_blank_email_is_400_even_without_strict_validation(email: str) -> None:
     refusal(post(small_world(), creation(email)), 400, "blank_email")
 
 
-def test_c26_without_strict_validation_any_text_will_do() -> None:
+def test_c26_without_strict_validation_any_string_is_accepted() -> None:
     assert create(small_world(), "not an e-mail", country="Nowhere", mobile_phone="?")["status"] == "added"
 
 
@@ -198,7 +198,7 @@ def everything(fake: FakeService) -> Any:
 
 
 @pytest.mark.parametrize("campaign", [None, "camp_1"])
-def test_c10_skip_changes_nothing_at_all(campaign: str | None) -> None:
+def test_c10_skip_changes_nothing(campaign: str | None) -> None:
     fake = small_world()
     with_ada(fake, first_name="Ada")
     before = everything(fake)
@@ -207,7 +207,7 @@ def test_c10_skip_changes_nothing_at_all(campaign: str | None) -> None:
     assert everything(fake) == before
 
 
-def test_c10_a_skipped_contact_may_join_the_campaign_and_change_in_nothing_else() -> None:
+def test_c10_a_skipped_contact_may_join_the_campaign_but_changes_nothing_else() -> None:
     fake = small_world(skip_enrols=True)
     with_ada(fake, first_name="Ada")
     before = fake.contacts(SPACE)[-1]
@@ -225,7 +225,7 @@ def test_c11_overwrite_replaces_what_was_sent_and_keeps_the_rest() -> None:
     assert fields(fake) == {"first_name": "Augusta", "city": "London", "title": "Countess"}
 
 
-def test_c11_overwrite_may_clear_what_was_not_sent() -> None:
+def test_c11_overwrite_may_clear_fields_that_were_not_sent() -> None:
     fake = small_world(overwrite_unsent="clear")
     with_ada(fake, first_name="Ada", city="London")
     create(fake, duplicates="overwrite", first_name="Augusta", title="Countess")
@@ -251,7 +251,7 @@ def test_c12_overwrite_with_null_or_blank_is_a_knob(reading: Any, stored: dict[s
 
 
 @pytest.mark.parametrize("missing", [MISSING, "", " \t"])
-def test_c13_update_missing_fields_fills_what_is_absent_or_blank(missing: Any) -> None:
+def test_c13_update_missing_fields_fills_absent_or_blank_fields(missing: Any) -> None:
     fake = small_world()
     with_ada(fake, first_name="Ada", city=missing)
     create(fake, duplicates="update_missing_fields", first_name="Eve", city="London", custom_1="gold")
@@ -259,7 +259,7 @@ def test_c13_update_missing_fields_fills_what_is_absent_or_blank(missing: Any) -
     assert fields(fake) == {"first_name": "Ada", "city": "London", "custom_1": "gold"}
 
 
-def test_c13_update_missing_fields_never_takes_null_or_blank() -> None:
+def test_c13_update_missing_fields_never_stores_null_or_blank() -> None:
     fake = small_world()
     with_ada(fake, first_name="Ada", city=" ")
     create(fake, duplicates="update_missing_fields", first_name=None, city="", title=" ", zip=None)
@@ -267,7 +267,7 @@ def test_c13_update_missing_fields_never_takes_null_or_blank() -> None:
     assert fields(fake) == {"first_name": "Ada", "city": " "}
 
 
-def test_c13_and_c15_the_spelling_of_the_email_changes_by_overwrite_alone() -> None:
+def test_c13_and_c15_only_overwrite_changes_the_spelling_of_the_email() -> None:
     fake = small_world()
     with_ada(fake)
     create(fake, "ADA@acme.example", duplicates="update_missing_fields")
@@ -277,7 +277,7 @@ def test_c13_and_c15_the_spelling_of_the_email_changes_by_overwrite_alone() -> N
     assert fake.contacts(SPACE)[-1]["email"] == "Ada@Acme.example"
 
 
-def test_c14_null_on_add_is_as_not_sent_and_blank_is_stored_as_sent() -> None:
+def test_c14_null_counts_as_not_sent_and_blank_is_stored_as_sent() -> None:
     fake = small_world()
     with_ada(fake, first_name=None, city="", custom_1=None, title="  ")
 
@@ -286,7 +286,7 @@ def test_c14_null_on_add_is_as_not_sent_and_blank_is_stored_as_sent() -> None:
 
 @pytest.mark.parametrize("code", ["first_name", "custom_1", "degree"])
 @pytest.mark.parametrize("value", [1, 1.5, True, [], {}])
-def test_c14_a_field_of_another_type_is_400(code: str, value: Any) -> None:
+def test_c14_a_field_of_the_wrong_type_is_400(code: str, value: Any) -> None:
     assert refusal(post(small_world(), creation(**{code: value})), 400, "invalid_type")["field"] == code
 
 
@@ -309,22 +309,22 @@ def test_c16_joining_again_has_no_effect() -> None:
     assert everything(fake) == before, "it keeps the time at which it joined, too"
 
 
-def test_c16_joining_again_may_start_anew() -> None:
+def test_c16_joining_again_may_restart_the_campaign() -> None:
     fake = small_world(reenrol="restart")
     with_ada(fake, campaign="camp_2")
     create(fake, campaign="camp_1", duplicates="overwrite")
     before, places = steps(fake, "camp_2"), fake._world.contacts[SPACE][ADA].enrolments
     fake.advance(hours=1)
     create(fake, duplicates="overwrite", campaign="camp_2")
-    again = fake._world.contacts[SPACE][ADA].enrolments
+    enrolments = fake._world.contacts[SPACE][ADA].enrolments
 
-    assert [place.campaign for place in again] == ["camp_2", "camp_1"]
-    assert [later.at - earlier.at for later, earlier in zip(again, places, strict=True)] == [3600, 0]
+    assert [place.campaign for place in enrolments] == ["camp_2", "camp_1"]
+    assert [later.at - earlier.at for later, earlier in zip(enrolments, places, strict=True)] == [3600, 0]
     assert steps(fake, "camp_2") == before
 
 
 @pytest.mark.parametrize("duplicates", ["overwrite", "update_missing_fields", "skip"])
-def test_c16_joining_again_may_be_409_and_change_nothing(duplicates: str) -> None:
+def test_c16_joining_again_may_be_409_without_a_change(duplicates: str) -> None:
     fake = small_world(reenrol="error", skip_enrols=True)
     with_ada(fake, campaign="camp_1")
     before = everything(fake)
@@ -334,7 +334,7 @@ def test_c16_joining_again_may_be_409_and_change_nothing(duplicates: str) -> Non
 
 
 @pytest.mark.parametrize("campaign", ["camp_9", "camp_3"])
-def test_c17_an_unknown_campaign_and_another_workspaces_are_the_same_404(campaign: str) -> None:
+def test_c17_an_unknown_campaign_and_one_of_another_workspace_are_404(campaign: str) -> None:
     fake = small_world()
     response = post(fake, creation(campaign=campaign))
 
@@ -344,7 +344,7 @@ def test_c17_an_unknown_campaign_and_another_workspaces_are_the_same_404(campaig
 
 
 @pytest.mark.parametrize("status", ["draft", "live", "paused", "archived"])
-def test_c18_campaigns_of_every_status_take_contacts(status: str) -> None:
+def test_c18_campaigns_of_every_status_accept_contacts(status: str) -> None:
     fake = small_world()
     camp = fake.add_campaign(SPACE, status=status, steps=["A"])
     create(fake, campaign=camp)
@@ -352,7 +352,7 @@ def test_c18_campaigns_of_every_status_take_contacts(status: str) -> None:
     assert steps(fake, camp)["data"][0]["left_to_send"] == 1
 
 
-def test_c18_a_finished_campaign_opens_again() -> None:
+def test_c18_a_finished_campaign_reopens() -> None:
     fake = small_world()
     camp = fake.add_campaign(SPACE, status="live", steps=[{"templates": [{"sent": 5}]}])
     assert steps(fake, camp)["days_left_date"] == "Complete"
@@ -361,7 +361,7 @@ def test_c18_a_finished_campaign_opens_again() -> None:
     assert steps(fake, camp)["days_left"] > 0
 
 
-def test_c19_every_code_of_all_fields_is_taken() -> None:
+def test_c19_every_listed_field_code_is_accepted() -> None:
     fake = small_world()
     fake.add_workspace("space_5", custom_fields={"custom_12": "Plan"}, extra_fields={"linkedin": "LinkedIn"})
     fake.add_owner_key("space_5", key=KEY)
@@ -372,7 +372,7 @@ def test_c19_every_code_of_all_fields_is_taken() -> None:
     assert fake.contacts("space_5")[0]["fields"] == {code: f"the {code}" for code in codes}
 
 
-def test_c20_an_unknown_custom_code_is_400_and_the_known_ones_are_named() -> None:
+def test_c20_an_unknown_custom_code_is_400_and_the_known_ones_are_listed() -> None:
     fake = small_world()
     fake.add_workspace("space_5", custom_fields={"custom_10": "A", "custom_9": "B"})
     fake.add_owner_key("space_5", key=KEY)
@@ -382,7 +382,7 @@ def test_c20_an_unknown_custom_code_is_400_and_the_known_ones_are_named() -> Non
     assert error["message"].endswith("custom_9, custom_10")
 
 
-def test_c20_a_workspace_without_custom_fields_says_so() -> None:
+def test_c20_the_error_says_if_the_workspace_has_no_custom_fields() -> None:
     fake = small_world()
     fake.add_owner_key(OTHER, key=KEY)
 
@@ -400,7 +400,7 @@ def test_c20_an_unknown_custom_code_may_be_dropped_or_stored(reading: Any, store
 
 @pytest.mark.parametrize("reading", ["reject", "ignore", "store"])
 @pytest.mark.parametrize("code", ["custom_", "custom_x", "custom_01", "custom_0", "custom_-1", "custom_1 ", "custom_\uff11"])
-def test_c20_a_malformed_custom_code_is_400_always(reading: Any, code: str) -> None:
+def test_c20_a_malformed_custom_code_is_always_400(reading: Any, code: str) -> None:
     refusal(post(small_world(unknown_custom=reading), creation(**{code: "x"})), 400, "invalid_custom_field")
 
 
@@ -430,7 +430,7 @@ def test_c21_another_unknown_field_may_be_stored() -> None:
     assert fields(fake) == {"linkedin": "https://linkedin.com/in/ada", "first_name": "Ada"}
 
 
-def test_c21_an_unknown_option_is_an_unknown_field() -> None:
+def test_c21_an_unknown_option_is_treated_as_an_unknown_field() -> None:
     body = creation()
     body["upload_options"]["campain"] = None
 
@@ -448,7 +448,7 @@ def test_c22_names_are_not_derived_from_each_other() -> None:
 
 
 @pytest.mark.parametrize("renderer", ["nested", "flat", "200_with_error"])
-def test_e1_a_duplicate_is_no_error_whatever_errors_look_like(renderer: Any) -> None:
+def test_e1_a_duplicate_is_not_an_error_under_any_error_renderer(renderer: Any) -> None:
     fake = small_world(error_renderer=renderer)
     create(fake)
     response = post(fake, creation())
@@ -459,7 +459,7 @@ def test_e1_a_duplicate_is_no_error_whatever_errors_look_like(renderer: Any) -> 
     assert 0 < len(answered["details"]) < 80
 
 
-def test_c25_a_repeat_gives_the_id_under_update_missing_fields_and_not_under_skip() -> None:
+def test_c25_a_retry_returns_the_id_under_update_missing_fields_but_not_skip() -> None:
     fake = small_world()
     id_ = with_ada(fake)
 
@@ -467,7 +467,7 @@ def test_c25_a_repeat_gives_the_id_under_update_missing_fields_and_not_under_ski
     assert create(fake, duplicates="update_missing_fields")["id"] == id_
 
 
-def test_c28_strict_validation_comes_before_the_duplicate_test() -> None:
+def test_c28_strict_validation_precedes_the_duplicate_test() -> None:
     fake = small_world()
     with_ada(fake)
 
@@ -482,7 +482,7 @@ def test_all_35_optional_fields_are_stored() -> None:
     assert len(STANDARD_FIELDS) == 35
 
 
-def test_f1_and_f2_fields_come_with_email_first_and_custom_ones_last_by_number() -> None:
+def test_f1_and_f2_fields_are_email_first_and_custom_ones_last_by_number() -> None:
     fake = small_world()
     fake.add_workspace("space_5", custom_fields={"custom_10": "Ten", "custom_9": "Nine"}, extra_fields={"linkedin": "LinkedIn"})
     data = document(get(fake, "/workspaces/space_5/all-fields"))["data"]

@@ -27,7 +27,7 @@ BODIES = st.binary(max_size=30)
 
 
 def read(sequence: list[ServerStep]) -> bytes | Broken:
-    """What a strict client reads of a server's acts, bytes and end alike: the body, or why there is none."""
+    """Parse the bytes and the end of a server's response like a strict client: return the body, or why there is none."""
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=100 * 1024)
     client.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
     client.send(h11.EndOfMessage())
@@ -76,47 +76,47 @@ FAULTS = st.one_of(
 
 
 @given(FAULTS, BODIES)
-def test_the_bytes_of_a_fault_read_as_the_fault_says_they_do(fault: f.Fault, body: bytes) -> None:
-    said = compute_client_result(wire(fault), Response(201, {}, body))
+def test_the_bytes_of_a_fault_are_read_as_the_client_result_predicts(fault: f.Fault, body: bytes) -> None:
+    predicted = compute_client_result(wire(fault), Response(201, {}, body))
     sequence = list(plan_server_steps(wire(fault), head_of(body), body))
     found = read(sequence)
-    if body or fault != f.wrong_encoding():  # nothing, compressed or not, is nothing
-        assert found == said.response.body if said.response else isinstance(found, Broken)
-    assert said.sent
-    assert said.wait == (
+    if body or fault != f.wrong_encoding():  # an empty body is empty, compressed or not
+        assert found == predicted.response.body if predicted.response else isinstance(found, Broken)
+    assert predicted.sent
+    assert predicted.wait == (
         math.inf if ConnectionEnd.HANG in sequence else pytest.approx(sum(act for act in sequence if isinstance(act, float)))
     )
 
 
 @given(BODIES)
-def test_without_a_fault_the_answer_is_sent_as_it_is(body: bytes) -> None:
+def test_without_a_fault_the_response_is_sent_unchanged(body: bytes) -> None:
     assert read(list(plan_server_steps(None, head_of(body), body))) == body
     assert compute_client_result(None, Response(201, {}, body)).response == Response(201, {}, body)
 
 
 @given(SIZES.filter(bool), st.floats(0, 9), st.binary(min_size=1, max_size=30))
-def test_a_drip_comes_in_pieces_each_after_its_pause(size: int, every: float, body: bytes) -> None:
+def test_a_drip_arrives_in_pieces_with_a_pause_before_each(size: int, every: float, body: bytes) -> None:
     _, *rest = plan_server_steps(wire(f.slow_drip(size, every)), head_of(body), body)
     assert rest[::2] == [every] * math.ceil(len(body) / size)
     assert all(isinstance(piece, bytes) and len(piece) == size for piece in rest[1:-1:2])
 
 
-def test_both_tables_know_every_kind_of_fault() -> None:
+def test_both_tables_contain_every_kind_of_fault() -> None:
     assert set(SERVER_STEPS) == set(CLIENT_RESULTS) == set(get_args(WireFaultKind))
 
 
 @pytest.mark.parametrize("fault", [f.reset(), f.close(), f.hang(), f.garbage(), f.long_header()], ids=lambda fault: fault.label)
-def test_a_fault_in_the_place_of_an_answer_needs_none(fault: f.Fault) -> None:
+def test_a_fault_instead_of_a_response_needs_no_response(fault: f.Fault) -> None:
     assert isinstance(read(list(plan_server_steps(wire(fault), b"", b""))), Broken)
     assert compute_client_result(wire(fault), None).response is None
 
 
-def test_a_refused_connection_is_reset_on_a_socket_and_proves_that_nothing_was_sent_in_memory() -> None:
+def test_a_refused_connection_is_a_reset_on_sockets_and_unsent_in_memory() -> None:
     assert list(plan_server_steps(wire(f.refuse()), b"", b"")) == [ConnectionEnd.RESET]
     assert not compute_client_result(wire(f.refuse()), None).sent
 
 
-def test_garbage_is_the_same_in_every_run_and_no_line_of_http() -> None:
+def test_garbage_is_deterministic_and_not_http() -> None:
     (garbage, _) = plan_server_steps(wire(f.garbage()), b"", b"")
     assert isinstance(garbage, bytes)
     assert (garbage.count(b"\n"), garbage[:4] == b"HTTP") == (2, False)

@@ -16,7 +16,7 @@ SERVED = Response(200, {"content-type": "application/json"}, b'{"status": "ok", 
 
 
 class Act:
-    """The service's own act; counts how often it was done."""
+    """The action of the service; counts its calls."""
 
     def __init__(self, answer: Response = SERVED) -> None:
         self.answer = answer
@@ -33,7 +33,7 @@ def strike(fault: Fault, answer: Response = SERVED) -> tuple[Exchange, int]:
 
 
 def ask(faults: Faults, operation: str = "create_contact", request: Request = CREATE) -> int:
-    """What status the request gets; 200 from the service itself."""
+    """Return the status of the response; 200 comes from the service itself."""
     response = faults.around(operation, request, Act()).response
     return response.status if response else 0
 
@@ -64,14 +64,14 @@ AFTER = [
 
 
 @pytest.mark.parametrize("fault", BEFORE, ids=lambda fault: fault.label)
-def test_a_fault_in_the_place_of_an_answer_keeps_the_request_from_the_service(fault: Fault) -> None:
+def test_a_fault_instead_of_a_response_keeps_the_request_from_the_service(fault: Fault) -> None:
     exchange, times = strike(fault)
     assert times == 0
     assert exchange.response is not SERVED
 
 
 @pytest.mark.parametrize("fault", AFTER, ids=lambda fault: fault.label)
-def test_a_fault_of_the_answer_itself_lets_the_service_act_once(fault: Fault) -> None:
+def test_a_fault_of_the_response_lets_the_service_act_once(fault: Fault) -> None:
     exchange, times = strike(fault)
     assert times == 1
     assert exchange.response is not None
@@ -82,21 +82,21 @@ def test_commit_then_lets_the_service_act_once_before_any_fault(fault: Fault) ->
     assert strike(f.commit_then(fault))[1] == 1
 
 
-def test_commit_then_changes_nothing_but_the_commit_and_the_name() -> None:
+def test_commit_then_changes_only_the_commit_and_the_label() -> None:
     stored = f.commit_then(f.status(503))
     assert stored.label == "commit_then(status(503))"
     assert strike(stored)[0] == strike(f.status(503))[0]
 
 
-def test_a_refused_connection_cannot_have_been_stored() -> None:
+def test_a_refused_connection_cannot_follow_a_commit() -> None:
     with pytest.raises(ValueError, match="never arrived"):
         f.commit_then(f.refuse())
 
 
 @pytest.mark.parametrize("fault", BEFORE + AFTER, ids=lambda fault: fault.label)
-def test_a_fault_is_a_value_that_reads_as_it_is_written(fault: Fault) -> None:
-    made = fault if fault is f.ok or fault.label.startswith("drift") else eval(f"f.{fault.label}")  # noqa: S307 - our own labels
-    assert made == fault
+def test_the_label_of_a_fault_is_the_expression_that_creates_it(fault: Fault) -> None:
+    evaluated = fault if fault is f.ok or fault.label.startswith("drift") else eval(f"f.{fault.label}")  # noqa: S307 - our own labels
+    assert evaluated == fault
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_a_fault_is_a_value_that_reads_as_it_is_written(fault: Fault) -> None:
         ("Fri, 31 Dec 2027 23:59:59 GMT", "Fri, 31 Dec 2027 23:59:59 GMT"),
     ],
 )
-def test_a_status_says_when_to_come_again_in_seconds_or_as_a_date(retry_after: float | str, text: str) -> None:
+def test_a_status_has_retry_after_in_seconds_or_as_a_date(retry_after: float | str, text: str) -> None:
     response = strike(f.status(429, retry_after=retry_after))[0].response
     assert response is not None
     assert (response.status, response.headers["retry-after"]) == (429, text)
 
 
-def test_a_status_has_the_shape_of_the_services_own_errors() -> None:
+def test_a_status_has_the_shape_of_the_errors_of_the_service() -> None:
     response = strike(f.status(503))[0].response
     assert response is not None
     assert response.headers == {"content-type": "application/json"}
@@ -124,26 +124,26 @@ def test_a_status_has_the_shape_of_the_services_own_errors() -> None:
 
 
 @pytest.mark.parametrize("body", ["né", "né".encode()])
-def test_a_status_takes_a_body_and_header_fields_of_the_tests_own(body: str | bytes) -> None:
+def test_a_status_accepts_a_body_and_headers(body: str | bytes) -> None:
     response = strike(f.status(500, body=body, headers={"content-type": "text/plain", "x-a": "b"}))[0].response
     assert response == Response(500, {"content-type": "text/plain", "x-a": "b"}, "né".encode())
 
 
 @pytest.mark.parametrize("code", [204, 304])
-def test_a_status_without_a_body_has_none_and_takes_none(code: int) -> None:
+def test_a_status_that_has_no_body_accepts_none(code: int) -> None:
     assert strike(f.status(code))[0].response == Response(code)
     with pytest.raises(ValueError, match="no body"):
         f.status(code, body="x")
 
 
-def test_a_status_unknown_to_the_standard_is_allowed() -> None:
+def test_a_nonstandard_status_is_accepted() -> None:
     response = strike(f.status(599))[0].response
     assert response is not None
     assert response.status == 599
 
 
 @pytest.mark.parametrize("make", [lambda: f.status(100), lambda: f.status(600)])
-def test_a_status_that_is_not_final_is_refused(make: Callable[[], Fault]) -> None:
+def test_a_status_below_200_or_above_599_is_refused(make: Callable[[], Fault]) -> None:
     with pytest.raises(ValueError, match="from 200 to 599"):
         make()
 
@@ -161,12 +161,12 @@ def test_a_status_that_is_not_final_is_refused(make: Callable[[], Fault]) -> Non
         lambda: f.slow_drip(every=-0.1),
     ],
 )
-def test_a_figure_out_of_its_range_is_refused(make: Callable[[], Fault]) -> None:
+def test_a_number_out_of_range_is_refused(make: Callable[[], Fault]) -> None:
     with pytest.raises(ValueError, match="expected a finite number of at least"):
         make()
 
 
-def test_an_html_502_and_an_empty_200_are_what_they_are_called() -> None:
+def test_html_502_and_empty_are_what_their_names_say() -> None:
     page, nothing = strike(f.html_502())[0].response, strike(f.empty())[0].response
     assert page is not None
     assert nothing is not None
@@ -186,47 +186,47 @@ def test_an_html_502_and_an_empty_200_are_what_they_are_called() -> None:
         ("absent.deeper", 1, {"status": "ok", "data": [{"opens": 3}, {"opens": 4}]}),
     ],
 )
-def test_a_drift_changes_the_named_member_of_the_answer_and_nothing_else(path: str, change: object, drifted: object) -> None:
+def test_drift_changes_only_the_named_member_of_the_response(path: str, change: object, drifted: object) -> None:
     response = strike(f.drift(path, change))[0].response
     assert response is not None
     assert json.loads(response.body) == drifted
     assert (response.status, response.headers) == (SERVED.status, SERVED.headers)
 
 
-def test_a_drift_leaves_an_answer_that_is_not_json_as_it_is() -> None:
+def test_drift_leaves_a_response_that_is_not_json_unchanged() -> None:
     page = Response(500, {}, b"<html>")
     assert strike(f.drift("status", "new"), page)[0].response == page
 
 
 @given(st.lists(st.sampled_from([200, 429, 500, 502, 503]), max_size=8))
-def test_a_script_is_met_in_order_and_then_all_goes_well(codes: list[int]) -> None:
+def test_a_script_is_followed_in_order_and_then_all_requests_succeed(codes: list[int]) -> None:
     faults = Faults(seed=0)
     faults.script("create_contact", *(f.ok if code == 200 else f.status(code) for code in codes))
     assert [ask(faults) for _ in range(len(codes) + 2)] == [*codes, 200, 200]
 
 
-def test_a_script_concerns_its_own_operation_only_and_can_be_continued() -> None:
+def test_a_script_applies_only_to_its_operation_and_can_be_extended() -> None:
     faults = Faults(seed=0)
     faults.script("create_contact", f.status(500))
     faults.script("create_contact", f.status(503))
     assert [ask(faults, "list_fields"), ask(faults), ask(faults)] == [200, 500, 503]
 
 
-def test_ok_in_a_script_shields_its_request_from_the_rules() -> None:
+def test_ok_in_a_script_protects_its_request_from_the_rules() -> None:
     faults = Faults(seed=0)
     faults.add(f.status(500))
     faults.script("create_contact", f.ok)
     assert [ask(faults), ask(faults)] == [200, 500]
 
 
-def test_a_rule_strikes_every_request_that_meets_its_conditions() -> None:
+def test_a_rule_applies_to_every_request_that_meets_its_conditions() -> None:
     faults = Faults(seed=0)
     faults.add(f.status(500), operation="create_contact", match=lambda request: b"key" in request.body)
     assert [ask(faults, "create_contact", LIST), ask(faults, "list_steps", CREATE)] == [200, 200]
     assert [ask(faults), ask(faults)] == [500, 500]
 
 
-def test_a_rule_strikes_no_oftener_than_asked_and_the_first_that_strikes_wins() -> None:
+def test_a_rule_fires_at_most_times_and_the_first_matching_rule_wins() -> None:
     faults = Faults(seed=0)
     faults.add(f.status(500), times=2)
     faults.add(f.status(503))
@@ -240,11 +240,11 @@ def draws(seed: int, p: float, count: int = 200) -> list[int]:
 
 
 @given(st.integers(), st.floats(0, 1))
-def test_a_rerun_with_the_same_seed_meets_the_same_faults(seed: int, p: float) -> None:
+def test_the_same_seed_gives_the_same_faults(seed: int, p: float) -> None:
     assert draws(seed, p, 20) == draws(seed, p, 20)
 
 
-def test_chance_follows_the_probability_and_the_seed() -> None:
+def test_random_faults_follow_the_probability_and_the_seed() -> None:
     assert 70 <= draws(0, 0.5).count(500) <= 130
     assert draws(0, 0.5) != draws(1, 0.5)
     assert draws(0, 1.0).count(500) == 200
@@ -258,25 +258,25 @@ def test_two_rules_draw_independently() -> None:
     assert {ask(faults) for _ in range(50)} == {200, 500, 503}
 
 
-def test_what_has_not_struck_as_asked_is_named_and_fails() -> None:
+def test_faults_that_did_not_fire_are_named_and_fail() -> None:
     faults = Faults(seed=0)
     faults.script("create_contact", f.status(503), f.ok, f.commit_then(f.reset()))
     faults.add(f.truncate(10), operation="list_mailboxes", times=2)
     faults.add(f.hang(), match=lambda request: request is LIST)
     ask(faults)
     ask(faults, "list_mailboxes")
-    wanted = [
+    expected = [
         "create_contact: commit_then(reset())",
         "list_mailboxes: truncate(10) (1 of 2)",
         "any request: hang() (0 of 1)",
     ]
-    assert faults.unfired == wanted
+    assert faults.unfired == expected
     with pytest.raises(AssertionError, match="never fired") as failure:
         faults.assert_all_fired()
-    assert all(label in str(failure.value) for label in wanted)
+    assert all(label in str(failure.value) for label in expected)
 
 
-def test_nothing_is_unfired_once_all_has_struck() -> None:
+def test_nothing_is_unfired_once_everything_has_fired() -> None:
     faults = Faults(seed=0)
     faults.script("create_contact", f.status(503), f.ok)
     faults.add(f.status(500), times=1)
@@ -286,14 +286,14 @@ def test_nothing_is_unfired_once_all_has_struck() -> None:
     faults.assert_all_fired()
 
 
-def test_ok_and_chance_promise_nothing() -> None:
+def test_ok_and_random_faults_are_never_unfired() -> None:
     faults = Faults(seed=0)
     faults.add(f.status(500), p=0.1)
     faults.add(f.ok, operation="list_fields")
     assert faults.unfired == []
 
 
-def test_clearing_makes_it_as_new() -> None:
+def test_clear_restores_the_initial_state() -> None:
     faults = Faults(seed=3)
     faults.script("create_contact", f.reset())
     faults.add(f.hang())
@@ -309,7 +309,7 @@ def test_clearing_makes_it_as_new() -> None:
     "use",
     [lambda faults: faults.script("create_contcat", f.ok), lambda faults: faults.add(f.ok, operation="create_contcat")],
 )
-def test_an_operation_that_does_not_exist_is_refused_by_name(use: Callable[[Faults], None]) -> None:
+def test_an_unknown_operation_is_refused_by_name(use: Callable[[Faults], None]) -> None:
     with pytest.raises(ValueError, match=r"operation: expected one of list_campaigns, .*, got 'create_contcat'"):
         use(Faults(seed=0))
 
@@ -330,7 +330,7 @@ def test_every_operation_can_be_scripted() -> None:
     ],
 )
 @pytest.mark.parametrize(("wrong", "advice"), [(f.reset, r"reset\(\.\.\.\)"), (503, r"status\(\.\.\.\)")])
-def test_what_is_no_fault_is_refused_with_advice(use: Callable[[Faults, object], None], wrong: object, advice: str) -> None:
+def test_what_is_not_a_fault_is_refused_with_advice(use: Callable[[Faults, object], None], wrong: object, advice: str) -> None:
     faults = Faults(seed=0)
     with pytest.raises(TypeError, match=advice):
         use(faults, wrong)
@@ -338,6 +338,6 @@ def test_what_is_no_fault_is_refused_with_advice(use: Callable[[Faults, object],
 
 
 @pytest.mark.parametrize(("times", "p"), [(0, None), (None, 1.1), (None, -0.1), (None, float("nan"))])
-def test_a_rules_figures_are_checked(times: int | None, p: float | None) -> None:
+def test_the_numbers_of_a_rule_are_validated(times: int | None, p: float | None) -> None:
     with pytest.raises(ValueError, match=r"at least|probability"):
         Faults(seed=0).add(f.ok, times=times, p=p)

@@ -1,4 +1,4 @@
-"""Rule E4: how many exchanges may be under way at once, wherever they come in."""
+"""Rule E4: the limit of concurrent requests, over all transports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ over_every_level = pytest.mark.parametrize("connect", LEVELS)
 
 
 class Turnstile:
-    """Passes requests on to a fake, and lets somebody wait for them."""
+    """Forwards requests to a fake and lets tests wait for them."""
 
     def __init__(self, fake: FakeService) -> None:
         self.fake = fake
@@ -47,7 +47,7 @@ async def send(transport: Transport, request: Request) -> Response:
 
 
 async def until_room(transport: Transport, request: Request) -> Response:
-    """Send until it is not refused; a server may notice a little later that a client has left."""
+    """Send until the request is accepted: a server may notice a little later that a client has disconnected."""
     with anyio.fail_after(60):
         while (response := await send(transport, request)).status == 429:
             await anyio.lowlevel.checkpoint()
@@ -55,7 +55,7 @@ async def until_room(transport: Transport, request: Request) -> Response:
 
 
 @over_every_level
-async def test_e4_one_exchange_more_than_may_be_under_way_is_429_until_one_ends(connect: Connect) -> None:
+async def test_e4_one_exchange_above_max_in_flight_is_429_until_one_ends(connect: Connect) -> None:
     turnstile = Turnstile(small_world(max_in_flight=2))
     turnstile.fake.faults.script("create_contact", *[f.commit_then(f.hang())] * 2)
     async with connect(turnstile) as transport, anyio.create_task_group() as group:
@@ -91,7 +91,7 @@ ENDINGS = [
 
 @over_every_level
 @pytest.mark.parametrize("fault", ENDINGS, ids=lambda fault: fault.label)
-async def test_e4_however_an_exchange_ends_it_makes_room_for_the_next(connect: Connect, fault: f.Fault) -> None:
+async def test_e4_an_exchange_makes_room_however_it_ends(connect: Connect, fault: f.Fault) -> None:
     fake = small_world(max_in_flight=1)
     async with connect(fake) as transport:
         for number in range(3):
@@ -104,7 +104,7 @@ async def test_e4_however_an_exchange_ends_it_makes_room_for_the_next(connect: C
 
 
 @over_every_level
-async def test_e4_a_request_that_a_fault_keeps_from_the_service_takes_no_place(connect: Connect) -> None:
+async def test_e4_a_request_kept_from_the_service_by_a_fault_takes_no_place(connect: Connect) -> None:
     turnstile = Turnstile(small_world(max_in_flight=1))
     turnstile.fake.faults.script("create_contact", f.hang())
     async with connect(turnstile) as transport, anyio.create_task_group() as group:
@@ -114,7 +114,7 @@ async def test_e4_a_request_that_a_fault_keeps_from_the_service_takes_no_place(c
         group.cancel_scope.cancel()
 
 
-async def test_e4_whatever_carries_them_exchanges_share_the_places_of_their_service() -> None:
+async def test_e4_exchanges_share_the_limit_of_their_service_over_all_transports() -> None:
     turnstile = Turnstile(small_world(max_in_flight=1))
     turnstile.fake.faults.script("create_contact", f.commit_then(f.hang()))
     async with in_memory(turnstile) as one, LEVELS[-1](turnstile) as other, anyio.create_task_group() as group:
@@ -125,14 +125,14 @@ async def test_e4_whatever_carries_them_exchanges_share_the_places_of_their_serv
         group.cancel_scope.cancel()
 
 
-def test_e4_requests_one_after_the_other_are_never_too_many_nor_counted_as_such() -> None:
+def test_e4_consecutive_requests_never_exceed_max_in_flight() -> None:
     fake = small_world(max_in_flight=1)
 
     assert [post(fake, creation(f"{n}@b.co")).status for n in range(3)] == [201] * 3
     assert [get(fake, path).status for path in ("/nothing", FIELDS)] == [404, 200]
 
 
-def test_e4_an_end_may_be_told_twice_and_reset_forgets_who_was_under_way() -> None:
+def test_e4_an_exchange_may_end_twice_and_reset_forgets_those_in_flight() -> None:
     fake = small_world(max_in_flight=1)
     first = fake.exchange(Request("GET", FIELDS))
     refusal(get(fake, FIELDS), 429, "too_many_in_flight")
@@ -150,7 +150,7 @@ def _raises(_: str) -> str:
     raise ZeroDivisionError
 
 
-def test_e4_a_function_of_a_behaviour_that_raises_gives_the_place_back() -> None:
+def test_e4_a_behaviour_function_that_raises_releases_its_place() -> None:
     fake = small_world(max_in_flight=1)
     fake.behaviour = attrs.evolve(fake.behaviour, email_key=_raises)
     with pytest.raises(ZeroDivisionError):

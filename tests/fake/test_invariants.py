@@ -1,4 +1,4 @@
-"""What is always true of the fake, whatever it is asked, by whom, and through what."""
+"""Invariants of the fake under any requests, from any callers, over any transport."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ conversations = st.lists(REQUESTS, min_size=1, max_size=12)
 
 @settings(max_examples=60, deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_every_refusal_and_every_skip_leaves_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
+def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)
     for request in requests:
         before = fake.dump()
@@ -45,11 +45,11 @@ def test_every_refusal_and_every_skip_leaves_the_state_unchanged(behaviour: Beha
             assert json.loads(response.body)["id"] is not None
 
 
-# 18. The journal is the order in which everything happened.
+# 18. The request log is the order in which everything happened.
 
 
 def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, Response]:
-    """Ask from as many threads as there are conversations; the answers by their ids."""
+    """Send from as many threads as there are conversations; return the responses by id."""
     answers: dict[str, Response] = {}
     ready = threading.Barrier(len(conversations))
 
@@ -70,7 +70,7 @@ def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, 
 
 @contextmanager
 def by_turns() -> Iterator[None]:
-    """Let threads take turns every few instructions: by default one would be done before the next gets its turn."""
+    """Switch threads every few instructions: by default one would finish before the next starts."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -81,7 +81,7 @@ def by_turns() -> Iterator[None]:
 
 @settings(max_examples=30, deadline=None)
 @given(BEHAVIOURS, st.lists(conversations, min_size=2, max_size=4))
-def test_the_journal_replayed_in_its_order_on_a_fresh_fake_gives_the_same_answers_and_state(
+def test_replaying_the_request_log_gives_the_same_responses_and_state(
     behaviour: Behaviour, conversations: list[list[Request]]
 ) -> None:
     fake, fresh = world(behaviour), world(behaviour)
@@ -89,13 +89,13 @@ def test_the_journal_replayed_in_its_order_on_a_fresh_fake_gives_the_same_answer
     assert len(fake.requests) == sum(map(len, conversations)) == len(answers)
     for recorded in fake.requests:
         answer = answers[str(recorded.request_id)]
-        again = fresh.handle(as_sent(recorded))
-        assert (again.status, again.body) == (answer.status, answer.body)
+        replayed = fresh.handle(as_sent(recorded))
+        assert (replayed.status, replayed.body) == (answer.status, answer.body)
         assert recorded.status == answer.status
     assert fresh.dump() == fake.dump()
 
 
-# 19. Of many who create one contact at once, one adds it.
+# 19. If many create one contact at once, exactly one adds it.
 
 RACERS = 12
 
@@ -117,7 +117,7 @@ async def test_c24_of_many_tasks_that_create_one_contact_exactly_one_adds_it() -
     assert {id_ for _, id_ in seen} == {None, *(contact["id"] for contact in fake.contacts(SPACE)[-2:])}
 
 
-async def test_c24_threads_beside_tasks_share_one_fake_and_one_winner() -> None:
+async def test_c24_threads_and_tasks_share_one_fake_and_exactly_one_adds() -> None:
     fake = small_world()
     statuses: list[str] = []
 
@@ -138,10 +138,10 @@ async def test_c24_threads_beside_tasks_share_one_fake_and_one_winner() -> None:
     assert sorted(statuses) == ["added"] + ["skipped"] * (2 * RACERS - 1)
 
 
-# 20. An answer is the same through whatever it comes, and the client's converters understand it whole.
+# 20. A response is the same over every transport, and the client's decoders understand all of it.
 
 
-async def asked(connect: Connect, behaviour: Behaviour, requests: list[Request]) -> list[Response]:
+async def collect_responses(connect: Connect, behaviour: Behaviour, requests: list[Request]) -> list[Response]:
     async with connect(world(behaviour)) as transport:
         return [await transport.send(request, Progress()) for request in requests]
 
@@ -150,16 +150,16 @@ async def asked(connect: Connect, behaviour: Behaviour, requests: list[Request])
 @pytest.mark.parametrize("connect", LEVELS)
 @settings(max_examples=10, deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_answers_are_the_same_at_every_level(
+def test_responses_are_the_same_over_every_transport(
     connect: Connect, backend: str, behaviour: Behaviour, requests: list[Request]
 ) -> None:
     fake = world(behaviour)
     direct = [fake.handle(request) for request in requests]
-    answers = anyio.run(asked, connect, behaviour, requests, backend=backend)
+    answers = anyio.run(collect_responses, connect, behaviour, requests, backend=backend)
 
     assert [(answer.status, answer.body) for answer in answers] == [(answer.status, answer.body) for answer in direct]
-    for answer, wanted in zip(answers, direct, strict=True):
-        assert wanted.headers.items() <= answer.headers.items()
+    for answer, expected in zip(answers, direct, strict=True):
+        assert expected.headers.items() <= answer.headers.items()
 
 
 KINDS: dict[str, Any] = {
@@ -173,9 +173,7 @@ KINDS: dict[str, Any] = {
 
 @settings(max_examples=60, deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_every_good_answer_decodes_by_the_clients_converters_and_encodes_to_itself(
-    behaviour: Behaviour, requests: list[Request]
-) -> None:
+def test_every_successful_response_survives_decoding_and_encoding(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)
     for request in requests:
         response = fake.handle(request)
@@ -185,7 +183,7 @@ def test_every_good_answer_decodes_by_the_clients_converters_and_encodes_to_itse
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same kinds: 1 is not 1.0."""
+    """Return whether two values are equal and have equal types: 1 is not 1.0."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

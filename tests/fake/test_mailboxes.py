@@ -25,20 +25,20 @@ def boxes(fake: FakeService) -> Any:
     return document(page(fake, "/mailboxes", display=2000))["data"]
 
 
-def made(count: int = 200, seed: int = 0, **fields: Any) -> Any:
+def generated_mailboxes(count: int = 200, seed: int = 0, **fields: Any) -> Any:
     fake = FakeService(seed)
     fake.add_workspace(SPACE)
     fake.add_mailboxes(SPACE, count, **fields)
     return boxes(fake)
 
 
-def test_w4_every_field_is_there_in_order_and_of_its_kind() -> None:
-    for box in made():
+def test_w4_every_field_is_present_in_order_with_its_type() -> None:
+    for box in generated_mailboxes():
         assert list(box) == list(MAILBOX_FIELDS) == list({name: box[name] for name in box if isinstance(box[name], KINDS[name])})
 
 
-def test_b1_types_and_status_are_those_observed_and_domain_ip_may_be_null() -> None:
-    found = made()
+def test_b1_types_and_statuses_are_the_observed_ones_and_domain_ip_may_be_null() -> None:
+    found = generated_mailboxes()
 
     assert {box["type"] for box in found} == {"Google", "SMTP & IMAP"}
     assert {box["status"] for box in found} == {"active"}
@@ -46,8 +46,8 @@ def test_b1_types_and_status_are_those_observed_and_domain_ip_may_be_null() -> N
 
 
 @pytest.mark.parametrize("limit", [0, 7, 40, 500])
-def test_b2_to_b4_made_up_figures_agree_with_each_other(limit: int) -> None:
-    for box in made(daily_limit=limit):
+def test_b2_to_b4_generated_values_are_consistent(limit: int) -> None:
+    for box in generated_mailboxes(daily_limit=limit):
         assert box["daily_limit"] == limit
         assert 0 <= box["sent_today"] <= limit
         assert box["sent_today"] <= box["sent_30days"] <= box["sent_90days"] <= 90 * limit
@@ -57,8 +57,8 @@ def test_b2_to_b4_made_up_figures_agree_with_each_other(limit: int) -> None:
         assert (box["last_activity"] == "Never") == (limit == 0)
 
 
-def test_made_up_mailboxes_are_healthy_and_past_their_warm_up() -> None:
-    found = made()
+def test_generated_mailboxes_are_healthy_and_warmed_up() -> None:
+    found = generated_mailboxes()
 
     assert all(box["spf"] and box["dkim"] and box["dmarc"] and box["blacklists"] == 0 for box in found)
     assert all(START - box["created_at"] > 28 * 86400 for box in found)
@@ -68,8 +68,8 @@ def test_made_up_mailboxes_are_healthy_and_past_their_warm_up() -> None:
     assert len({box["email"] for box in found}) == len(found)
 
 
-def test_emails_stay_different_when_names_run_out() -> None:
-    emails = [box["email"] for box in made(2000, domain="acme.example")]
+def test_emails_stay_unique_when_names_run_out() -> None:
+    emails = [box["email"] for box in generated_mailboxes(2000, domain="acme.example")]
     fake = FakeService()
     fake.add_workspace(SPACE)
     fake.add_mailboxes(SPACE, 1500, domain="acme.example")
@@ -79,8 +79,8 @@ def test_emails_stay_different_when_names_run_out() -> None:
     assert len(set(emails)) == 3000
 
 
-def test_other_seeds_make_other_figures() -> None:
-    assert made(5) == made(5) != made(5, seed=1)
+def test_another_seed_gives_other_values() -> None:
+    assert generated_mailboxes(5) == generated_mailboxes(5) != generated_mailboxes(5, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -111,26 +111,26 @@ def test_other_seeds_make_other_figures() -> None:
         ("created_at", START - 5),
     ],
 )
-def test_every_field_may_be_set_by_hand_damaged_or_not(name: str, value: Any) -> None:
-    (box,) = made(1, **{name: value})
+def test_every_field_may_be_set_to_valid_or_invalid_values(name: str, value: Any) -> None:
+    (box,) = generated_mailboxes(1, **{name: value})
 
     assert box[name] == value
 
 
-def test_fields_that_are_made_up_agree_with_those_set_by_hand() -> None:
-    (box,) = made(1, sent_30days=0)
+def test_generated_fields_are_consistent_with_those_that_are_set() -> None:
+    (box,) = generated_mailboxes(1, sent_30days=0)
     assert (box["sent_today"], box["bounced_30days"], box["opened_14days"], box["last_activity"]) == (0, 0, 0, "Never")
-    (box,) = made(1, sent_30days=10_000)
+    (box,) = generated_mailboxes(1, sent_30days=10_000)
     assert 10_000 == box["sent_30days"] <= box["sent_90days"]
-    (box,) = made(1, created_at=START - 86400)
+    (box,) = generated_mailboxes(1, created_at=START - 86400)
     assert box["sent_90days"] == box["sent_30days"] == box["sent_today"]
     assert (box["age"], box["created"]) == ("1 day ago", "1 day ago")
-    (box,) = made(1, domain="acme.example")
+    (box,) = generated_mailboxes(1, domain="acme.example")
     assert box["email"].endswith("@acme.example")
 
 
-def test_a_rate_may_be_a_part_of_a_whole_and_last_activity_a_time() -> None:
-    (box,) = made(1, opened_14days=(1, 3), avg_open_rate=[1, 8], last_activity=START - 3600)
+def test_a_rate_may_be_a_fraction_and_last_activity_a_time() -> None:
+    (box,) = generated_mailboxes(1, opened_14days=(1, 3), avg_open_rate=[1, 8], last_activity=START - 3600)
 
     assert (box["opened_14days"], box["avg_open_rate"], box["last_activity"]) == (33.33, 12.5, "1 hour ago")
 
@@ -143,7 +143,7 @@ def test_a_rate_may_be_a_part_of_a_whole_and_last_activity_a_time() -> None:
         ({"status": {1, 2}}, "set is not JSON serializable"),
     ],
 )
-def test_a_field_that_a_mailbox_has_not_is_refused_and_leaves_no_trace(fields: dict[str, Any], message: str) -> None:
+def test_an_unknown_field_is_refused_and_changes_nothing(fields: dict[str, Any], message: str) -> None:
     fake = small_world()
     before = fake.dump()
 
@@ -153,12 +153,12 @@ def test_a_field_that_a_mailbox_has_not_is_refused_and_leaves_no_trace(fields: d
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_value_that_json_has_not_is_refused(value: float) -> None:
+def test_a_value_that_json_cannot_represent_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="JSON"):
         small_world().add_mailbox(SPACE, created_at=value)
 
 
-def test_ids_may_be_given_once() -> None:
+def test_an_id_may_be_used_only_once() -> None:
     fake = small_world()
 
     assert fake.add_mailbox(SPACE, id="mailbox_x") == "mailbox_x"
@@ -178,19 +178,21 @@ def wrong(box: Any) -> bool:
     )
 
 
-def test_a_share_of_mailboxes_may_be_in_trouble() -> None:
-    found = made(400, trouble=0.25)
+def test_a_share_of_the_mailboxes_may_have_problems() -> None:
+    found = generated_mailboxes(400, trouble=0.25)
 
     assert 60 < sum(map(wrong, found)) < 140
-    assert all(map(wrong, made(50, trouble=1.0)))
-    assert not any(map(wrong, made(50)))
+    assert all(map(wrong, generated_mailboxes(50, trouble=1.0)))
+    assert not any(map(wrong, generated_mailboxes(50)))
 
 
-def test_what_is_set_by_hand_is_so_in_trouble_too() -> None:
-    assert all(box["spf"] and box["status"] == "active" for box in made(100, trouble=1.0, spf=True, status="active"))
+def test_fields_that_are_set_are_kept_in_mailboxes_with_problems() -> None:
+    assert all(
+        box["spf"] and box["status"] == "active" for box in generated_mailboxes(100, trouble=1.0, spf=True, status="active")
+    )
 
 
-def test_b4_campaigns_counts_those_that_use_the_mailbox_whatever_their_status() -> None:
+def test_b4_campaigns_counts_those_that_use_the_mailbox_in_any_status() -> None:
     fake = small_world()
     first, second = (box["id"] for box in boxes(fake)[:2])
     for status in ("live", "draft", "paused"):
@@ -217,14 +219,14 @@ def test_t18_relative_texts_follow_the_clock() -> None:
     }
 
 
-def test_a_mailbox_may_be_made_in_the_future_of_the_clock() -> None:
-    (box,) = made(1, created_at=START + 100)
+def test_a_mailbox_may_be_created_in_the_future() -> None:
+    (box,) = generated_mailboxes(1, created_at=START + 100)
 
     assert (box["age"], box["sent_90days"]) == ("just now", 0)
 
 
 @pytest.mark.parametrize(("numbers", "kinds"), [("int_when_whole", {int}), ("float", {float}), ("mixed", {int, float})])
-def test_w9_rates_are_written_as_numbers_are(numbers: Any, kinds: set[type]) -> None:
+def test_w9_rates_follow_the_knob_for_numbers(numbers: Any, kinds: set[type]) -> None:
     fake = FakeService(behaviour=Behaviour(numbers=numbers, percent_digits=0))
     fake.add_workspace(SPACE)
     fake.add_mailboxes(SPACE, 30)

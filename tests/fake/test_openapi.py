@@ -1,4 +1,4 @@
-"""The OpenAPI document against the fake: what the one says, the other does, and nothing else."""
+"""The OpenAPI document and the fake agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/co
 
 
 def accepts(body: Any) -> bool:
-    """Whether the document takes a body of a creation; the one place where unnamed members are allowed."""
+    """Return whether the document accepts the body of a creation, the only place where unknown members are allowed."""
     return BODY.is_valid(body)
 
 
@@ -53,12 +53,12 @@ def test_the_document_has_the_operations_of_the_fake() -> None:
     def shape(path: str) -> tuple[str, ...]:
         return tuple(ANY_SEGMENT if part.startswith("{") else part for part in path.strip("/").split("/"))
 
-    said = {(name, method, shape(path)) for name, (method, path, _) in OPERATIONS.items()}
-    assert said == {(route.operation, route.method, route.path) for route in ROUTES}
+    documented = {(name, method, shape(path)) for name, (method, path, _) in OPERATIONS.items()}
+    assert documented == {(route.operation, route.method, route.path) for route in ROUTES}
 
 
 @pytest.mark.parametrize("readings", [{}, {"numbers": "mixed", "list_date": "mixed"}, {"order": "newest", "percent_digits": 0}])
-def test_every_list_is_as_documented(readings: dict[str, Any]) -> None:
+def test_every_list_conforms_to_the_document(readings: dict[str, Any]) -> None:
     fake = world(**readings)
     for operation, path in (("list_campaigns", "/campaigns"), ("list_mailboxes", "/mailboxes")):
         for workspace, page in ((SPACE, 2), (OTHER, 1), (SPACE, 99)):
@@ -69,7 +69,7 @@ def test_every_list_is_as_documented(readings: dict[str, Any]) -> None:
     assert checked("list_fields", call(fake, "GET", f"/workspaces/{SPACE}/all-fields"))["data"]
 
 
-def test_what_has_been_sent_and_answered_meanwhile_is_as_documented() -> None:
+def test_lists_conform_after_contacts_were_created_and_time_has_passed() -> None:
     fake = world()
     for _ in range(3):
         fake.advance(days=2)
@@ -79,7 +79,7 @@ def test_what_has_been_sent_and_answered_meanwhile_is_as_documented() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201])
-def test_every_outcome_is_as_documented(status: int) -> None:
+def test_every_outcome_conforms_to_the_document(status: int) -> None:
     fake = world(created_status=status)
     found = [checked("create_contact", call(fake, "POST", "/contacts", creation()))]
     for policy in ("skip", "overwrite", "update_missing_fields"):
@@ -103,7 +103,7 @@ def test_every_outcome_is_as_documented(status: int) -> None:
     ],
     ids=["json", "member", "key", "access", "workspace", "campaign", "enrolled", "size", "strict"],
 )
-def test_every_refusal_of_a_creation_is_as_documented(body: Any, status: int) -> None:
+def test_every_refusal_of_a_creation_conforms_to_the_document(body: Any, status: int) -> None:
     fake = world(reenrol="error")
     call(fake, "POST", "/contacts", creation("enrolled@acme.example", campaign="camp_1"))
     answer = call(fake, "POST", "/contacts", body)
@@ -126,7 +126,7 @@ TARGETS = {
     [({"auth": HeaderAuth()}, 401), ({"rate_limit": RateLimit(0)}, 429), ({"rate_limit": RateLimit(0, retry_after="date")}, 429)],
     ids=["auth", "seconds", "date"],
 )
-def test_refusals_that_a_knob_adds_are_as_documented(operation: str, readings: dict[str, Any], status: int) -> None:
+def test_refusals_added_by_a_knob_conform_to_the_document(operation: str, readings: dict[str, Any], status: int) -> None:
     method, _, _ = OPERATIONS[operation]
     answer = call(world(**readings), method, TARGETS[operation], creation() if method == "POST" else None)
     assert answer.status == status
@@ -141,23 +141,23 @@ OPTIONS = ["duplicates", "strict_validation", "campaign"]
 
 
 def agrees(body: dict[str, Any]) -> None:
-    """Check that the fake and the document say the same of a body."""
+    """Check that the fake and the document agree on a body."""
     answer = call(WORLD, "POST", "/contacts", body)
     value = checked("create_contact", answer)
     if not accepts(body):
-        assert answer.status >= 400, value  # the first fault found answers, and that may be another
+        assert answer.status >= 400, value  # the first fault decides the response, and that may be another
     elif answer.status == 400:
-        assert value["error"]["code"] == "unknown_custom_field"  # what a workspace has, no document can say
+        assert value["error"]["code"] == "unknown_custom_field"  # a document cannot know what a workspace contains
 
 
 @pytest.mark.parametrize("name", MEMBERS + OPTIONS)
-def test_a_creation_with_one_odd_member_is_malformed_exactly_where_the_document_says_so(name: str) -> None:
+def test_a_creation_with_one_invalid_member_is_400_exactly_where_documented(name: str) -> None:
     for value in VALUES:
         agrees(creation(**{name: value}))
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), st.sampled_from(VALUES), max_size=4))
-def test_a_creation_is_malformed_exactly_where_the_document_says_so(members: dict[str, Any]) -> None:
+def test_a_creation_is_400_exactly_where_documented(members: dict[str, Any]) -> None:
     agrees(creation(**members))
 
 
@@ -173,19 +173,19 @@ def conforms(schema: dict[str, Any], text: str) -> bool:
 
 @pytest.mark.parametrize("operation", ["list_campaigns", "list_mailboxes"])
 @pytest.mark.parametrize(("name", "text"), PARAMETERS)
-def test_a_query_is_malformed_exactly_where_the_document_says_so(operation: str, name: str, text: str) -> None:
-    asked = {"workspace": SPACE, "page": "1", "display": "5", name: text}
-    parameters = {said["name"]: said for said in map(resolved, OPERATIONS[operation][2]["parameters"])}
-    answer = call(WORLD, "GET", f"{OPERATIONS[operation][1]}?{urlencode(asked)}")
+def test_a_query_is_400_exactly_where_documented(operation: str, name: str, text: str) -> None:
+    query = {"workspace": SPACE, "page": "1", "display": "5", name: text}
+    parameters = {documented["name"]: documented for documented in map(resolved, OPERATIONS[operation][2]["parameters"])}
+    answer = call(WORLD, "GET", f"{OPERATIONS[operation][1]}?{urlencode(query)}")
     checked(operation, answer)
     assert (answer.status != 400) == conforms(parameters[name]["schema"], text)
 
 
 @pytest.mark.parametrize("operation", ["list_steps", "list_fields"])
 @pytest.mark.parametrize("segment", IDS)
-def test_an_id_in_a_path_is_malformed_exactly_where_the_document_says_so(operation: str, segment: str) -> None:
-    _, path, said = OPERATIONS[operation]
-    (parameter,) = map(resolved, said["parameters"])
+def test_an_id_in_a_path_is_400_exactly_where_documented(operation: str, segment: str) -> None:
+    _, path, documented = OPERATIONS[operation]
+    (parameter,) = map(resolved, documented["parameters"])
     answer = call(WORLD, "GET", path.replace(f"{{{parameter['name']}}}", quote(segment, safe="")))
     checked(operation, answer)
     assert (answer.status != 400) == conforms(parameter["schema"], segment)

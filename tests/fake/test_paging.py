@@ -16,7 +16,7 @@ BAD_NUMBERS = ["-1", "+1", "1.0", "1e1", " 1", "1 ", "٣", "1_0", "0x1", "one", 
 
 
 def filled(count: int, **readings: Any) -> FakeService:
-    """A fake with so many mailboxes and campaigns, listed in the order they were made."""
+    """Return a fake with so many mailboxes and campaigns, listed in order of creation."""
     fake = FakeService(behaviour=Behaviour(**readings))
     fake.add_workspace(SPACE)
     for number in range(count):
@@ -32,7 +32,7 @@ def numbers(answered: Any) -> list[int]:
 @pytest.mark.parametrize("path", LISTS)
 @pytest.mark.parametrize("name", ["workspace", "display", "page"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_p4_a_missing_or_empty_parameter_is_400_and_named(path: str, name: str, value: str | None) -> None:
+def test_p4_a_missing_or_empty_parameter_is_400_with_its_name(path: str, name: str, value: str | None) -> None:
     query: dict[str, Any] = {"workspace": SPACE, "display": 1, "page": 1, name: value}
     response = get(small_world(), path, **{key: item for key, item in query.items() if item is not None})
 
@@ -42,12 +42,12 @@ def test_p4_a_missing_or_empty_parameter_is_400_and_named(path: str, name: str, 
 @pytest.mark.parametrize("path", LISTS)
 @pytest.mark.parametrize("name", ["display", "page"])
 @pytest.mark.parametrize("number", [*BAD_NUMBERS, "0"])
-def test_p5_a_bad_number_is_400_and_named(path: str, name: str, number: str) -> None:
+def test_p5_an_invalid_number_is_400_with_its_name(path: str, name: str, number: str) -> None:
     assert refusal(page(small_world(), path, **{name: number}), 400, "invalid_number")["field"] == name
 
 
 @pytest.mark.parametrize("number", [*BAD_NUMBERS, "0"])
-def test_p5_a_bad_number_may_be_read_as_if_it_were_not_there(number: str) -> None:
+def test_p5_an_invalid_number_may_be_treated_as_missing(number: str) -> None:
     fake = filled(25, bad_number="default")
 
     assert numbers(document(page(fake, "/campaigns", display=number))) == list(range(10))
@@ -55,19 +55,19 @@ def test_p5_a_bad_number_may_be_read_as_if_it_were_not_there(number: str) -> Non
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_p1_a_page_says_what_it_holds_of_how_much(path: str) -> None:
+def test_p1_a_page_has_its_number_its_items_and_the_totals(path: str) -> None:
     answered = document(page(filled(5), path, display=2, page=2))
 
     assert list(answered) == ["status", "headers", "data", "total_found", "current_page", "total_pages"]
     assert (numbers(answered), answered["total_found"], answered["current_page"], answered["total_pages"]) == ([2, 3], 5, 2, 3)
 
 
-def test_p5_leading_zeros_are_digits() -> None:
+def test_p5_leading_zeros_are_accepted() -> None:
     assert document(page(filled(3), "/campaigns", display="002", page="000000002"))["current_page"] == 2
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_p2_and_p6_a_display_over_the_maximum_is_400(path: str) -> None:
+def test_p2_and_p6_a_display_above_the_maximum_is_400(path: str) -> None:
     fake = small_world(campaign_max_display=2000)
 
     assert page(fake, path, display=2000).status == 200
@@ -76,9 +76,7 @@ def test_p2_and_p6_a_display_over_the_maximum_is_400(path: str) -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 @pytest.mark.parametrize(("over_max", "served", "pages"), [("clamp", 2000, 2), ("serve", 2003, 1)])
-def test_p6_a_display_over_the_maximum_may_be_clamped_in_silence_or_served(
-    path: str, over_max: Any, served: int, pages: int
-) -> None:
+def test_p6_a_display_above_the_maximum_may_be_clamped_or_served(path: str, over_max: Any, served: int, pages: int) -> None:
     fake = FakeService(behaviour=Behaviour(over_max=over_max, campaign_max_display=2000))
     fake.add_workspace(SPACE)
     fake.add_mailboxes(SPACE, 2003)
@@ -89,18 +87,18 @@ def test_p6_a_display_over_the_maximum_may_be_clamped_in_silence_or_served(
     assert (len(answered["data"]), answered["total_pages"], answered["total_found"]) == (served, pages, 2003)
 
 
-def test_p7_campaigns_have_no_maximum_of_their_own() -> None:
+def test_p7_campaigns_have_no_maximum_by_default() -> None:
     assert len(document(page(filled(3), "/campaigns", display=999_999_999))["data"]) == 3
 
 
-def test_p7_a_maximum_for_campaigns_leaves_mailboxes_alone() -> None:
+def test_p7_a_maximum_for_campaigns_does_not_affect_mailboxes() -> None:
     fake = filled(0, campaign_max_display=100)
 
     refusal(page(fake, "/campaigns", display=101), 400, "display_too_large")
     assert page(fake, "/mailboxes", display=101).status == 200
 
 
-def test_p8_a_page_past_the_end_is_empty_and_keeps_its_number() -> None:
+def test_p8_a_page_past_the_end_is_empty_with_its_own_number() -> None:
     answered = document(page(filled(5), "/mailboxes", display=2, page=9))
 
     assert (answered["data"], answered["current_page"], answered["total_pages"], answered["total_found"]) == ([], 9, 3, 5)
@@ -122,7 +120,7 @@ def test_p8_a_page_past_the_end_may_be_404() -> None:
 
 @pytest.mark.parametrize("past_end", ["empty", "clamp", "error"])
 @pytest.mark.parametrize("first_page", [0, 1])
-def test_p9_an_empty_list_has_a_first_page_and_no_pages(past_end: Any, first_page: Any) -> None:
+def test_p9_an_empty_list_has_a_first_page_and_zero_pages(past_end: Any, first_page: Any) -> None:
     answered = document(page(filled(0, past_end=past_end, first_page=first_page), "/campaigns", page=first_page))
 
     assert (answered["data"], answered["current_page"], answered["total_pages"], answered["total_found"]) == (
@@ -133,7 +131,7 @@ def test_p9_an_empty_list_has_a_first_page_and_no_pages(past_end: Any, first_pag
     )
 
 
-def test_p3_pages_may_be_counted_from_zero() -> None:
+def test_p3_pages_may_be_numbered_from_zero() -> None:
     fake = filled(5, first_page=0)
 
     assert [numbers(document(page(fake, "/campaigns", display=2, page=n))) for n in range(4)] == [[0, 1], [2, 3], [4], []]
@@ -142,14 +140,14 @@ def test_p3_pages_may_be_counted_from_zero() -> None:
 
 @pytest.mark.parametrize(("order", "expected"), [("oldest", [0, 1, 2]), ("newest", [2, 1, 0])])
 @pytest.mark.parametrize("path", LISTS)
-def test_p10_lists_are_ordered_by_creation(order: Any, expected: list[int], path: str) -> None:
+def test_p10_lists_are_in_order_of_creation(order: Any, expected: list[int], path: str) -> None:
     fake = filled(3, order=order)
 
     assert numbers(document(page(fake, path))) == expected
     assert [numbers(document(page(fake, path, display=1, page=n))) for n in (1, 2, 3)] == [[n] for n in expected]
 
 
-def test_p10_what_was_created_earlier_comes_first_whatever_it_was_added_after() -> None:
+def test_p10_earlier_creation_times_come_first_whenever_they_were_added() -> None:
     fake = FakeService()
     fake.add_workspace(SPACE)
     for number, created in enumerate([300, 100, 200, 100]):
@@ -159,7 +157,7 @@ def test_p10_what_was_created_earlier_comes_first_whatever_it_was_added_after() 
     assert [numbers(document(page(fake, path))) for path in LISTS] == [[1, 3, 2, 0]] * 2
 
 
-def test_p10_made_up_things_are_listed_in_the_order_of_the_calls_that_made_them() -> None:
+def test_p10_generated_items_are_in_the_order_of_the_calls() -> None:
     fake = FakeService()
     fake.add_workspace(SPACE)
     boxes = [*fake.add_mailboxes(SPACE, 40), fake.add_mailbox(SPACE), *fake.add_mailboxes(SPACE, 40)]
@@ -174,7 +172,7 @@ def test_p10_made_up_things_are_listed_in_the_order_of_the_calls_that_made_them(
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_p10_lists_may_be_ordered_by_last_activity_latest_first(path: str) -> None:
+def test_p10_lists_may_be_ordered_by_latest_activity(path: str) -> None:
     fake = FakeService(behaviour=Behaviour(order="last_activity"))
     fake.add_workspace(SPACE)
     for number, activity in enumerate([100, None, 300, 200, 100]):
@@ -185,7 +183,7 @@ def test_p10_lists_may_be_ordered_by_last_activity_latest_first(path: str) -> No
     assert numbers(document(page(fake, path, display=2, page=2))) == [0, 4]
 
 
-def test_p11_a_row_that_comes_in_between_pages_shifts_those_of_newest_first_and_not_of_oldest_first() -> None:
+def test_p11_an_insertion_between_pages_shifts_only_newest_first_lists() -> None:
     seen = {}
     for order in ("oldest", "newest"):
         fake = filled(4, order=order)
@@ -197,7 +195,7 @@ def test_p11_a_row_that_comes_in_between_pages_shifts_those_of_newest_first_and_
 
 
 @pytest.mark.parametrize("name", ["workspace", "display", "page"])
-def test_p12_a_repeated_parameter_is_400_even_if_it_says_the_same(name: str) -> None:
+def test_p12_a_repeated_parameter_is_400_even_with_equal_values(name: str) -> None:
     value = {"workspace": SPACE, "display": 10, "page": 1}[name]
     response = get(small_world(), f"/campaigns?workspace={SPACE}&display=10&page=1&{name}={value}")
 
@@ -220,14 +218,14 @@ def test_p13_an_unknown_workspace_is_404(path: str) -> None:
 @pytest.mark.parametrize(
     ("id_", "hint"), [("camp_1", "a campaign's id"), ("key_1", "an owner key"), ("space_", None), ("x", None)]
 )
-def test_p13_an_id_without_its_prefix_is_400_with_a_hint_at_what_it_is(id_: str, hint: str | None) -> None:
+def test_p13_an_id_without_its_prefix_is_400_with_a_hint_about_its_kind(id_: str, hint: str | None) -> None:
     response = page(small_world(), "/mailboxes", workspace=id_)
 
     refusal(response, 400, "invalid_id")
     assert response.headers.get("x-fake-hint") == (hint and f"this looks like {hint}")
 
 
-def test_p14_headers_are_the_columns_that_the_interface_shows() -> None:
+def test_p14_headers_are_the_columns_of_the_interface() -> None:
     fake = small_world()
 
     assert document(page(fake, "/campaigns"))["headers"] == list(CAMPAIGN_HEADERS)
@@ -235,7 +233,7 @@ def test_p14_headers_are_the_columns_that_the_interface_shows() -> None:
     assert (len(CAMPAIGN_HEADERS), len(MAILBOX_HEADERS)) == (10, 19)
 
 
-def test_p14_saved_headers_are_a_workspaces_own_and_filter_nothing() -> None:
+def test_p14_saved_headers_belong_to_a_workspace_and_filter_nothing() -> None:
     fake = small_world()
     fake.add_workspace("space_5", campaign_headers=["name", "no such column"], mailbox_headers=[])
     fake.add_campaign("space_5")
@@ -246,7 +244,7 @@ def test_p14_saved_headers_are_a_workspaces_own_and_filter_nothing() -> None:
     assert document(page(fake, "/mailboxes", workspace="space_5"))["headers"] == []
 
 
-def test_lists_hold_the_items_of_their_workspace_alone() -> None:
+def test_lists_contain_only_the_items_of_their_workspace() -> None:
     fake = small_world()
 
     assert [camp["id"] for camp in document(page(fake, "/campaigns", workspace=OTHER))["data"]] == ["camp_3"]
@@ -265,7 +263,7 @@ READINGS = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(READINGS, st.integers(0, 23), st.integers(1, 30), st.integers(0, 30))
-def test_a_page_is_what_a_plain_reading_of_its_rules_says(behaviour: Behaviour, total: int, display: int, number: int) -> None:
+def test_a_page_equals_a_naive_implementation_of_its_rules(behaviour: Behaviour, total: int, display: int, number: int) -> None:
     fake = filled(0)
     fake.behaviour = behaviour
     for place in range(total):

@@ -1,4 +1,4 @@
-"""A fault means the same in memory as through a real backend over a real socket."""
+"""A fault has the same effect in memory and through a real backend over a real socket."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ async def outcome(transport: Transport, service: TinyService, request: Request) 
         with anyio.fail_after(60):
             response = await transport.send(request, progress)
     except TransportError as error:
-        return Outcome(maybe_sent=error.maybe_sent, sent=progress.sent, acts=len(service.asked))
-    return Outcome(response.status, response.body, sent=progress.sent, acts=len(service.asked))
+        return Outcome(maybe_sent=error.maybe_sent, sent=progress.sent, acts=len(service.requests))
+    return Outcome(response.status, response.body, sent=progress.sent, acts=len(service.requests))
 
 
 async def hanging_outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:
@@ -66,7 +66,7 @@ async def hanging_outcome(transport: Transport, service: TinyService, request: R
     with anyio.fail_after(60), anyio.CancelScope() as scope:
         service.heard = scope.cancel
         await transport.send(request, progress)
-    return Outcome(gave_up=scope.cancelled_caught, sent=progress.sent, acts=len(service.asked))
+    return Outcome(gave_up=scope.cancelled_caught, sent=progress.sent, acts=len(service.requests))
 
 
 async def end_of(connect: Connect, fault: f.Fault, request: Request) -> Outcome:
@@ -80,22 +80,22 @@ ALL = [*FAULTS.values(), *ANSWERS, *LOST_AFTER_THE_ACT]
 
 
 @pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.label)
-async def test_a_creation_that_meets_a_fault_ends_alike_in_memory_and_over_httpx(fault: f.Fault) -> None:
+async def test_a_creation_under_a_fault_ends_alike_in_memory_and_over_httpx(fault: f.Fault) -> None:
     assert await end_of(in_memory, fault, CREATE) == await end_of(over_a_socket, fault, CREATE)
 
 
 @pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.label)
 @pytest.mark.parametrize(("connect", "request_"), [(over_a_socket, LIST), (mounted, CREATE), (mounted, LIST)])
-async def test_elsewhere_it_ends_alike_too_but_the_proof_that_it_was_sent(
+async def test_other_transports_end_alike_but_for_the_proof_of_sending(
     fault: f.Fault, connect: Connect, request_: Request
 ) -> None:
     found = await end_of(connect, fault, request_)
-    # Without a body, or with an application for a network, no backend can prove it: "maybe" then, which counts the same.
+    # Without a body, or over an ASGI application, no backend can prove it: then "maybe", which counts as sent.
     assert found.sent in {True, None}
     assert attrs.evolve(found, sent=True) == await end_of(in_memory, fault, request_)
 
 
-async def test_a_refused_connection_ends_alike_in_memory_and_where_nobody_listens() -> None:
+async def test_a_refused_connection_ends_alike_in_memory_and_without_a_listener() -> None:
     service = TinyService()
     service.faults.add(f.refuse())
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -107,7 +107,7 @@ async def test_a_refused_connection_ends_alike_in_memory_and_where_nobody_listen
     await nowhere.aclose()
 
 
-async def test_over_a_socket_a_refusal_after_the_fact_is_a_reset_which_may_have_been_sent() -> None:
+async def test_over_a_socket_a_refusal_is_a_reset_that_may_have_been_sent() -> None:
     service = TinyService()
     service.faults.add(f.refuse())
     async with over_a_socket(service) as transport:
@@ -137,7 +137,7 @@ async def answers(connect: Connect) -> list[Response]:
 
 
 @pytest.mark.parametrize("connect", [over_a_socket, mounted])
-async def test_the_service_answers_alike_in_memory_over_a_socket_and_mounted(connect: Connect) -> None:
+async def test_the_service_responds_alike_in_memory_over_a_socket_and_mounted(connect: Connect) -> None:
     assert await answers(connect) == await answers(in_memory)
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, in suites of its own: as it is installed, found by its entry point."""
+"""The pytest plugin in suites of its own, loaded through its entry point as when installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import outreach_async.testing.orders
 
 pytest_plugins = ["pytester"]
 
-# An inner suite unloads what it was the first to load. These are slow to load, so they are loaded here.
+# An inner suite unloads the modules it has imported first. These are slow to import, so import them here.
 LOADED = [outreach_async.client, outreach_async.fake.server, outreach_async.fake.transport, trio.testing]
 
 HEAD = """
@@ -52,18 +52,18 @@ class Suite:
         result = self.run(test, *options)
         result.assert_outcomes(passed=count)
 
-    def told(self, test: str, *options: str, **outcomes: int) -> str:
+    def output_of(self, test: str, *options: str, **outcomes: int) -> str:
         """Run it, and return what was printed."""
         result = self.run(test, *options)
         result.assert_outcomes(**outcomes)
         return result.stdout.str()
 
 
-# What it gives.
+# Fixtures.
 
 
 @pytest.mark.parametrize("mode", ["marked", "auto"])
-def test_async_tests_get_a_client_of_a_fake_with_a_workspace_and_a_key_on_both_event_loops(suite: Suite, mode: str) -> None:
+def test_async_tests_on_both_loops_get_a_client_with_workspace_and_key(suite: Suite, mode: str) -> None:
     if mode == "auto":
         suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
     test = """
@@ -79,7 +79,7 @@ async def test_create(outreach_client, outreach_fake, outreach_workspace, outrea
         suite.passes(test, 2)
 
 
-def test_a_fake_is_one_tests_alone_and_its_client_is_closed_afterwards(suite: Suite) -> None:
+def test_each_test_gets_its_own_fake_and_its_client_is_closed_afterwards(suite: Suite) -> None:
     suite.passes(
         """
 SEEN = []
@@ -99,7 +99,7 @@ async def test_second(outreach_client, outreach_fake):
     )
 
 
-def test_a_test_without_an_event_loop_may_start_its_own(suite: Suite) -> None:
+def test_a_test_without_an_event_loop_may_start_one(suite: Suite) -> None:
     suite.passes(
         """
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -110,7 +110,7 @@ def test_own(outreach_client, backend):
     )
 
 
-def test_the_url_serves_the_fake_to_clients_that_insist_on_one(suite: Suite) -> None:
+def test_the_url_serves_the_fake_to_clients_that_need_one(suite: Suite) -> None:
     suite.passes(
         """
 import httpx
@@ -129,7 +129,7 @@ async def test_async(outreach_url, outreach_fake, outreach_workspace, outreach_o
     )
 
 
-def test_the_client_has_the_credential_that_the_behaviour_asks_for(suite: Suite) -> None:
+def test_the_client_has_the_credential_that_the_behaviour_requires(suite: Suite) -> None:
     suite.passes(
         """
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ async def test_read(outreach_client):
     )
 
 
-# What the marker says.
+# The marker.
 
 
-def test_the_marker_gives_seed_world_behaviour_and_faults(suite: Suite) -> None:
+def test_the_marker_sets_seed_world_behaviour_and_faults(suite: Suite) -> None:
     world = {
         "workspaces": [{"id": "space_w", "campaigns": [{"id": "camp_1"}]}, {"id": "space_v"}],
         "owner_keys": {"key_w": ["space_w"]},
@@ -176,7 +176,7 @@ class TestMarked:
     )
 
 
-def test_a_test_that_says_no_behaviour_gets_that_of_the_command_line(suite: Suite) -> None:
+def test_a_test_without_a_behaviour_uses_that_of_the_command_line(suite: Suite) -> None:
     suite.pytester.makefile(".toml", ours='past_end = "clamp"')
     suite.passes(
         """
@@ -192,7 +192,7 @@ def test_own(outreach_fake):
     )
 
 
-def test_a_wrong_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) -> None:
+def test_an_invalid_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) -> None:
     result = suite.run("def test_any(outreach_fake): pass", "--outreach-behaviour=loose")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--outreach-behaviour: behaviour: expected 'documented', *, got 'loose'*"])
@@ -206,7 +206,7 @@ def test_a_wrong_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) ->
         ("world='absent.json'", "@pytest.mark.outreach: world: *absent.json*"),
     ],
 )
-def test_a_wrong_argument_is_one_clear_line(suite: Suite, marker: str, complaint: str) -> None:
+def test_an_invalid_argument_is_one_line(suite: Suite, marker: str, complaint: str) -> None:
     result = suite.run(f"@pytest.mark.outreach({marker})\ndef test_any(outreach_fake): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([complaint])
@@ -214,8 +214,8 @@ def test_a_wrong_argument_is_one_clear_line(suite: Suite, marker: str, complaint
     assert not re.search(r"\.py:\d", result.stdout.str())
 
 
-def test_a_fixture_asked_for_late_knows_the_marker_but_for_pairwise(suite: Suite) -> None:
-    told = suite.told(
+def test_a_fixture_requested_dynamically_obeys_the_marker_except_pairwise(suite: Suite) -> None:
+    output = suite.output_of(
         """
 @pytest.mark.outreach(seed=3)
 def test_late(request):
@@ -228,16 +228,16 @@ def test_too_late(request):
         passed=1,
         failed=1,
     )
-    assert "behaviour='pairwise': expected a fixture as an argument of the test" in told
+    assert "behaviour='pairwise': expected a fixture as an argument of the test" in output
 
 
-# What becomes of a test.
+# Results of tests.
 
 
-def test_a_pairwise_test_runs_under_every_row_and_a_failure_names_the_row_and_the_guilty_reading(suite: Suite) -> None:
+def test_a_pairwise_test_runs_under_every_row_and_names_the_failing_setting(suite: Suite) -> None:
     rows = outreach_async.testing.pairwise()
     bad = [row for row in rows if row.past_end == "clamp"]
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(behaviour="pairwise")
 def test_reads(outreach_fake):
@@ -247,16 +247,16 @@ def test_reads(outreach_fake):
         passed=len(rows) - len(bad),
     )
     number = rows.index(bad[0])
-    assert f"test_reads[row{number:02}]" in told
-    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in told
+    assert f"test_reads[row{number:02}]" in output
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in output
     assert "past_end='clamp'" in outreach_async.testing.orders.format_settings(bad[0])
-    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in told
+    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in output
 
 
-def test_the_summary_names_readings_that_fail_a_test_as_alternatives(suite: Suite) -> None:
+def test_the_summary_names_alternative_settings_that_explain_a_failure(suite: Suite) -> None:
     rows = outreach_async.testing.pairwise()
     bad = [row for row in rows if row.past_end == "clamp" or row.error_renderer == "html"]
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(behaviour="pairwise")
 def test_reads(outreach_fake):
@@ -267,21 +267,21 @@ def test_reads(outreach_fake):
         passed=len(rows) - len(bad),
     )
     figures = f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours"
-    assert f"{figures}: those with error_renderer='html' or past_end='clamp'\n" in told
+    assert f"{figures}: those with error_renderer='html' or past_end='clamp'\n" in output
 
 
-def test_tests_that_pass_say_nothing(suite: Suite) -> None:
-    told = suite.told(
+def test_passing_tests_add_nothing_to_the_output(suite: Suite) -> None:
+    output = suite.output_of(
         "@pytest.mark.outreach(behaviour='pairwise')\ndef test_any(outreach_fake): pass",
         "-rA",
         passed=len(outreach_async.testing.pairwise()),
     )
-    assert "outreach service" not in told
-    assert "outreach behaviours" not in told
+    assert "outreach service" not in output
+    assert "outreach behaviours" not in output
 
 
-def test_a_failing_test_shows_the_last_requests_with_faults_and_hints_and_no_key(suite: Suite) -> None:
-    told = suite.told(
+def test_a_failing_test_shows_its_last_requests_and_no_key(suite: Suite) -> None:
+    output = suite.output_of(
         """
 @pytest.mark.outreach(seed=5, faults={"create_contact": [faults.status(503), faults.ok, faults.reset()]})
 async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
@@ -298,7 +298,7 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
         "--tb=short",
         failed=2,
     )
-    section = told.partition("- outreach service -")[2].partition("____")[0].splitlines()
+    section = output.partition("- outreach service -")[2].partition("____")[0].splitlines()
     assert "seed: 5" in section
     assert "behaviour: all defaults" in section
     assert [line for line in section if "fired:" in line] == [
@@ -306,10 +306,10 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
         "never fired: list_fields: close(), 300 times",
     ]
     assert "requests: 28, the last ones:" in section
-    asked = [line for line in section if line.startswith("#")]
-    assert len(asked) == 20
-    assert asked[0] == "#8 +0.000 s GET /workspaces/space_0/all-fields?owner_key=*** -> 404"
-    assert asked[-3].endswith("POST /contacts -> 503, fault status(503)")
+    logged = [line for line in section if line.startswith("#")]
+    assert len(logged) == 20
+    assert logged[0] == "#8 +0.000 s GET /workspaces/space_0/all-fields?owner_key=*** -> 404"
+    assert logged[-3].endswith("POST /contacts -> 503, fault status(503)")
     assert "    hint: " in "\n".join(section)
     assert "secret" not in "\n".join(section)
 
@@ -319,8 +319,8 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
     [("", {"failed": 1}), ("@pytest.mark.outreach(unfired='ignore')", {"passed": 1}), ("@pytest.mark.xfail", {"xfailed": 1})],
     ids=["error", "ignore", "expected"],
 )
-def test_a_fault_that_never_struck_fails_the_test_that_passed(suite: Suite, marker: str, outcomes: dict[str, int]) -> None:
-    told = suite.told(
+def test_a_fault_that_never_fired_fails_the_passing_test(suite: Suite, marker: str, outcomes: dict[str, int]) -> None:
+    output = suite.output_of(
         f"""
 {marker}
 def test_orders(outreach_fake):
@@ -328,11 +328,11 @@ def test_orders(outreach_fake):
 """,
         **outcomes,
     )
-    assert ("faults that never fired: create_contact: status(503)" in told) == ("failed" in outcomes)
+    assert ("faults that never fired: create_contact: status(503)" in output) == ("failed" in outcomes)
 
 
-def test_a_test_that_fails_or_is_skipped_keeps_its_own_reason(suite: Suite) -> None:
-    told = suite.told(
+def test_a_failed_or_skipped_test_keeps_its_own_reason(suite: Suite) -> None:
+    output = suite.output_of(
         """
 @pytest.mark.outreach(faults={"create_contact": faults.status(503)})
 @pytest.mark.parametrize("end", [pytest.skip, pytest.fail])
@@ -342,11 +342,11 @@ def test_ends(outreach_fake, end):
         failed=1,
         skipped=1,
     )
-    assert "Failed: for a reason" in told
-    assert "faults that never fired" not in told
+    assert "Failed: for a reason" in output
+    assert "faults that never fired" not in output
 
 
-def test_a_fake_is_let_go_when_its_test_ends(suite: Suite) -> None:
+def test_a_fake_is_released_when_its_test_ends(suite: Suite) -> None:
     suite.pytester.makeconftest("""
 import gc, weakref, pytest
 
@@ -392,11 +392,11 @@ async def test_waits(outreach_virtual_time, outreach_fake, outreach_client):
     ],
     ids=["plain", "value", "session", "parameters", "overrides"],
 )
-def test_an_hour_passes_at_once_on_whatever_event_loops_the_suite_runs_on(suite: Suite, backend: str, count: int) -> None:
+def test_an_hour_passes_at_once_on_every_event_loop_of_the_suite(suite: Suite, backend: str, count: int) -> None:
     suite.passes(f"{WAITING}\n{backend}\n", count)
 
 
-def test_a_test_beside_it_stays_in_real_time(suite: Suite) -> None:
+def test_a_test_without_virtual_time_runs_in_real_time(suite: Suite) -> None:
     suite.passes(
         WAITING
         + """
@@ -413,7 +413,7 @@ async def test_another(outreach_virtual_time):
     )
 
 
-def test_async_fixtures_share_the_time_of_their_test(suite: Suite) -> None:
+def test_async_fixtures_share_the_virtual_time_of_their_test(suite: Suite) -> None:
     suite.passes(
         """
 @pytest.fixture
@@ -430,8 +430,8 @@ async def test_goes_on(waited, outreach_fake, outreach_client, outreach_virtual_
     )
 
 
-def test_where_an_async_fixture_of_a_wider_scope_keeps_its_event_loop_the_fake_says_so(suite: Suite) -> None:
-    told = suite.told(
+def test_the_error_names_an_async_fixture_of_wider_scope_that_keeps_its_loop(suite: Suite) -> None:
+    output = suite.output_of(
         """
 @pytest.fixture(scope="module", params=["asyncio", "trio"])
 def anyio_backend(request):
@@ -450,10 +450,10 @@ async def test_virtual(outreach_virtual_time, outreach_fake):
         passed=2,
         failed=2,
     )
-    assert "Under pytest, check for an async fixture of a wider scope" in told
+    assert "Under pytest, check for an async fixture of a wider scope" in output
 
 
-def test_before_pytest_9_1_it_works_as_well(suite: Suite) -> None:
+def test_it_works_before_pytest_9_1(suite: Suite) -> None:
     suite.pytester.makeconftest("""
 import pytest
 
@@ -464,8 +464,8 @@ def pytest_configure(config):
     suite.passes(WAITING, 2, "-W", "ignore::pytest.PytestRemovedIn10Warning")
 
 
-def test_where_the_event_loop_cannot_be_replaced_the_fake_says_so(suite: Suite) -> None:
-    told = suite.told(
+def test_the_fake_says_if_the_event_loop_cannot_be_replaced(suite: Suite) -> None:
+    output = suite.output_of(
         """
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_real(outreach_virtual_time, outreach_fake):
@@ -473,7 +473,7 @@ async def test_real(outreach_virtual_time, outreach_fake):
 """,
         failed=1,
     )
-    assert "virtual time: read in an event loop that it does not drive" in told
+    assert "virtual time: read in an event loop that it does not drive" in output
 
 
 def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:
@@ -488,17 +488,15 @@ def test_own(outreach_virtual_time, outreach_fake):
     )
 
 
-def test_a_real_port_and_virtual_time_exclude_each_other(suite: Suite) -> None:
-    told = suite.told("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
-    assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in told
+def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
+    output = suite.output_of("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
+    assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in output
 
 
-# What it costs, and other plugins.
+# Import time, and other plugins.
 
 
-def test_a_suite_that_uses_nothing_of_it_imports_nothing_but_the_plugin(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_that_does_not_use_it_imports_only_the_plugin(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others load more
     pytester.makepyfile("""
 import sys
@@ -511,7 +509,7 @@ def test_loaded(request):
     pytester.runpytest_subprocess("-p", "outreach_async.pytest_plugin").assert_outcomes(passed=1)
 
 
-def test_with_xdist_rows_reports_and_verdicts_come_together(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_xdist_rows_reports_and_summaries_are_complete(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each worker would load all that is installed
     pytester.makepyfile("""
 import pytest
@@ -523,10 +521,10 @@ def test_reads(outreach_fake):
     bad = [row for row in outreach_async.testing.pairwise() if row.first_page == 0]
     result = pytester.runpytest_subprocess("-p", "xdist.plugin", "-p", "outreach_async.pytest_plugin", "-n", "2")
     result.assert_outcomes(failed=len(bad), passed=len(outreach_async.testing.pairwise()) - len(bad))
-    told = result.stdout.str()
-    assert told.count("- outreach service -") == len(bad)
-    assert f"test_reads[row*] failed under {len(bad)} of" in told
-    assert "those with first_page=0" in told
+    output = result.stdout.str()
+    assert output.count("- outreach service -") == len(bad)
+    assert f"test_reads[row*] failed under {len(bad)} of" in output
+    assert "those with first_page=0" in output
 
 
 def test_the_entry_point_names_the_plugin() -> None:
@@ -536,6 +534,6 @@ def test_the_entry_point_names_the_plugin() -> None:
     assert Path(str(found.load().__file__)).name == "pytest_plugin.py"
 
 
-def test_the_marker_is_among_those_that_pytest_lists(pytester: pytest.Pytester) -> None:
+def test_the_marker_is_listed_by_pytest(pytester: pytest.Pytester) -> None:
     result: Any = pytester.runpytest_inprocess("--markers", "--strict-markers")
     result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): configure the fake outreach service of this test*"])

@@ -1,4 +1,4 @@
-"""What a test orders with the marker: what each argument takes, what it refuses, and which use of the marker holds."""
+"""The arguments of the marker: accepted values, errors, and which marker takes precedence."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def order(*marks: dict[str, Any], folder: Path = HERE) -> FakeConfig:
     return read_config([pytest.mark.outreach(**mark).mark for mark in marks], folder, [CLAMPING])
 
 
-def test_a_test_that_orders_nothing_gets_the_defaults() -> None:
+def test_a_test_without_a_marker_gets_the_defaults() -> None:
     assert order() == FakeConfig(behaviours=(CLAMPING,))
     assert attrs.asdict(FakeConfig())["seed"] == 0
 
 
-def test_what_the_closest_mark_says_holds_argument_by_argument() -> None:
-    made = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
-    assert made == FakeConfig(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
+def test_arguments_of_the_closest_marker_take_precedence_one_by_one() -> None:
+    config = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
+    assert config == FakeConfig(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
 
 
 @pytest.mark.parametrize(
-    ("given", "behaviours"),
+    ("argument", "behaviours"),
     [
         ("documented", (Behaviour(),)),
         ("strict", (Behaviour.strict(),)),
@@ -44,30 +44,30 @@ def test_what_the_closest_mark_says_holds_argument_by_argument() -> None:
     ],
     ids=["documented", "strict", "lenient", "pairwise", "value", "mapping"],
 )
-def test_a_behaviour_is_a_name_a_value_or_readings_by_knob(given: Any, behaviours: tuple[Behaviour, ...]) -> None:
-    assert read_behaviours(given, HERE) == behaviours
+def test_a_behaviour_is_a_name_a_value_or_a_mapping_of_knobs(argument: Any, behaviours: tuple[Behaviour, ...]) -> None:
+    assert read_behaviours(argument, HERE) == behaviours
 
 
 @pytest.mark.parametrize("as_given", [str, Path])
-def test_a_behaviour_file_is_looked_for_beside_the_test(tmp_path: Path, as_given: Any) -> None:
+def test_a_behaviour_file_is_found_next_to_the_test(tmp_path: Path, as_given: Any) -> None:
     (tmp_path / "behaviour.toml").write_text('past_end = "clamp"\n', encoding="utf-8")
     assert read_behaviours(as_given("behaviour.toml"), tmp_path) == (CLAMPING,)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "argument",
     [WORLD, json.dumps(WORLD), "world.json", Path("world.json"), "/absolute"],
     ids=["document", "text", "name", "path", "absolute"],
 )
-def test_a_world_is_a_document_its_text_or_a_file_beside_the_test(given: Any, tmp_path: Path) -> None:
+def test_a_world_is_a_document_a_string_or_a_file_next_to_the_test(argument: Any, tmp_path: Path) -> None:
     for path in (tmp_path / "world.json", tmp_path / "absolute.json"):
         path.write_text(json.dumps(WORLD), encoding="utf-8")
-    world = str(tmp_path / "absolute.json") if given == "/absolute" else given
+    world = str(tmp_path / "absolute.json") if argument == "/absolute" else argument
     fake = order({"world": world}, folder=tmp_path).create_service(Behaviour(), "2026-01-01T00:00:00Z")
     assert [space["id"] for space in json.loads(fake.dump())["workspaces"]] == ["space_1"]
 
 
-def test_faults_wait_in_the_order_given_and_one_needs_no_list() -> None:
+def test_faults_are_scripted_in_order_and_one_needs_no_list() -> None:
     scripts = {"create_contact": [faults.status(503), faults.ok, faults.reset()], "list_fields": faults.hang()}
     fake = order({"faults": scripts}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
     assert fake.faults.unfired == ["create_contact: status(503)", "create_contact: reset()", "list_fields: hang()"]
@@ -95,19 +95,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "complaint"), WRONG, ids=[next(iter(given)) for given, _ in WRONG])
-def test_a_wrong_argument_is_named_with_what_it_takes(given: dict[str, Any], complaint: str) -> None:
+@pytest.mark.parametrize(("argument", "complaint"), WRONG, ids=[next(iter(argument)) for argument, _ in WRONG])
+def test_an_invalid_argument_is_named_with_what_it_accepts(argument: dict[str, Any], complaint: str) -> None:
     with pytest.raises(FakeConfigError) as caught:
-        order(given)
+        order(argument)
     assert str(caught.value).startswith(complaint)
 
 
-def test_an_argument_without_a_name_is_refused() -> None:
+def test_a_positional_argument_is_refused() -> None:
     with pytest.raises(FakeConfigError, match=r"^expected keyword arguments \(seed, .*\), got 'strict'; pass it by keyword$"):
         read_config([pytest.mark.outreach("strict").mark], HERE, [CLAMPING])
 
 
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
-def test_a_world_that_makes_none_is_named(world: Any) -> None:
+def test_an_invalid_world_is_refused_by_name(world: Any) -> None:
     with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
         order({"world": world}).create_service(Behaviour(), "2026-01-01T00:00:00Z")

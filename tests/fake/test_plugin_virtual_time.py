@@ -1,4 +1,4 @@
-"""Virtual time: waiting takes none, on both event loops, and the fake's clock follows the loop's."""
+"""Virtual time: waiting takes no real time on either event loop, and the clock of the fake follows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(virtual: VirtualTime, work: Callable[[], Awaitable[Any]], backend: str) 
 
 @both
 @given(waits=st.lists(st.floats(0.001, 86400), max_size=5))
-def test_each_wait_takes_its_seconds_and_no_time(backend: str, waits: list[float]) -> None:
+def test_each_sleep_advances_virtual_time_and_takes_no_real_time(backend: str, waits: list[float]) -> None:
     virtual = VirtualTime()
 
     async def work() -> list[float]:
@@ -66,7 +66,7 @@ def test_tasks_wake_in_the_order_of_their_times(backend: str, wakes: list[int]) 
 
 
 @both
-def test_the_fakes_clock_is_the_loops_and_can_still_be_moved(backend: str) -> None:
+def test_the_clock_of_the_fake_follows_the_loop_and_can_be_advanced(backend: str) -> None:
     virtual = VirtualTime()
     fake = FakeService(clock=virtual)
 
@@ -85,7 +85,7 @@ def test_the_fakes_clock_is_the_loops_and_can_still_be_moved(backend: str) -> No
 
 
 @both
-def test_time_goes_on_from_run_to_run(backend: str) -> None:
+def test_time_continues_from_run_to_run(backend: str) -> None:
     virtual = VirtualTime("2026-01-01T12:00:00+01:00")
 
     async def work() -> float:
@@ -98,7 +98,7 @@ def test_time_goes_on_from_run_to_run(backend: str) -> None:
 
 
 @both
-def test_an_hour_of_back_off_agrees_with_the_rate_limit_of_the_fake_and_takes_no_time(backend: str) -> None:
+def test_an_hour_of_backoff_matches_the_rate_limit_and_takes_no_real_time(backend: str) -> None:
     virtual = VirtualTime()
     limit = RateLimit(2, per=1800, scope="all")
     fake = FakeService(clock=virtual, behaviour=Behaviour(rate_limit=limit))
@@ -118,7 +118,7 @@ def test_an_hour_of_back_off_agrees_with_the_rate_limit_of_the_fake_and_takes_no
 
 
 @both
-def test_a_fault_that_hangs_costs_the_timeout_and_no_time(backend: str) -> None:
+def test_a_hanging_fault_takes_its_timeout_in_virtual_time_only(backend: str) -> None:
     virtual = VirtualTime()
     fake = FakeService(clock=virtual)
     space = fake.add_workspace()
@@ -134,7 +134,7 @@ def test_a_fault_that_hangs_costs_the_timeout_and_no_time(backend: str) -> None:
 
 @both
 @pytest.mark.parametrize("options", [{}, "own"], ids=["real", "another virtual"])
-def test_reading_it_in_an_event_loop_of_another_time_is_an_error(backend: str, options: Any) -> None:
+def test_reading_it_in_another_event_loop_is_an_error(backend: str, options: Any) -> None:
     virtual = VirtualTime()
 
     async def work() -> None:
@@ -145,7 +145,7 @@ def test_reading_it_in_an_event_loop_of_another_time_is_an_error(backend: str, o
     anyio.run(work, backend=backend, backend_options=VirtualTime().options(backend) if options else {})
 
 
-def test_outside_of_event_loops_it_stands_still() -> None:
+def test_it_stands_still_outside_event_loops() -> None:
     virtual = VirtualTime()
     assert (virtual(), virtual()) == (START, START)
     with pytest.raises(ValueError, match="expected an ISO 8601 time"):
@@ -153,7 +153,7 @@ def test_outside_of_event_loops_it_stands_still() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_value", "kept"),
+    ("backend_value", "expected_options"),
     [
         ("asyncio", {}),
         (("asyncio", {"debug": True, "use_uvloop": True, "loop_factory": asyncio.new_event_loop}), {"debug": True}),
@@ -162,15 +162,17 @@ def test_outside_of_event_loops_it_stands_still() -> None:
     ],
     ids=["asyncio", "asyncio with options", "trio", "trio with options"],
 )
-def test_a_backends_own_options_stay_but_for_those_that_choose_a_clock(given_value: Any, kept: dict[str, Any]) -> None:
-    name, options = VirtualTime().backend(given_value)
-    assert name == (given_value if isinstance(given_value, str) else given_value[0])
+def test_options_of_a_backend_are_kept_except_those_that_set_a_clock(
+    backend_value: Any, expected_options: dict[str, Any]
+) -> None:
+    name, options = VirtualTime().backend(backend_value)
+    assert name == (backend_value if isinstance(backend_value, str) else backend_value[0])
     chosen = options.pop("loop_factory" if name == "asyncio" else "clock")
     assert chosen is not None
-    assert options == kept
+    assert options == expected_options
 
 
-def test_without_a_timer_the_loop_waits_for_a_thread_idle_and_time_stands_still() -> None:
+def test_while_a_loop_without_timers_waits_for_a_thread_time_stands_still() -> None:
     loop = VirtualTimeLoop()
     looked = 0
     select = loop._jump_selector.select

@@ -1,4 +1,4 @@
-"""The table of fixed readings is true and whole: every row is tried here, and every row that is tried stands there."""
+"""The table of fixed interpretations is true and complete: every row is tested, and every tested row is in the table."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Row = tuple[str, str, str]
 Tried = Callable[[FakeService], object]
 
 TRIED: Final[dict[Row, Tried]] = {}
-"""What tries each row of the table: the rule, what it is about, and the reading."""
+"""The test of each row of the table: the rule, the question and the interpretation."""
 
 DAY: Final = 86_400
 DAY_MS: Final = DAY * 1000
 
 
 def row(rule: str, what: str, reading: str) -> Callable[[Tried], Tried]:
-    """Say which row of the table a function tries."""
+    """Register the function as the test of a row."""
 
     def keep(tried: Tried) -> Tried:
         TRIED[rule, what, reading] = tried
@@ -52,7 +52,7 @@ def row(rule: str, what: str, reading: str) -> Callable[[Tried], Tried]:
 
 
 def table() -> list[Row]:
-    """Read the table in the docs."""
+    """Parse the table in the docstring."""
     lines = re.findall(
         r"^\| ([A-Z]\d+(?:, [A-Z]\d+)*) \| (.+?) \| (.+) \|$", outreach_async.fake.behaviour.__doc__ or "", re.MULTILINE
     )
@@ -78,9 +78,9 @@ def hints(fake: FakeService) -> str:
 
 @row("W5", "ids", "prefix and 16 hexadecimal digits, the same for the same seed and calls")
 def ids(fake: FakeService) -> None:
-    made = create(fake)["id"]
-    assert re.fullmatch(r"contact_[0-9a-f]{16}", made)
-    assert create(small_world())["id"] == made
+    contact_id = create(fake)["id"]
+    assert re.fullmatch(r"contact_[0-9a-f]{16}", contact_id)
+    assert create(small_world())["id"] == contact_id
 
 
 @row("W6", "unknown path", "404")
@@ -207,7 +207,7 @@ def saved_headers(fake: FakeService) -> None:
     space = fake.add_workspace(campaign_headers=["name"])
     fake.add_campaign(space)
     found = [document(page(fake, path)) for path in ("/campaigns", "/mailboxes")]
-    assert [tuple(said["headers"]) for said in found] == [CAMPAIGN_HEADERS, MAILBOX_HEADERS]
+    assert [tuple(items["headers"]) for items in found] == [CAMPAIGN_HEADERS, MAILBOX_HEADERS]
     own = document(page(fake, "/campaigns", workspace=space))
     assert (own["headers"], own["data"][0].keys()) == (["name"], found[0]["data"][0].keys())
 
@@ -348,13 +348,13 @@ def initials(fake: FakeService) -> None:
 
 
 def sent_after(fake: FakeService, days: float, **campaign: Any) -> list[int]:
-    """Contacts that got each of two steps, the second a day after the first, after some time."""
-    said = {
+    """Return how many contacts got each of two steps after some time, the second a day after the first."""
+    items = {
         "status": "live",
         "steps": ["A", {"wait_time": DAY_MS}],
         "rates": {"reply": 0, "bounce": 0, "unsubscribe": 0},
     } | campaign
-    camp = fake.add_campaign(SPACE, mailboxes=fake.add_mailboxes(SPACE, 1), contacts=4, **said)
+    camp = fake.add_campaign(SPACE, mailboxes=fake.add_mailboxes(SPACE, 1), contacts=4, **items)
     fake.advance(days=days)
     return [step["already_sent"] for step in steps(fake, camp)["data"]]
 
@@ -376,15 +376,15 @@ def days_left(fake: FakeService) -> None:
 @row("T14", "a campaign without contacts", "0 days, `Not started` in the list and in the steps")
 def not_started(fake: FakeService) -> None:
     camp = fake.add_campaign(SPACE, steps=["A"])
-    for said in (listed(fake, camp), steps(fake, camp)):
-        assert [said[name] for name in ("days_left", "days_left_date", "days_left_display")] == [0, "Not started", "Not started"]
+    for items in (listed(fake, camp), steps(fake, camp)):
+        assert [items[name] for name in ("days_left", "days_left_date", "days_left_display")] == [0, "Not started", "Not started"]
 
 
 @row("T15", "a campaign that no mailbox sends for", "9999 days, `Unknown` in the list and in the steps")
 def unknown_end(fake: FakeService) -> None:
     camp = fake.add_campaign(SPACE, steps=["A"], contacts=5)
-    for said in (listed(fake, camp), steps(fake, camp)):
-        assert [said[name] for name in ("days_left", "days_left_date", "days_left_display")] == [9999, "Unknown", "Unknown"]
+    for items in (listed(fake, camp), steps(fake, camp)):
+        assert [items[name] for name in ("days_left", "days_left_date", "days_left_display")] == [9999, "Unknown", "Unknown"]
 
 
 @row("T16", "dates as text", "`Jan 4, 2026`, in UTC and English")
@@ -507,9 +507,9 @@ def where_hints_are(fake: FakeService) -> None:
 
 
 @pytest.mark.parametrize("place", TRIED, ids=[f"{rule} {what}" for rule, what, _ in TRIED])
-def test_a_fixed_reading_is_what_the_table_says(place: Row) -> None:
+def test_a_fixed_interpretation_is_as_the_table_says(place: Row) -> None:
     TRIED[place](small_world())
 
 
-def test_the_table_has_the_rows_that_are_tried_and_no_other() -> None:
+def test_the_table_has_exactly_the_tested_rows() -> None:
     assert table() == list(TRIED)

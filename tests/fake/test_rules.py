@@ -1,4 +1,4 @@
-"""No rule of the service is without a test: the ids of all rules, looked for in the names of the tests."""
+"""Every rule of the service has a test: the ids of all rules, searched for in the names of tests."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ RULES = {
     "e3": "hints",
     "e4": "rate limits",
 }
-"""Every rule by its id, as the docstrings and comments of the fake cite it."""
+"""Every rule by its id, as the docstrings and comments of the fake refer to it."""
 
 HERE = Path(__file__).parent
 FAKE = HERE.parents[1] / "outreach_async" / "fake"
@@ -119,7 +119,7 @@ def _names() -> Iterator[str]:
 
 
 def ids(name: str) -> set[str]:
-    """The rules that the start of a test's name speaks of: `t8`, `t1_and_t2`, `b2_to_b4`."""
+    """Return the rules that the start of a test's name refers to: `t8`, `t1_and_t2`, `b2_to_b4`."""
     found = re.match(r"test_([a-z]\d+)(?:_(and|to)_([a-z]\d+))?_", name)
     if not found:
         return set()
@@ -130,15 +130,15 @@ def ids(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_has_a_test_that_names_it(rule: str) -> None:
+def test_every_rule_has_a_test_named_after_it(rule: str) -> None:
     assert any(rule in ids(name) for name in names()), RULES[rule]
 
 
-def test_no_test_names_a_rule_that_there_is_not() -> None:
+def test_no_test_is_named_after_an_unknown_rule() -> None:
     assert set().union(*map(ids, names())) <= set(RULES)
 
 
-def test_the_rules_that_the_code_cites_are_those() -> None:
+def test_the_code_refers_only_to_known_rules() -> None:
     cited = set()
     for path in FAKE.rglob("*.py"):
         for found in re.findall(r"rules? ((?:[A-Z]\d+|,| |and|to)+)", path.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""The served fake against its OpenAPI document: whatever is asked, the answer is one that the document says."""
+"""The served fake and its OpenAPI document: every response is documented."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPTIONS = ["duplicates", "strict_validation", "campaign"]
 
 
 class Asker:
-    """Asks a server over one connection."""
+    """Sends requests over one connection."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
@@ -64,28 +64,28 @@ def ask() -> Iterator[Asker]:
 
 @st.composite
 def lists(draw: st.DrawFn) -> tuple[str, str]:
-    """Make a target for one of the two lists: mostly right, with whatever parameters."""
+    """Make the target of one of the two lists: mostly valid, with any parameters."""
     operation = draw(st.sampled_from(["list_campaigns", "list_mailboxes"]))
     wild = st.fixed_dictionaries(
         {}, optional=dict.fromkeys(["workspace", "page", "display", "other"], TEXTS | st.sampled_from(NUMBERS))
     )
-    asked = {"workspace": SPACE, "page": "1", "display": "3", **draw(wild)}
-    for name in draw(st.sets(st.sampled_from(sorted(asked)), max_size=1)):
-        del asked[name]
-    return operation, "&".join(f"{name}={quote(value)}" for name, value in asked.items())
+    wild_query = {"workspace": SPACE, "page": "1", "display": "3", **draw(wild)}
+    for name in draw(st.sets(st.sampled_from(sorted(wild_query)), max_size=1)):
+        del wild_query[name]
+    return operation, "&".join(f"{name}={quote(value)}" for name, value in wild_query.items())
 
 
 @settings(max_examples=80)
 @given(lists())
-def test_every_page_is_as_documented(ask: Asker, asked: tuple[str, str]) -> None:
-    operation, query = asked
+def test_every_page_conforms_to_the_document(ask: Asker, wild_query: tuple[str, str]) -> None:
+    operation, query = wild_query
     checked(operation, ask("GET", f"{OPERATIONS[operation][1]}?{query}"))
 
 
 @given(st.sampled_from(["list_steps", "list_fields"]), TEXTS.filter(bool))
-def test_whatever_stands_for_an_id_is_answered_as_documented(ask: Asker, operation: str, id_: str) -> None:
-    _, path, said = OPERATIONS[operation]
-    (parameter,) = map(resolved, said["parameters"])
+def test_a_request_for_any_id_conforms_to_the_document(ask: Asker, operation: str, id_: str) -> None:
+    _, path, documented = OPERATIONS[operation]
+    (parameter,) = map(resolved, documented["parameters"])
     checked(operation, ask("GET", path.replace(f"{{{parameter['name']}}}", quote(id_, safe=""))))
 
 
@@ -94,21 +94,21 @@ CREATIONS = st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), VALUES, max_size
 
 @settings(max_examples=80)
 @given(CREATIONS, st.sampled_from(["skip", "overwrite", "update_missing_fields"]), st.booleans())
-def test_every_creation_is_answered_as_documented(ask: Asker, members: dict[str, Any], duplicates: str, strict: bool) -> None:
+def test_every_creation_conforms_to_the_document(ask: Asker, members: dict[str, Any], duplicates: str, strict: bool) -> None:
     body = creation(**{"duplicates": duplicates, "strict_validation": strict, **members})
     answer = ask("POST", "/contacts", json.dumps(body).encode())
     assert (answer.status < 300) == (checked("create_contact", answer)["status"] != "error")
 
 
 @given(st.binary(min_size=1, max_size=30) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_what_is_no_creation_is_refused_as_documented(ask: Asker, body: bytes) -> None:
+def test_an_invalid_creation_is_refused_as_documented(ask: Asker, body: bytes) -> None:
     answer = ask("POST", "/contacts", body)
     assert answer.status == 400
     checked("create_contact", answer)
 
 
 @given(st.sampled_from(sorted(OPERATIONS)), st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]))
-def test_another_method_is_refused_and_the_right_one_named(ask: Asker, operation: str, method: str) -> None:
+def test_another_method_is_refused_and_the_allowed_ones_are_listed(ask: Asker, operation: str, method: str) -> None:
     right, path, _ = OPERATIONS[operation]
     answer = ask(method, path.replace("{", "").replace("}", ""))
     assert (answer.status == 405) == (method != right)

@@ -26,7 +26,7 @@ LAST = "connection: close"
 
 
 class Answering(TinyService):
-    """Gives every request the same answer."""
+    """Gives every request the same response."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
@@ -36,12 +36,12 @@ class Answering(TinyService):
         return self.faults.around("unknown", request, lambda: self.response)
 
 
-async def test_an_answer_is_the_one_in_memory_with_its_length() -> None:
+async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:
     service = TinyService()
     async with serve(service) as url:
         got, end = await exchanged(url, written("POST", "/contacts", CREATE.body, "X-Test: é", LAST))
-    assert (got, end) == (answer_on_the_wire(service.asked[0], "Connection: close"), CLOSED)
-    request = service.asked[0]
+    assert (got, end) == (answer_on_the_wire(service.requests[0], "Connection: close"), CLOSED)
+    request = service.requests[0]
     assert (request.method, request.target, request.body, request.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "Ã©")
 
 
@@ -56,11 +56,11 @@ async def test_an_answer_is_the_one_in_memory_with_its_length() -> None:
         ("*", "*"),
     ],
 )
-async def test_the_target_arrives_byte_for_byte_and_without_an_origin(sent: str, arrives: str) -> None:
+async def test_the_target_arrives_byte_for_byte_without_an_origin(sent: str, arrives: str) -> None:
     service = TinyService()
     async with serve(service) as url:
         await exchanged(url, written("GET", sent, b"", LAST))
-    assert [request.target for request in service.asked] == [arrives]
+    assert [request.target for request in service.requests] == [arrives]
 
 
 async def test_a_connection_carries_many_requests() -> None:
@@ -68,55 +68,55 @@ async def test_a_connection_carries_many_requests() -> None:
     async with serve(service) as url, connected(url) as stream:
         for _ in range(3):
             await stream.send(POST)
-            wanted = answer_on_the_wire(CREATE)
-            assert await read_until(stream, wanted[-20:]) == wanted
-    assert len(service.asked) == 3
+            expected = answer_on_the_wire(CREATE)
+            assert await read_until(stream, expected[-20:]) == expected
+    assert len(service.requests) == 3
 
 
-async def test_requests_sent_ahead_are_answered_in_order() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async with serve(TinyService()) as url:
         got, end = await exchanged(url, written("GET", "/1") + written("GET", "/2") + written("GET", "/3", b"", LAST))
-    wanted = [
+    expected = [
         answer_on_the_wire(Request("GET", "/1")),
         answer_on_the_wire(Request("GET", "/2")),
         answer_on_the_wire(Request("GET", "/3"), "Connection: close"),
     ]
-    assert (got, end) == (b"".join(wanted), CLOSED)
+    assert (got, end) == (b"".join(expected), CLOSED)
 
 
-async def test_a_client_of_http_1_0_is_answered_and_the_connection_closed() -> None:
+async def test_an_http_1_0_client_gets_a_response_and_the_connection_is_closed() -> None:
     async with serve(TinyService()) as url:
         got, end = await exchanged(url, b"GET /1 HTTP/1.0\r\n\r\n")
     assert (got.endswith(answer_to(Request("GET", "/1"))), end) == (True, CLOSED)
 
 
-async def test_head_is_answered_without_the_body() -> None:
+async def test_head_gets_no_body() -> None:
     async with serve(TinyService()) as url:
         got, _ = await exchanged(url, written("HEAD", "/1", b"", LAST))
     assert got == answer_on_the_wire(Request("HEAD", "/1"), "Connection: close").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
 
-async def test_an_answer_that_has_no_body_is_sent_without_one_and_the_connection_goes_on() -> None:
+async def test_a_bodyless_response_keeps_the_connection_open() -> None:
     async with serve(Answering(Response(204, {}, b"never sent"))) as url:
         got, _ = await exchanged(url, POST + written("POST", "/contacts", b"", LAST))
     assert got == b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
 
 
-async def test_the_length_is_the_servers_to_say() -> None:
+async def test_the_server_sets_the_length() -> None:
     async with serve(Answering(Response(599, {"content-length": "99", "transfer-encoding": "chunked"}, b"abc"))) as url:
         got, _ = await exchanged(url, written("GET", "/", b"", LAST))
     assert got == b"HTTP/1.1 599 \r\ncontent-length: 3\r\nConnection: close\r\n\r\nabc"
 
 
-async def test_a_body_in_chunks_is_read_whole() -> None:
+async def test_a_chunked_body_is_read_completely() -> None:
     service = TinyService()
     head = b"POST /contacts HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     async with serve(service) as url:
         await exchanged(url, head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
-    assert service.asked[0].body == b"abc"
+    assert service.requests[0].body == b"abc"
 
 
-async def test_a_client_that_waits_is_told_to_continue() -> None:
+async def test_a_client_that_expects_continue_receives_it() -> None:
     service = TinyService()
     head, body = POST[: -len(CREATE.body)], CREATE.body
     async with serve(service) as url, connected(url) as stream:
@@ -141,7 +141,7 @@ async def test_a_client_that_waits_is_told_to_continue() -> None:
         (written("POST", "/").replace(b"length: 0", b"length: %d\r\nexpect: 100-continue" % (MAX_REQUEST_BYTES + 1)), 413),
     ],
 )
-async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: bytes, status: int) -> None:
+async def test_an_invalid_request_is_refused_and_the_connection_closed(sent: bytes, status: int) -> None:
     service = TinyService()
     async with serve(service) as url:
         got, end = await exchanged(url, sent)
@@ -149,10 +149,10 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: byt
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nconnection: close" in head.lower()
     assert json.loads(body)["status"] == "error"
-    assert (end, service.asked) == (CLOSED, [])
+    assert (end, service.requests) == (CLOSED, [])
 
 
-async def test_a_body_in_chunks_beyond_the_bound_is_refused_and_not_kept() -> None:
+async def test_a_chunked_body_over_the_limit_is_refused_and_not_kept() -> None:
     service = TinyService()
     chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
     async with serve(service) as url, connected(url) as stream:
@@ -161,10 +161,10 @@ async def test_a_body_in_chunks_beyond_the_bound_is_refused_and_not_kept() -> No
             await stream.send(chunk)
         await stream.send(b"1\r\nx\r\n")
         got, _ = await read_to_end(stream)
-    assert (got[:12], service.asked) == (b"HTTP/1.1 413", [])
+    assert (got[:12], service.requests) == (b"HTTP/1.1 413", [])
 
 
-async def test_a_client_that_goes_on_sending_still_gets_its_refusal() -> None:
+async def test_a_client_that_keeps_sending_still_gets_the_refusal() -> None:
     head = written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1))
     async with serve(TinyService()) as url, connected(url) as stream:
         await stream.send(head + bytes(2**18))
@@ -175,20 +175,20 @@ async def test_a_client_that_goes_on_sending_still_gets_its_refusal() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", POST[:30], POST[:-1]])
-async def test_a_client_that_leaves_early_asks_nothing_and_is_no_trouble(sent: bytes) -> None:
+async def test_a_client_that_disconnects_early_sends_no_request_and_does_no_harm(sent: bytes) -> None:
     service = TinyService()
     async with serve(service) as url:
         async with connected(url) as stream:
             await stream.send(sent)
             await stream.send_eof()
             await read_to_end(stream)
-        assert service.asked == []
+        assert service.requests == []
         assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([b"", POST, POST[:20], b"GET / HTTP/1.1\r\n", b"0\r\n\r\n"]))
-def test_no_bytes_whatever_stop_the_server(noise: bytes, start: bytes) -> None:
+def test_no_bytes_can_stop_the_server(noise: bytes, start: bytes) -> None:
     async def disturb() -> bytes:
         async with serve(TinyService()) as url:
             async with connected(url) as stream:
@@ -200,7 +200,7 @@ def test_no_bytes_whatever_stop_the_server(noise: bytes, start: bytes) -> None:
     assert anyio.run(disturb).startswith(b"HTTP/1.1 201 ")
 
 
-async def test_a_client_that_tears_the_connection_down_is_no_trouble() -> None:
+async def test_a_client_that_resets_the_connection_does_no_harm() -> None:
     service = TinyService()
     async with serve(service) as url:
         async with connected(url) as stream:
@@ -208,10 +208,10 @@ async def test_a_client_that_tears_the_connection_down_is_no_trouble() -> None:
             raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django's
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
-async def test_a_service_that_fails_answers_500_and_tells_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_service_that_raises_is_a_500_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     async with serve(BrokenService()) as url:
         with caplog.at_level(logging.ERROR, "outreach_async"):
             got, _ = await exchanged(url, POST + written("POST", "/contacts", b"key_secret", LAST))
@@ -227,7 +227,7 @@ async def test_a_service_that_fails_answers_500_and_tells_no_secret(caplog: pyte
     [Response(100), Response(200, {"x-a": "b\r\nc: d"}), Response(200, {"x-a": "ł"})],
     ids=["status", "field", "letter"],
 )
-async def test_an_answer_that_cannot_be_sent_becomes_a_500(response: Response, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_response_that_cannot_be_sent_becomes_a_500(response: Response, caplog: pytest.LogCaptureFixture) -> None:
     async with serve(Answering(response)) as url:
         got, _ = await exchanged(url, written("GET", "/", b"", LAST))
     assert got.startswith(b"HTTP/1.1 500 ")
@@ -245,10 +245,10 @@ async def test_many_connections_are_served_at_once() -> None:
         for _ in range(200):
             group.start_soon(ask, url)
     assert endings == [(answer_on_the_wire(CREATE, "Connection: close"), CLOSED)] * 200
-    assert len(service.asked) == 200
+    assert len(service.requests) == 200
 
 
-async def test_the_end_of_the_block_ends_listening_and_every_connection() -> None:
+async def test_leaving_the_block_closes_the_listener_and_every_connection() -> None:
     async with serve(TinyService()) as url:
         stream = await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
         await stream.send(POST)
@@ -260,7 +260,7 @@ async def test_the_end_of_the_block_ends_listening_and_every_connection() -> Non
 
 
 @pytest.mark.parametrize("error", [ValueError("as it is"), pytest.skip.Exception("as it is"), KeyboardInterrupt("as it is")])
-async def test_what_the_block_raises_is_raised_as_it_is(error: BaseException) -> None:
+async def test_an_error_of_the_block_is_raised_unchanged(error: BaseException) -> None:
     async def block() -> None:
         async with serve(TinyService()):
             raise error
@@ -280,7 +280,7 @@ async def test_a_cancellation_ends_the_block_and_the_server() -> None:
         await exchanged(url, POST)
 
 
-async def test_it_runs_until_cancelled_and_tells_where() -> None:
+async def test_it_runs_until_cancelled_and_reports_its_address() -> None:
     urls: list[str] = []
     async with anyio.create_task_group() as group:
         started = anyio.Event()
@@ -305,7 +305,7 @@ async def test_an_address_in_use_is_an_error_at_once() -> None:
 
 
 class Listener(socket.socket):
-    """A listener at a made-up address, whose first attempts to accept fail."""
+    """A listener at a fictitious address whose first calls of `accept` fail."""
 
     errors: list[OSError]
 
@@ -318,7 +318,7 @@ class Listener(socket.socket):
         return super().accept()
 
 
-def test_an_address_of_ipv6_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     with Listener() as listener:
         assert _build_url(listener) == "http://[::1]:80"
 
@@ -338,7 +338,7 @@ async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> N
 
 
 class Woken(socket.socket):
-    """A socket that is woken once for nothing."""
+    """A socket with one spurious wakeup."""
 
     early = True
 
@@ -349,24 +349,24 @@ class Woken(socket.socket):
         return super().recv(*arguments)
 
 
-async def test_a_connection_woken_for_nothing_waits_on() -> None:
-    here, there = socket.socketpair()
-    with there, Woken(fileno=here.detach()) as woken:
-        there.send(b"abc")
+async def test_a_connection_with_a_spurious_wakeup_keeps_waiting() -> None:
+    near, far = socket.socketpair()
+    with far, Woken(fileno=near.detach()) as woken:
+        far.send(b"abc")
         assert await RawConnection(woken).read() == b"abc"
 
 
-async def test_what_the_other_side_does_not_take_at_once_is_written_later() -> None:
-    here, there = socket.socketpair()
-    sent, taken = bytes(range(256)) * 2**14, bytearray()
-    with here, there:
-        here.setblocking(False)
+async def test_what_the_peer_does_not_read_at_once_is_written_later() -> None:
+    near, far = socket.socketpair()
+    sent, received = bytes(range(256)) * 2**14, bytearray()
+    with near, far:
+        near.setblocking(False)
         async with anyio.create_task_group() as group:
-            group.start_soon(RawConnection(here).write, sent)
-            while len(taken) < len(sent):
-                await anyio.wait_readable(there)
-                taken += there.recv(2**16)
-    assert taken == sent
+            group.start_soon(RawConnection(near).write, sent)
+            while len(received) < len(sent):
+                await anyio.wait_readable(far)
+                received += far.recv(2**16)
+    assert received == sent
 
 
 PYTHON = (
@@ -378,9 +378,9 @@ if shutil.which("curl"):
 
 
 @pytest.mark.parametrize("command", CLIENTS.values(), ids=CLIENTS.keys())
-async def test_ordinary_clients_read_what_is_in_memory(command: list[str]) -> None:
+async def test_ordinary_clients_get_the_same_responses_as_in_memory(command: list[str]) -> None:
     service = TinyService()
     async with serve(service) as url:
         done = await anyio.run_process([*command, f"{url}/contacts"], input=CREATE.body)
-    assert done.stdout == answer_to(service.asked[0])
-    assert service.asked[0].body == CREATE.body
+    assert done.stdout == answer_to(service.requests[0])
+    assert service.requests[0].body == CREATE.body

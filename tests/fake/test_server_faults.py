@@ -40,20 +40,20 @@ FAULTS: list[tuple[f.Fault, str, Bytes]] = [
 
 
 @pytest.mark.parametrize(("fault", "end", "bytes_are_right"), FAULTS, ids=[fault.label for fault, _, _ in FAULTS])
-async def test_a_fault_is_done_byte_by_byte_and_ends_the_connection(fault: f.Fault, end: str, bytes_are_right: Bytes) -> None:
+async def test_a_fault_is_injected_byte_by_byte_and_ends_the_connection(fault: f.Fault, end: str, bytes_are_right: Bytes) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with serve(service) as url:
         got, ended = await exchanged(url, POST)
     assert bytes_are_right(got)
     assert ended == end
-    assert len(service.asked) == fault.commits
+    assert len(service.requests) == fault.commits
 
 
 @pytest.mark.parametrize(
     "fault", [f.latency(0.01), f.slow_drip(bytes=40, every=0.005), f.status(503), f.ok], ids=lambda fault: fault.label
 )
-async def test_a_late_or_other_answer_leaves_the_connection_usable(fault: f.Fault) -> None:
+async def test_a_delayed_or_replaced_response_leaves_the_connection_usable(fault: f.Fault) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with serve(service) as url:
@@ -63,7 +63,7 @@ async def test_a_late_or_other_answer_leaves_the_connection_usable(fault: f.Faul
 
 
 @pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=70, every=0.01)], ids=lambda fault: fault.label)
-async def test_a_late_answer_takes_its_time(fault: f.Fault) -> None:
+async def test_a_delayed_response_takes_its_time(fault: f.Fault) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     start = anyio.current_time()
@@ -72,7 +72,7 @@ async def test_a_late_answer_takes_its_time(fault: f.Fault) -> None:
     assert anyio.current_time() - start >= 0.015
 
 
-async def test_a_drip_comes_piece_by_piece() -> None:
+async def test_a_drip_arrives_piece_by_piece() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.slow_drip(bytes=50, every=0.005))
     pieces: list[bytes] = []
@@ -83,7 +83,7 @@ async def test_a_drip_comes_piece_by_piece() -> None:
     assert len(pieces) > 1
 
 
-async def test_a_hang_says_nothing_until_the_client_leaves() -> None:
+async def test_a_hang_sends_nothing_until_the_client_disconnects() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.hang())
     async with serve(service) as url, connected(url) as stream:
@@ -91,10 +91,10 @@ async def test_a_hang_says_nothing_until_the_client_leaves() -> None:
         with anyio.move_on_after(0.02) as waiting:
             await stream.receive()
         await stream.send_eof()
-        assert (await read_to_end(stream), waiting.cancelled_caught, service.asked) == ((b"", CLOSED), True, [])
+        assert (await read_to_end(stream), waiting.cancelled_caught, service.requests) == ((b"", CLOSED), True, [])
 
 
-async def test_a_client_that_leaves_a_late_answer_is_no_trouble() -> None:
+async def test_a_client_that_disconnects_during_a_delay_does_no_harm() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.slow_drip(every=0.001))
     async with serve(service) as url:

@@ -1,4 +1,4 @@
-"""Heads of requests that the served fake refuses: too slow, framed in two ways, or with bare line feeds."""
+"""Request heads that the served fake refuses: too slow, with an ambiguous length, or with bare line feeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNFINISHED = [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nhost: a\n", CHUNKED + b"3
 
 
 class Pieces(RawConnection):
-    """A connection on which these pieces arrive, each so many seconds after the one before; then nothing more."""
+    """A connection on which these pieces arrive, each after so many seconds; then nothing more."""
 
     def __init__(self, pieces: Iterable[bytes], seconds: float = 0.0) -> None:
         self._pieces = iter(pieces)
@@ -61,7 +61,7 @@ class Pieces(RawConnection):
 
 
 async def requested(*pieces: bytes, seconds: float = 0.0) -> Request | None:
-    """What is read of these pieces as one request."""
+    """Parse these pieces as one request."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     return await _read_request(Pieces(pieces, seconds), conversation)
 
@@ -72,17 +72,17 @@ def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("sent", [*TWICE, *BARE, *UNFINISHED])
-async def test_a_request_framed_in_two_ways_or_with_bare_line_feeds_is_refused(sent: bytes) -> None:
+async def test_an_ambiguous_length_or_a_bare_line_feed_is_refused(sent: bytes) -> None:
     service = TinyService()
     async with serve(service) as url:
         got, end = await exchanged(url, sent)
-    assert (got[:13], end, service.asked) == (b"HTTP/1.1 400 ", CLOSED, [])
+    assert (got[:13], end, service.requests) == (b"HTTP/1.1 400 ", CLOSED, [])
     assert b"\r\nconnection: close" in got.lower()
 
 
 @virtual_time
 @pytest.mark.parametrize("sent", BARE)
-async def test_a_bare_line_feed_is_found_however_the_request_arrives(sent: bytes) -> None:
+async def test_a_bare_line_feed_is_found_however_the_request_is_split(sent: bytes) -> None:
     for place in range(1, len(sent)):
         with pytest.raises(h11.RemoteProtocolError):
             await requested(*cut(sent, [place]))
@@ -90,7 +90,7 @@ async def test_a_bare_line_feed_is_found_however_the_request_arrives(sent: bytes
 
 @virtual_time
 @given(places=st.lists(st.integers(1, len(WHOLE) - 1)))
-async def test_line_feeds_in_a_body_are_no_matter_however_it_arrives(places: list[int]) -> None:
+async def test_line_feeds_in_a_body_are_accepted_however_it_is_split(places: list[int]) -> None:
     assert await requested(*cut(WHOLE, places)) == READ
 
 
@@ -104,14 +104,14 @@ async def test_line_feeds_after_a_head_belong_to_its_body() -> None:
 
 
 @virtual_time
-async def test_a_head_that_arrives_byte_by_byte_is_given_up_in_the_end() -> None:
+async def test_a_head_that_arrives_byte_by_byte_times_out() -> None:
     began = anyio.current_time()
     assert await requested(*cut(WHOLE, range(30)), seconds=1.0) is None
     assert anyio.current_time() - began == pytest.approx(1 + HEAD_TIMEOUT)
 
 
 @virtual_time
-async def test_a_head_that_stops_is_given_up_in_the_end() -> None:
+async def test_a_head_that_stops_arriving_times_out() -> None:
     began = anyio.current_time()
     assert await requested(b"GET / HTTP/1.1\r\n") is None
     assert anyio.current_time() - began == pytest.approx(10)
@@ -126,7 +126,7 @@ async def test_a_connection_may_be_idle_and_a_body_slow() -> None:
 
 
 @virtual_time
-async def test_the_rest_of_a_head_sent_ahead_has_as_long() -> None:
+async def test_the_rest_of_a_pipelined_head_has_the_same_timeout() -> None:
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     line = Pieces([b"GET /1 HTTP/1.1\r\nhost: a\r\n\r\nGET /2 HT"])
     assert await _read_request(line, conversation) == Request("GET", "/1", {"host": "a"})

@@ -25,7 +25,7 @@ from outreach_async.transport.wire import Request
 
 
 def session(seed: int, behaviour: Behaviour) -> list[Any]:
-    """All sorts of calls and requests; everything that they answer."""
+    """Make calls and requests of every kind; return all responses."""
     fake = FakeService(seed, behaviour)
     space = fake.add_workspace(custom_fields=["Plan"])
     key = fake.add_owner_key(space)
@@ -53,7 +53,7 @@ def test_the_same_seed_and_calls_give_the_same_bytes(behaviour: Behaviour) -> No
     assert session(3, behaviour) == session(3, behaviour) != session(4, behaviour)
 
 
-def test_the_same_bytes_come_in_another_process_too() -> None:
+def test_another_process_produces_the_same_bytes() -> None:
     script = "from fake.test_service import *; print(ascii(session(3, Behaviour(numbers='mixed'))))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     ran = subprocess.run(
@@ -72,11 +72,11 @@ def test_a_fake_runs_without_anyio() -> None:
 # State.
 
 
-def test_a_snapshot_keeps_the_state_and_the_time_whatever_comes_after() -> None:
+def test_a_snapshot_keeps_the_state_and_the_time() -> None:
     fake = small_world()
     fake.advance(days=1)
     before, bytes_before = fake.dump(), page(fake, "/mailboxes").body
-    kept = fake.snapshot()
+    saved = fake.snapshot()
     for _ in range(2):
         create(fake, "x@b.co", campaign="camp_1")
         create(fake, fake.contacts(SPACE)[0]["email"], duplicates="overwrite", first_name="Eve")
@@ -86,11 +86,11 @@ def test_a_snapshot_keeps_the_state_and_the_time_whatever_comes_after() -> None:
         fake.add_owner_key(SPACE)
         fake.advance(days=1)
         assert fake.dump() != before
-        fake.restore(kept)
+        fake.restore(saved)
         assert (fake.dump(), page(fake, "/mailboxes").body) == (before, bytes_before)
 
 
-def test_a_snapshot_goes_into_another_fake_and_does_not_tie_the_two() -> None:
+def test_a_snapshot_can_be_restored_into_another_fake_and_is_not_shared() -> None:
     fake, other = small_world(), FakeService()
     other.restore(fake.snapshot())
 
@@ -99,16 +99,16 @@ def test_a_snapshot_goes_into_another_fake_and_does_not_tie_the_two() -> None:
     assert other.dump() != fake.dump()
 
 
-def test_after_restore_the_same_ids_come_again() -> None:
+def test_after_restore_the_same_ids_are_generated_again() -> None:
     fake = small_world()
-    kept = fake.snapshot()
+    saved = fake.snapshot()
     first = create(fake)["id"]
-    fake.restore(kept)
+    fake.restore(saved)
 
     assert create(fake)["id"] == first
 
 
-def test_reset_makes_a_fake_as_new() -> None:
+def test_reset_restores_the_initial_state() -> None:
     fake = small_world()
     fake.faults.script("create_contact", faults.status(503))
     fake.advance(days=3)
@@ -169,7 +169,7 @@ def test_c24_of_many_threads_that_create_one_contact_exactly_one_adds_it() -> No
 # Time.
 
 
-def test_the_clock_stands_still_until_it_is_moved() -> None:
+def test_the_clock_stands_still_until_it_is_advanced() -> None:
     fake = FakeService(clock="2026-03-01T12:00:00+01:00")
 
     assert fake.now == fake.now == START + 59 * 86400 + 11 * 3600
@@ -181,7 +181,7 @@ def test_a_clock_without_a_zone_is_utc() -> None:
     assert FakeService(clock="2026-01-01").now == START
 
 
-def test_an_injected_clock_runs_and_can_be_moved_on_top() -> None:
+def test_an_injected_clock_runs_and_can_also_be_advanced() -> None:
     times = [10.0]
     fake = FakeService(clock=lambda: times[-1])
 
@@ -193,7 +193,7 @@ def test_an_injected_clock_runs_and_can_be_moved_on_top() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
-def test_two_steps_come_to_where_their_sum_does(one: int, other: int) -> None:
+def test_two_advances_equal_one_by_their_sum(one: int, other: int) -> None:
     stepped, at_once = Clock("2026-01-01"), Clock("2026-01-01")
     for step in (one, other):
         stepped.advance(timedelta(microseconds=step))
@@ -203,15 +203,15 @@ def test_two_steps_come_to_where_their_sum_does(one: int, other: int) -> None:
 
 
 @pytest.mark.parametrize("act", [lambda: FakeService(clock="noon"), lambda: FakeService().advance(days=-1)])
-def test_what_is_no_time_is_refused(act: Callable[[], Any]) -> None:
+def test_an_invalid_time_is_refused(act: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match=r"expected an ISO 8601 time|expected a non-negative duration"):
         act()
 
 
-# Filling and looking.
+# Seeding and reading.
 
 
-def test_contacts_are_given_as_plain_values() -> None:
+def test_contacts_are_returned_as_plain_values() -> None:
     fake = small_world()
     rows: list[dict[str, str | None]] = [
         {"email": " Ada@Acme.example ", "first_name": "Ada", "custom_1": "gold", "city": None},
@@ -234,7 +234,7 @@ def test_contacts_are_given_as_plain_values() -> None:
     assert fake.contact(SPACE, "nobody@acme.example") is None
 
 
-def test_changing_what_was_given_changes_nothing_stored() -> None:
+def test_changing_returned_values_does_not_change_the_service() -> None:
     fake = small_world()
     before = fake.dump()
     found = fake.contacts(SPACE)[0]
@@ -244,7 +244,7 @@ def test_changing_what_was_given_changes_nothing_stored() -> None:
     assert fake.dump() == before
 
 
-def test_made_up_contacts_have_emails_and_fields_of_their_own() -> None:
+def test_generated_contacts_have_different_emails_and_fields() -> None:
     fake = FakeService()
     space = fake.add_workspace()
     ids = fake.add_contacts(space, 300) + fake.add_contacts(space, 200)
@@ -271,7 +271,7 @@ UNFIT: list[tuple[Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("rows", "error", "message"), UNFIT)
-def test_rows_that_do_not_fit_are_refused_all_together(rows: Any, error: type[Exception], message: str) -> None:
+def test_if_one_row_is_invalid_all_rows_are_refused(rows: Any, error: type[Exception], message: str) -> None:
     fake = small_world()
     before = fake.dump()
 
@@ -295,7 +295,7 @@ NOT_THERE: list[Callable[[FakeService], Any]] = [
 
 
 @pytest.mark.parametrize("call", NOT_THERE)
-def test_what_is_not_there_is_missed_by_name(call: Callable[[FakeService], Any]) -> None:
+def test_missing_objects_are_named(call: Callable[[FakeService], Any]) -> None:
     with pytest.raises(ValueError, match=r"there is no workspace 'space_9'|has no campaign 'camp_\d'"):
         call(small_world())
 
@@ -314,7 +314,7 @@ MISFITS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), MISFITS)
-def test_a_workspace_that_cannot_be_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_an_invalid_workspace_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     fake = small_world()
     before = fake.dump()
 
@@ -323,7 +323,7 @@ def test_a_workspace_that_cannot_be_is_refused(arguments: dict[str, Any], error:
     assert fake.dump() == before
 
 
-def test_owner_keys_are_made_up_or_given_and_never_shown() -> None:
+def test_owner_keys_are_generated_or_passed_and_never_shown() -> None:
     fake = small_world()
 
     assert fake.add_owner_key(SPACE).startswith("key_")
@@ -333,14 +333,14 @@ def test_owner_keys_are_made_up_or_given_and_never_shown() -> None:
     assert "5ecret" not in str(caught.value)
 
 
-def test_a_fake_is_shown_by_its_figures() -> None:
+def test_the_repr_of_a_fake_shows_its_counts() -> None:
     assert repr(small_world()) == "<FakeService seed=0: 2 workspaces, 5 mailboxes, 3 campaigns, 3 contacts>"
 
 
 # Faults.
 
 
-def test_a_fault_answers_in_the_services_place_and_is_in_the_journal() -> None:
+def test_an_injected_response_replaces_the_services_and_is_logged() -> None:
     fake = small_world()
     fake.faults.script("create_contact", faults.status(503), faults.ok)
 
@@ -352,7 +352,7 @@ def test_a_fault_answers_in_the_services_place_and_is_in_the_journal() -> None:
 
 
 @pytest.mark.parametrize(("fault", "stored"), [(faults.reset(), False), (faults.commit_then(faults.reset()), True)])
-def test_a_fault_on_the_wire_needs_a_wire(fault: Any, stored: bool) -> None:
+def test_a_fault_on_the_wire_needs_a_transport(fault: Any, stored: bool) -> None:
     fake = small_world()
     fake.faults.script("create_contact", fault)
 
@@ -367,25 +367,25 @@ def test_a_fault_on_the_wire_needs_a_wire(fault: Any, stored: bool) -> None:
     assert (fake.contact(SPACE, "ada@acme.example") is not None) == stored
 
 
-def test_requests_that_ask_for_nothing_are_unknown_to_faults() -> None:
+def test_requests_for_unknown_paths_meet_no_faults() -> None:
     fake = small_world()
     fake.faults.script("unknown", faults.status(418))
 
     assert [get(fake, "/nothing").status for _ in range(2)] == [418, 404]
 
 
-# The journal.
+# The request log.
 
 
 def journal(count: int, capacity: int = 3) -> RequestLog:
-    kept = RequestLog(capacity)
+    saved = RequestLog(capacity)
     for number in range(count):
         operation = "list_steps" if number % 2 else "create_contact"
-        kept.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
-    return kept
+        saved.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
+    return saved
 
 
-def test_every_request_is_in_the_journal_as_it_was() -> None:
+def test_every_request_is_logged_unchanged() -> None:
     fake = small_world()
     post(fake, creation(zzz=1))
     fake.advance(seconds=5)
@@ -410,61 +410,61 @@ def test_every_request_is_in_the_journal_as_it_was() -> None:
     assert CAPACITY == 10_000
 
 
-def test_a_journal_is_a_sequence_of_all_requests() -> None:
-    kept = journal(3)
+def test_a_request_log_is_a_sequence_of_all_requests() -> None:
+    saved = journal(3)
 
-    assert len(kept) == 3
-    assert [entry.number for entry in kept] == [0, 1, 2]
-    assert [entry.number for entry in reversed(kept)] == [2, 1, 0]
-    assert [kept[0].number, kept[-1].number] == [0, 2]
-    assert [entry.number for entry in kept[1:]] == [1, 2]
-    assert [entry.number for entry in kept.of("create_contact")] == [0, 2]
-    assert kept.of("list_fields") == []
+    assert len(saved) == 3
+    assert [entry.number for entry in saved] == [0, 1, 2]
+    assert [entry.number for entry in reversed(saved)] == [2, 1, 0]
+    assert [saved[0].number, saved[-1].number] == [0, 2]
+    assert [entry.number for entry in saved[1:]] == [1, 2]
+    assert [entry.number for entry in saved.of("create_contact")] == [0, 2]
+    assert saved.of("list_fields") == []
 
 
-def test_counts_stay_exact_when_requests_are_let_go() -> None:
-    kept = journal(10)
+def test_counts_stay_exact_when_old_requests_are_dropped() -> None:
+    saved = journal(10)
 
-    assert (len(kept), kept.counts, kept.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
+    assert (len(saved), saved.counts, saved.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
 
 
 @pytest.mark.parametrize(
     "look",
     [
-        lambda kept: kept[0],
-        lambda kept: kept[-4],
-        lambda kept: kept[5:],
+        lambda saved: saved[0],
+        lambda saved: saved[-4],
+        lambda saved: saved[5:],
         list,
-        lambda kept: list(reversed(kept)),
-        lambda kept: kept.of("list_steps"),
-        lambda kept: kept[7] in kept,
+        lambda saved: list(reversed(saved)),
+        lambda saved: saved.of("list_steps"),
+        lambda saved: saved[7] in saved,
     ],
 )
-def test_what_was_let_go_is_missed_and_not_denied(look: Callable[[RequestLog], Any]) -> None:
+def test_reading_a_dropped_request_raises_an_error(look: Callable[[RequestLog], Any]) -> None:
     with pytest.raises(JournalOverflow):
         look(journal(10))
 
 
-def test_the_last_requests_can_always_be_had() -> None:
-    kept = journal(10)
+def test_the_last_requests_are_always_available() -> None:
+    saved = journal(10)
 
-    assert [kept[-1].number, kept[7].number, *(entry.number for entry in kept[8:])] == [9, 7, 8, 9]
-    assert [[entry.number for entry in kept.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
+    assert [saved[-1].number, saved[7].number, *(entry.number for entry in saved[8:])] == [9, 7, 8, 9]
+    assert [[entry.number for entry in saved.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
     with pytest.raises(IndexError):
-        kept[10]
+        saved[10]
 
 
 # The package.
 
 
-def test_the_transport_is_imported_when_it_is_asked_for() -> None:
+def test_the_transport_is_imported_on_first_use() -> None:
     assert FakeTransport(small_world()).service is not None
     assert set(outreach_async.fake.__all__) <= {*dir(outreach_async.fake), "FakeTransport"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        outreach_async.fake.nothing  # noqa: B018 - to ask is the test
+        outreach_async.fake.nothing  # noqa: B018 - the access is the test
 
 
-async def test_the_asgi_application_answers_as_the_fake_does() -> None:
+async def test_the_asgi_application_responds_like_the_fake() -> None:
     fake = small_world()
     sent: list[Any] = []
 

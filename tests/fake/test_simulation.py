@@ -26,14 +26,14 @@ def world_of_three(**campaign: Any) -> FakeService:
     return fake
 
 
-def told(log: list[Any], kind: str = "sent") -> list[tuple[float, str, int]]:
+def log_entries(log: list[Any], kind: str = "sent") -> list[tuple[float, str, int]]:
     return [((entry.at - START) / 3600, entry.contact, entry.step) for entry in log if entry.kind == kind]
 
 
 # Time and the queue.
 
 
-def test_nothing_is_sent_before_time_is_moved_be_it_by_nothing() -> None:
+def test_nothing_is_sent_before_the_first_advance_even_by_zero() -> None:
     fake = world_of_three()
     assert flow(fake) == [(3, 0, 3)]
     fake.advance()
@@ -44,16 +44,16 @@ def test_nothing_is_sent_before_time_is_moved_be_it_by_nothing() -> None:
     assert fake.dump() == once
 
 
-def test_what_is_over_the_daily_limit_is_sent_at_the_next_midnights_in_utc() -> None:
+def test_emails_over_the_daily_limit_are_sent_at_the_next_midnights_in_utc() -> None:
     fake = quiet_world(7, limit=3, clock="2026-01-01T15:00:00+01:00")
     log = watched(fake)
     fake.advance(days=9)
 
-    assert Counter(time for time, _, _ in told(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
-    assert [contact for _, contact, _ in told(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
+    assert Counter(time for time, _, _ in log_entries(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
+    assert [contact for _, contact, _ in log_entries(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
 
 
-def test_t12_waits_run_from_enrolment_and_from_the_send_before_in_milliseconds() -> None:
+def test_t12_waits_in_milliseconds_start_at_enrolment_or_the_previous_email() -> None:
     waits = [{"wait_time": 2 * HOUR_MS}, {"wait_time": HOUR_MS + 1}, {"wait_time": 0}]
     fake = quiet_world(steps=waits)
     log = watched(fake)
@@ -66,7 +66,7 @@ def test_t12_waits_run_from_enrolment_and_from_the_send_before_in_milliseconds()
     assert {entry.contact for entry in log} == {contact}
 
 
-def test_b5_campaigns_that_wait_for_the_same_midnight_take_turns() -> None:
+def test_b5_campaigns_that_wait_for_the_same_midnight_alternate() -> None:
     fake = quiet_world(9, limit=4)
     boxes = [box["id"] for box in boxes_of(fake)]
     fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes, steps=["A"], contacts=2, rates=SILENT)
@@ -78,7 +78,7 @@ def test_b5_campaigns_that_wait_for_the_same_midnight_take_turns() -> None:
 
 
 @pytest.mark.parametrize("status", ["draft", "paused", "archived"])
-def test_only_a_live_campaign_sends_and_it_resumes_where_it_was(status: str) -> None:
+def test_only_a_live_campaign_sends_and_it_resumes_where_it_stopped(status: str) -> None:
     fake = quiet_world(3, steps=["A", {"wait_time": HOUR_MS}])
     log = watched(fake)
     fake.advance(minutes=30)
@@ -91,10 +91,10 @@ def test_only_a_live_campaign_sends_and_it_resumes_where_it_was(status: str) -> 
     fake.advance(hours=2)
 
     assert flow(fake) == [(0, 5, 5), (0, 5, 5)]
-    assert [time for time, _, _ in told(log)] == [0.0] * 3 + [48.5] * 5 + [49.5] * 2
+    assert [time for time, _, _ in log_entries(log)] == [0.0] * 3 + [48.5] * 5 + [49.5] * 2
 
 
-def test_answers_come_while_a_campaign_is_paused() -> None:
+def test_replies_arrive_while_a_campaign_is_paused() -> None:
     fake = world_of_three(steps=["A", "A"])
     fake.sim.script(ADA, opens_after="1h", replies_after="2d")
     fake.advance()
@@ -108,7 +108,7 @@ def test_answers_come_while_a_campaign_is_paused() -> None:
     assert listed(fake)["replies_num"] == 1
 
 
-def test_c18_a_finished_campaign_opens_again_when_somebody_joins() -> None:
+def test_c18_a_finished_campaign_reopens_when_a_contact_joins() -> None:
     fake = world_of_three()
     fake.advance()
     assert listed(fake)["days_left_date"] == "Complete"
@@ -128,7 +128,7 @@ def test_a_step_or_template_that_is_not_live_is_not_sent() -> None:
     assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [0, 2, 1]
 
 
-def test_a_campaign_without_steps_takes_contacts_and_sends_nothing() -> None:
+def test_a_campaign_without_steps_accepts_contacts_and_sends_nothing() -> None:
     fake = world_of_three(steps=[])
     fake.advance(days=5)
 
@@ -138,7 +138,7 @@ def test_a_campaign_without_steps_takes_contacts_and_sends_nothing() -> None:
 # Mailboxes.
 
 
-def test_each_contact_is_written_to_by_one_mailbox_the_one_that_had_most_room() -> None:
+def test_each_contact_gets_all_emails_from_one_mailbox() -> None:
     fake = quiet_world(12, boxes=3, limit=20, steps=["A", {"wait_time": 26 * HOUR_MS}])
     fake.set_mailbox(boxes_of(fake)[1]["id"], daily_limit=22)
     log = watched(fake)
@@ -153,7 +153,7 @@ def test_each_contact_is_written_to_by_one_mailbox_the_one_that_had_most_room() 
     assert [box["sent_30days"] for box in boxes_of(fake)] == [8, 10, 6]
 
 
-def test_a_contact_whose_mailbox_is_full_is_written_to_by_another_and_returns_to_its_own() -> None:
+def test_a_full_mailbox_is_replaced_for_one_email_only() -> None:
     fake = world_of_three(boxes=2, limit=3, steps=["A", {"wait_time": 24 * HOUR_MS}, {"wait_time": 24 * HOUR_MS}])
     log = watched(fake)
     fake.advance(hours=1)
@@ -164,13 +164,13 @@ def test_a_contact_whose_mailbox_is_full_is_written_to_by_another_and_returns_to
     fake.advance(days=1)
     ada, bo, cy = (contact["id"] for contact in fake.contacts(SPACE))
 
-    # Two of the three began with the first mailbox; the next day it had room for one of them.
+    # Two of the three started with the first mailbox; the next day it had capacity for one of them.
     assert [entry.mailbox == own for entry in log if entry.contact == ada] == [True, True, True]
     assert [entry.mailbox == own for entry in log if entry.contact == bo] == [False, False, False]
     assert [entry.mailbox == own for entry in log if entry.contact == cy] == [True, False, True]
 
 
-def test_a_mailbox_sends_only_when_it_is_active_and_a_higher_limit_counts_at_once() -> None:
+def test_a_mailbox_sends_only_when_active_and_a_higher_limit_applies_at_once() -> None:
     fake = quiet_world(6, limit=2)
     (box,) = boxes_of(fake)
     fake.set_mailbox(box["id"], status="error")
@@ -189,7 +189,7 @@ def test_a_mailbox_sends_only_when_it_is_active_and_a_higher_limit_counts_at_onc
     assert flow(fake) == [(1, 5, 6)]
 
 
-def test_what_was_seeded_as_sent_today_takes_room_today() -> None:
+def test_emails_seeded_as_sent_today_count_towards_the_daily_limit() -> None:
     fake = quiet_world(5, mailboxes=[], limit=3)
     box = fake.add_mailbox(SPACE, **{**NOTHING, "daily_limit": 3, "sent_today": 2, "sent_30days": 2, "sent_90days": 2})
     fake.set_campaign("camp_1", mailboxes=[box])
@@ -201,7 +201,7 @@ def test_what_was_seeded_as_sent_today_takes_room_today() -> None:
     assert [boxes_of(fake)[1][name] for name in ("sent_today", "sent_30days", "campaigns")] == [3, 6, 1]
 
 
-def test_other_mailboxes_take_over_when_a_campaign_gets_them() -> None:
+def test_new_mailboxes_of_a_campaign_take_over() -> None:
     fake = quiet_world(2, boxes=2, steps=["A", {"wait_time": HOUR_MS}])
     first, second = (box["id"] for box in boxes_of(fake))
     fake.set_campaign("camp_1", mailboxes=[first])
@@ -221,7 +221,7 @@ def rate(fake: FakeService, name: str = "opened_14days") -> Any:
     return boxes_of(fake)[0][name]
 
 
-def test_b3_opens_count_on_the_day_of_sending_and_not_on_that_of_opening() -> None:
+def test_b3_opens_count_on_the_day_the_email_was_sent() -> None:
     fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
     fake.sim.script(ADA, opens_after="6d")
     fake.advance(days=6)
@@ -234,7 +234,7 @@ def test_b3_opens_count_on_the_day_of_sending_and_not_on_that_of_opening() -> No
     assert rate(fake, "avg_open_rate") == 16.67
 
 
-def test_b3_the_opened_share_is_of_14_calendar_days_with_today() -> None:
+def test_b3_the_open_rate_covers_14_calendar_days_including_today() -> None:
     fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
     fake.sim.script(ADA, 2, opens_after="1h")
     fake.advance(days=13)
@@ -246,7 +246,7 @@ def test_b3_the_opened_share_is_of_14_calendar_days_with_today() -> None:
     assert shown == [16.67, 33.33, 33.33, 0]  # of six, of the later three, of none
 
 
-def test_b3_an_open_that_comes_when_its_email_is_out_of_the_window_counts_for_life_only() -> None:
+def test_b3_an_open_after_the_window_counts_only_for_the_lifetime_rate() -> None:
     fake = world_of_three(steps=["A", {"wait_time": 24 * 13 * HOUR_MS}])
     fake.sim.script(ADA, opens_after="14d")
     fake.advance(days=20)
@@ -254,7 +254,7 @@ def test_b3_an_open_that_comes_when_its_email_is_out_of_the_window_counts_for_li
     assert (rate(fake), rate(fake, "avg_open_rate")) == (0, 16.67)
 
 
-def test_b3_bounces_count_on_the_day_of_sending() -> None:
+def test_b3_bounces_count_on_the_day_the_email_was_sent() -> None:
     fake = world_of_three()
     fake.sim.script(ADA, bounces_after="2d")
     fake.sim.script(BO, bounces_after="30d")
@@ -270,7 +270,7 @@ def test_b3_bounces_count_on_the_day_of_sending() -> None:
     ("days", "shown"),
     [(0, [3, 3, 3]), (1, [0, 3, 3]), (29, [0, 3, 3]), (30, [0, 0, 3]), (89, [0, 0, 3]), (90, [0, 0, 0]), (999, [0, 0, 0])],
 )
-def test_b2_the_windows_are_calendar_days_with_today(days: int, shown: list[int]) -> None:
+def test_b2_windows_are_calendar_days_including_today(days: int, shown: list[int]) -> None:
     fake = world_of_three(clock="2026-01-01T23:59:59Z")
     fake.advance()
     fake.advance(days=days)
@@ -311,7 +311,7 @@ HISTORY: dict[str, Any] = {
         (90, [0, 0, 0, 0, 0]),
     ],
 )
-def test_seeded_figures_leave_the_windows_day_by_day(days: int, shown: list[int]) -> None:
+def test_seeded_counts_leave_the_windows_day_by_day(days: int, shown: list[int]) -> None:
     fake = quiet_world()
     box = fake.add_mailbox(SPACE, **HISTORY, avg_open_rate=(1, 4))
     fake.advance(days=days)
@@ -321,7 +321,7 @@ def test_seeded_figures_leave_the_windows_day_by_day(days: int, shown: list[int]
     assert item["avg_open_rate"] == 25
 
 
-def test_figures_may_be_of_an_earlier_day() -> None:
+def test_counts_may_be_seeded_for_an_earlier_day() -> None:
     fake = quiet_world()
     box = fake.add_mailbox(SPACE, **HISTORY, as_of=START - DAY)
     (item,) = [item for item in boxes_of(fake) if item["id"] == box]
@@ -331,7 +331,7 @@ def test_figures_may_be_of_an_earlier_day() -> None:
         fake.add_mailbox(SPACE, as_of="yesterday")
 
 
-def test_a_bare_percentage_counts_as_one_of_the_emails_that_the_counts_tell_of() -> None:
+def test_a_seeded_percentage_is_weighted_by_the_seeded_counts() -> None:
     fake = quiet_world(10, mailboxes=[])
     bare = {
         "sent_today": 0,
@@ -361,7 +361,7 @@ DAMAGE: dict[str, Any] = {
 }
 
 
-def test_figures_that_cannot_have_been_counted_stay_as_they_were_set() -> None:
+def test_impossible_seeded_values_are_kept() -> None:
     fake = quiet_world(5, mailboxes=[])
     box = fake.add_mailbox(SPACE, **DAMAGE, last_activity="?")
     fake.set_campaign("camp_1", mailboxes=[box])
@@ -372,7 +372,7 @@ def test_figures_that_cannot_have_been_counted_stay_as_they_were_set() -> None:
     assert boxes_of(fake)[1]["last_activity"] == "?"
 
 
-def test_bounces_of_a_history_without_sends_last_a_day() -> None:
+def test_seeded_bounces_without_sent_emails_last_a_day() -> None:
     fake = quiet_world()
     fake.add_mailbox(SPACE, **NOTHING | {"bounced_30days": 7})
     assert boxes_of(fake)[1]["bounced_30days"] == 7
@@ -390,7 +390,7 @@ def test_t18_last_activity_is_when_anything_last_happened() -> None:
     assert listed(fake)["last_activity"] == rate(fake, "last_activity") == "3 hours ago"
 
 
-def test_p10_lists_by_last_activity_follow_what_happens() -> None:
+def test_p10_lists_by_last_activity_follow_the_simulation() -> None:
     fake = quiet_world(3, boxes=3)
     fake.behaviour = Behaviour(order="last_activity")
     boxes = [box["id"] for box in boxes_of(fake)]
@@ -408,7 +408,7 @@ def test_p10_lists_by_last_activity_follow_what_happens() -> None:
 # Templates.
 
 
-def test_t7_letters_take_turns_and_a_drawn_share_is_personalised() -> None:
+def test_t7_letters_alternate_and_a_random_share_is_personalised() -> None:
     fake = quiet_world(3000, limit=10**6, steps=["A|B|PER|C", "PER", {"templates": ["A", {"test_letter": "PER"}, "PER"]}])
     fake.advance(days=10)
     first, second, third = ([t["sent"] for t in step["templates"]] for step in steps(fake, "camp_1")["data"])
@@ -420,17 +420,17 @@ def test_t7_letters_take_turns_and_a_drawn_share_is_personalised() -> None:
     assert abs(third[1] - third[2]) <= 1
 
 
-def test_t7_the_turns_go_on_from_what_was_seeded() -> None:
+def test_t7_letters_continue_from_the_seeded_counts() -> None:
     fake = quiet_world(2, steps=[{"templates": "A|B|C", "sent": 4}])
     fake.advance()
 
     assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [2, 2, 2]
 
 
-# What people do.
+# Responses of contacts.
 
 
-def test_people_answer_at_the_given_rates() -> None:
+def test_contacts_respond_at_the_configured_rates() -> None:
     fake = quiet_world(6000, limit=10**6, steps=["A"])
     fake.set_campaign(
         "camp_1", rates={"open": 0.4, "click": 0.05, "reply": 0.06, "bounce": 0.02, "unsubscribe": 0.01, "interested": 0.3}
@@ -445,17 +445,17 @@ def test_people_answer_at_the_given_rates() -> None:
     assert 0.2 < item["interested_num"] / item["replies_num"] < 0.4
 
 
-def test_what_somebody_does_with_one_step_tells_nothing_of_the_next() -> None:
+def test_responses_to_different_steps_are_independent() -> None:
     fake = quiet_world(300, limit=10**6, steps=["A", "A"], rates=SILENT | {"open": 0.5})
     log = watched(fake)
     fake.advance(days=9)
-    opened = {step: {who for _, who, place in told(log, "opened") if place == step} for step in (1, 2)}
+    opened = {step: {who for _, who, place in log_entries(log, "opened") if place == step} for step in (1, 2)}
 
     assert 120 < len(opened[1]) < 180
     assert 50 < len(opened[1] & opened[2]) < 100
 
 
-def test_the_default_rates_are_those_documented() -> None:
+def test_the_default_rates_are_the_documented_ones() -> None:
     fake = quiet_world(rates=None)
 
     assert json.loads(fake.dump())["workspaces"][0]["campaigns"][0]["rates"] == {
@@ -472,7 +472,7 @@ def test_the_default_rates_are_those_documented() -> None:
         ({"open": 1, "bounce": 0, "reply": 0, "unsubscribe": 0}, (40, 0, 0)),
     ],
 )
-def test_what_needs_an_open_comes_with_one(rates: dict[str, float], counts: tuple[int, ...]) -> None:
+def test_a_reply_or_unsubscription_implies_an_open(rates: dict[str, float], counts: tuple[int, ...]) -> None:
     fake = quiet_world(40, rates=rates)
     fake.advance(days=9)
     ((template,),) = (step["templates"] for step in steps(fake, "camp_1")["data"])
@@ -481,7 +481,7 @@ def test_what_needs_an_open_comes_with_one(rates: dict[str, float], counts: tupl
     assert listed(fake)["bounces_num"] == (40 if rates["bounce"] else 0)
 
 
-def test_a_template_may_have_rates_of_its_own_and_those_of_a_campaign_may_change() -> None:
+def test_templates_may_have_their_own_rates_and_rates_may_change() -> None:
     fake = quiet_world(20, steps=[{"templates": ["A", {"rates": {"open": 1}}]}])
     fake.advance(days=5)
     assert [template["opened_num"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [0, 10]
@@ -502,7 +502,7 @@ def test_a_template_may_have_rates_of_its_own_and_those_of_a_campaign_may_change
         (0.5, TypeError, "rates: expected a mapping of shares by name, got float"),
     ],
 )
-def test_rates_that_are_none_are_refused(rates: Any, error: type[Exception], message: str) -> None:
+def test_invalid_rates_are_refused(rates: Any, error: type[Exception], message: str) -> None:
     fake = quiet_world()
     before = fake.dump()
     calls: list[Callable[[], Any]] = [
@@ -520,7 +520,7 @@ def test_rates_that_are_none_are_refused(rates: Any, error: type[Exception], mes
 # Scripts.
 
 
-def test_a_script_says_when_a_contact_opens_and_replies() -> None:
+def test_a_script_sets_when_a_contact_opens_and_replies() -> None:
     fake = world_of_three(steps=["A", {"wait_time": 48 * HOUR_MS}], rates=None)
     fake.sim.script(ADA, step=1, opens_after="2h", replies_after="1d", interested=True)
     for email in (BO, CY):
@@ -532,9 +532,9 @@ def test_a_script_says_when_a_contact_opens_and_replies() -> None:
     fake.advance(days=5)
     ada, bo, cy = (contact["id"] for contact in fake.contacts(SPACE))
 
-    assert told(log, "opened") == [(2.0, ada, 1), (49.0, bo, 2), (49.0, cy, 2)]
-    assert told(log, "interested") == [(24.0, ada, 1)]
-    assert told(log, "clicked") == [(50.0, bo, 2), (50.0, cy, 2)]
+    assert log_entries(log, "opened") == [(2.0, ada, 1), (49.0, bo, 2), (49.0, cy, 2)]
+    assert log_entries(log, "interested") == [(24.0, ada, 1)]
+    assert log_entries(log, "clicked") == [(50.0, bo, 2), (50.0, cy, 2)]
     assert flow(fake) == [(0, 3, 3), (0, 2, 2)]
     assert [listed(fake)[name] for name in ("replies_num", "interested_num", "bounces_num")] == [1, 1, 0]
 
@@ -542,11 +542,11 @@ def test_a_script_says_when_a_contact_opens_and_replies() -> None:
 @pytest.mark.parametrize(
     ("how", "kind"), [("replies_after", "replied"), ("unsubscribes_after", "unsubscribed"), ("bounces_after", "bounced")]
 )
-def test_whoever_replies_unsubscribes_or_bounces_gets_nothing_more(how: str, kind: str) -> None:
+def test_contacts_that_reply_unsubscribe_or_bounce_get_no_more_emails(how: str, kind: str) -> None:
     fake = world_of_three(steps=["A", {"wait_time": 2 * HOUR_MS}, {"wait_time": 2 * HOUR_MS}])
-    said: dict[str, Any] = {how: "3h"}
-    fake.sim.script(ADA, **said)
-    fake.sim.script(ADA, 2, **said)
+    arguments: dict[str, Any] = {how: "3h"}
+    fake.sim.script(ADA, **arguments)
+    fake.sim.script(ADA, 2, **arguments)
     log = watched(fake)
     fake.advance(hours=2.5)
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (3, 0, 3)]
@@ -554,13 +554,13 @@ def test_whoever_replies_unsubscribes_or_bounces_gets_nothing_more(how: str, kin
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (2, 0, 2)]
     fake.advance(days=5)
 
-    # The second e-mail had left before; nobody leaves twice.
+    # The second e-mail was already sent, and nobody leaves twice.
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (0, 2, 2)]
-    assert [step for _, _, step in told(log, kind)] == [1]
-    assert len(told(log, "opened")) == (kind != "bounced") * 2
+    assert [step for _, _, step in log_entries(log, kind)] == [1]
+    assert len(log_entries(log, "opened")) == (kind != "bounced") * 2
 
 
-def test_whoever_leaves_while_waiting_for_room_is_passed_over() -> None:
+def test_contacts_that_leave_while_waiting_for_capacity_are_skipped() -> None:
     fake = world_of_three(limit=3, steps=["A", {"wait_time": HOUR_MS}])
     fake.sim.script(ADA, replies_after="2h")
     fake.sim.script(CY, replies_after="2h")
@@ -569,7 +569,7 @@ def test_whoever_leaves_while_waiting_for_room_is_passed_over() -> None:
     assert flow(fake) == [(0, 3, 3), (0, 1, 1)]
 
 
-def test_when_all_who_wait_have_left_nothing_is_sent() -> None:
+def test_nothing_is_sent_when_all_waiting_contacts_have_left() -> None:
     fake = world_of_three(limit=3, steps=["A", {"wait_time": HOUR_MS}])
     for email in (ADA, BO, CY):
         fake.sim.script(email, unsubscribes_after="2h")
@@ -579,7 +579,7 @@ def test_when_all_who_wait_have_left_nothing_is_sent() -> None:
     assert listed(fake)["days_left_date"] == "Complete"
 
 
-def test_a_script_may_be_for_one_campaign_an_id_or_somebody_who_comes_later() -> None:
+def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
     fake = world_of_three()
     fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=[boxes_of(fake)[0]["id"]], steps=["A"], rates=SILENT)
     ids = [contact["id"] for contact in fake.contacts(SPACE)]
@@ -601,7 +601,7 @@ def test_a_script_may_be_for_one_campaign_an_id_or_somebody_who_comes_later() ->
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"interested": True}, "pass replies_after as well"),
         ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after excludes every other action"),
@@ -614,12 +614,12 @@ def test_a_script_may_be_for_one_campaign_an_id_or_somebody_who_comes_later() ->
         ({"opens_after": "soon"}, "expected a span of time such as 90s, 2h or 1d12h, got 'soon'"),
     ],
 )
-def test_a_script_that_cannot_be_played_is_refused(said: dict[str, Any], message: str) -> None:
+def test_an_invalid_script_is_refused(arguments: dict[str, Any], message: str) -> None:
     fake = world_of_three()
     before = fake.dump()
 
     with pytest.raises(ValueError, match=message):
-        fake.sim.script(**{"contact": ADA} | said)
+        fake.sim.script(**{"contact": ADA} | arguments)
     assert fake.dump() == before
 
 
@@ -637,18 +637,18 @@ def test_a_script_that_cannot_be_played_is_refused(said: dict[str, Any], message
         (timedelta(days=1), 86_400),
     ],
 )
-def test_spans_are_texts_seconds_or_timedeltas(span: Any, expected: float) -> None:
+def test_spans_are_strings_seconds_or_timedeltas(span: Any, expected: float) -> None:
     assert span_to_microseconds(span) == expected * 1_000_000
 
 
 @pytest.mark.parametrize("span", ["", "2", "h", "2 h", "-2h", "2h!", -1, float("nan"), float("inf"), timedelta(seconds=-1)])
-def test_what_is_no_span_is_refused(span: Any) -> None:
+def test_an_invalid_span_is_refused(span: Any) -> None:
     with pytest.raises(ValueError, match="span of time"):
         span_to_microseconds(span)
 
 
 @pytest.mark.parametrize("span", [True, None, [1]])
-def test_what_is_no_span_at_all_is_refused_by_its_kind(span: Any) -> None:
+def test_a_span_of_the_wrong_type_is_refused(span: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a span of time \(a string such as '2h'"):
         span_to_microseconds(span)
 
@@ -656,7 +656,7 @@ def test_what_is_no_span_at_all_is_refused_by_its_kind(span: Any) -> None:
 # Joining again.
 
 
-def test_c16_a_contact_that_joins_again_begins_anew_where_that_is_the_reading() -> None:
+def test_c16_joining_again_restarts_the_campaign_with_reenrol_restart() -> None:
     fake = world_of_three(steps=["A", {"wait_time": HOUR_MS}])
     fake.behaviour = Behaviour(reenrol="restart")
     log = watched(fake)
@@ -670,7 +670,7 @@ def test_c16_a_contact_that_joins_again_begins_anew_where_that_is_the_reading() 
     fake.advance(hours=2)
     ada = fake.contacts(SPACE)[0]["id"]
 
-    assert [(time, step) for time, who, step in told(log) if who.startswith(ada)] == [
+    assert [(time, step) for time, who, step in log_entries(log) if who.startswith(ada)] == [
         (0, 1),
         (0.5, 1),
         (31 / 60, 1),
@@ -680,7 +680,7 @@ def test_c16_a_contact_that_joins_again_begins_anew_where_that_is_the_reading() 
     assert listed(fake)["contacts"] == 3
 
 
-def test_c16_what_a_contact_does_in_one_round_tells_nothing_of_the_next() -> None:
+def test_c16_responses_in_different_rounds_are_independent() -> None:
     fake = quiet_world(40, rates={**SILENT, "open": 0.5})
     fake.behaviour = Behaviour(reenrol="restart")
     log = watched(fake)
@@ -696,7 +696,7 @@ def test_c16_what_a_contact_does_in_one_round_tells_nothing_of_the_next() -> Non
     assert first != second
 
 
-def test_c16_a_round_that_has_not_begun_survives_a_file() -> None:
+def test_c16_a_round_that_has_not_started_survives_a_file() -> None:
     fake = world_of_three()
     fake.behaviour = Behaviour(reenrol="restart")
     times = iter([1, 2])
@@ -712,7 +712,7 @@ def test_c16_a_round_that_has_not_begun_survives_a_file() -> None:
     assert other.dump() == fake.dump()
 
 
-# A clock that runs.
+# Running clocks.
 
 
 def running(count: int = 0) -> tuple[FakeService, list[float]]:
@@ -720,7 +720,7 @@ def running(count: int = 0) -> tuple[FakeService, list[float]]:
     return quiet_world(count, clock=lambda: time[0], steps=["A", {"wait_time": HOUR_MS}]), time
 
 
-def test_by_a_clock_that_runs_each_request_sees_what_was_due_by_then() -> None:
+def test_with_a_running_clock_each_request_sees_events_due_by_then() -> None:
     fake, time = running(2)
     assert flow(fake) == [(0, 2, 2), (2, 0, 2)]
     time[0] += 3599.999
@@ -733,7 +733,7 @@ def test_by_a_clock_that_runs_each_request_sees_what_was_due_by_then() -> None:
     assert flow(fake) == [(0, 3, 3), (0, 3, 3)]
 
 
-def test_by_a_clock_that_runs_a_change_comes_after_what_was_due_before_it() -> None:
+def test_with_a_running_clock_changes_come_after_earlier_events() -> None:
     fake, time = running(1)
     time[0] += 60
     fake.set_campaign("camp_1", status="paused")
@@ -756,31 +756,31 @@ def test_a_clock_that_goes_back_does_no_harm() -> None:
     assert [rate(fake, name) for name in ("sent_today", "sent_30days")] == [2, 6]
 
 
-# Those who were there before.
+# Seeded contacts.
 
 
-def test_contacts_that_are_not_stored_go_their_ways_too() -> None:
-    said: list[Any] = [
+def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:
+    arguments: list[Any] = [
         {"left_to_send": 2, "templates": [{"sent": 9}]},
         {"left_to_send": 5, "templates": [{"sent": 3}], "wait_time": 48 * HOUR_MS},
         {"left_to_send": 1},
     ]
-    fake = quiet_world(steps=said)
+    fake = quiet_world(steps=arguments)
     log = watched(fake)
     fake.advance(hours=24)
     halfway = flow(fake)
     fake.advance(days=9)
 
-    # Two begin. Three are on their way to step 2, and waited for a part of the time. Only one goes on to step 3.
+    # Two start. Three are between steps and have waited for a part of the time. Only one continues to step 3.
     assert halfway[0] == (0, 11, 11)
     assert 0 < halfway[1][0] <= 5
     assert flow(fake) == [(0, 11, 11), (0, 8, 8), (0, 1, 1)]
-    assert sorted(step for _, _, step in told(log)) == [1, 1, 2, 2, 2, 2, 2, 3]
-    assert all(0 < time <= 48 for time, _, step in told(log) if step == 2)
-    assert len({time for time, _, step in told(log) if step == 2}) >= 3
+    assert sorted(step for _, _, step in log_entries(log)) == [1, 1, 2, 2, 2, 2, 2, 3]
+    assert all(0 < time <= 48 for time, _, step in log_entries(log) if step == 2)
+    assert len({time for time, _, step in log_entries(log) if step == 2}) >= 3
 
 
-def test_whoever_was_due_before_the_world_was_made_is_due_when_it_is_made() -> None:
+def test_events_due_before_the_world_was_created_happen_at_its_creation() -> None:
     fake = FakeService()
     contact = {"email": ADA, "campaigns": [{"id": "camp_1", "at": START - 9 * DAY}]}
     campaign = {"id": "camp_1", "status": "live", "mailboxes": ["mailbox_1"], "steps": ["A"], "rates": {"open": 0}}
@@ -801,22 +801,22 @@ def test_whoever_was_due_before_the_world_was_made_is_due_when_it_is_made() -> N
 # State.
 
 
-def test_a_snapshot_shares_what_nobody_has_changed_since() -> None:
+def test_a_snapshot_shares_unchanged_parts() -> None:
     fake = quiet_world(50, boxes=2)
     fake.advance()
     flows, ledgers = fake._world.simulation.flows, fake._world.simulation.stats
-    kept = fake.snapshot()._world.simulation
+    snapshot = fake.snapshot()._world.simulation
 
-    assert kept.flows["camp_1"] is flows["camp_1"]
-    assert [kept.stats[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
-    before = copy.deepcopy(kept.flows)
+    assert snapshot.flows["camp_1"] is flows["camp_1"]
+    assert [snapshot.stats[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
+    before = copy.deepcopy(snapshot.flows)
     fake.add_contacts(SPACE, 3, campaign="camp_1")
     fake.advance(days=2)
-    assert kept.flows["camp_1"] is not flows["camp_1"]
-    assert kept.flows == before
+    assert snapshot.flows["camp_1"] is not flows["camp_1"]
+    assert snapshot.flows == before
 
 
-def test_looking_changes_nothing_that_is_kept() -> None:
+def test_reading_does_not_change_the_state() -> None:
     fake = quiet_world(3, boxes=2)
     fake.advance()
     fake.advance(days=5)
@@ -826,7 +826,7 @@ def test_looking_changes_nothing_that_is_kept() -> None:
     assert fake.dump() == before
 
 
-def test_reset_forgets_what_was_under_way_and_who_watched() -> None:
+def test_reset_clears_pending_events_and_watchers() -> None:
     fake = world_of_three()
     log = watched(fake)
     fake.reset()
@@ -877,7 +877,7 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
-def test_a_simulation_that_does_not_fit_its_world_is_refused(change: Callable[[Any], Any], message: str) -> None:
+def test_a_simulation_that_does_not_match_its_world_is_refused(change: Callable[[Any], Any], message: str) -> None:
     fake = FakeService()
     fake.load(bad(lambda _: None))
     before = fake.dump()
@@ -887,7 +887,7 @@ def test_a_simulation_that_does_not_fit_its_world_is_refused(change: Callable[[A
     assert fake.dump() == before
 
 
-def test_scripts_alone_survive_a_file() -> None:
+def test_scripts_survive_a_file_even_without_a_simulation() -> None:
     fake, other = world_of_three(), FakeService()
     fake.sim.script(ADA, replies_after="1h")
     other.load(fake.dump())
@@ -896,7 +896,7 @@ def test_scripts_alone_survive_a_file() -> None:
     assert listed(other)["replies_num"] == 1
 
 
-# Changes that cannot be made.
+# Invalid changes.
 
 
 @pytest.mark.parametrize(
@@ -910,7 +910,7 @@ def test_scripts_alone_survive_a_file() -> None:
         (lambda fake: fake.set_mailbox(boxes_of(fake)[0]["id"], status={1}), TypeError, "not JSON serializable"),
     ],
 )
-def test_what_cannot_be_changed_is_refused_and_leaves_no_trace(
+def test_an_invalid_change_is_refused_and_changes_nothing(
     call: Callable[[FakeService], Any], error: type[Exception], message: str
 ) -> None:
     fake = world_of_three()
@@ -921,7 +921,7 @@ def test_what_cannot_be_changed_is_refused_and_leaves_no_trace(
     assert fake.dump() == before
 
 
-def test_a_mailbox_may_be_changed_in_every_field_that_is_not_counted() -> None:
+def test_every_field_of_a_mailbox_that_is_not_counted_can_be_changed() -> None:
     fake = quiet_world()
     (box,) = boxes_of(fake)
     fake.set_mailbox(box["id"], spf=False, blacklists=3, sender_name="Bo", campaigns=7)

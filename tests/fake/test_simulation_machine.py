@@ -1,4 +1,4 @@
-"""Campaigns that share mailboxes, moved about at random, against what an independent reader makes of the log."""
+"""Campaigns that share mailboxes, changed at random, compared with an independent evaluation of the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOURS = st.sampled_from([0, 1, 5, 24, 30, 72]) | st.integers(0, 24 * 12)
 
 
 def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
-    """Three campaigns on the same mailboxes, under way already."""
+    """Three running campaigns on the same mailboxes."""
     fake = FakeService(seed)
     fake.add_workspace(SPACE)
     fake.add_owner_key(SPACE, key=KEY)
@@ -29,10 +29,14 @@ def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
         fake.add_mailbox(SPACE, daily_limit=limit, **(NOTHING if place or not history else {}))
         for place, limit in enumerate(limits)
     ]
-    said: list[Any] = [{"templates": "A|B|PER", "sent": 5}, {"templates": "A|B", "sent": 2, "wait_time": 30 * HOUR_MS}, "A"]
-    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=said, contacts=9, rates=BUSY)
-    said = ["A|B|C", {"templates": [{"rates": {"open": 1, "reply": 0}}], "wait_time": 5 * HOUR_MS}]
-    fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes[:2], steps=said, rates=BUSY)
+    step_arguments: list[Any] = [
+        {"templates": "A|B|PER", "sent": 5},
+        {"templates": "A|B", "sent": 2, "wait_time": 30 * HOUR_MS},
+        "A",
+    ]
+    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=step_arguments, contacts=9, rates=BUSY)
+    step_arguments = ["A|B|C", {"templates": [{"rates": {"open": 1, "reply": 0}}], "wait_time": 5 * HOUR_MS}]
+    fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes[:2], steps=step_arguments, rates=BUSY)
     fake.add_campaign(SPACE, id="camp_3", status="paused", mailboxes=boxes[1:], steps=["A|B", {"wait_time": 0}], rates=BUSY)
     for place, camp in enumerate(CAMPAIGNS):
         rows: list[dict[str, str | None]] = [{"email": f"{camp}.{number}@acme.example"} for number in range(4 + place)]
@@ -41,7 +45,7 @@ def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
 
 
 class Mailing(RuleBasedStateMachine):
-    """Enrols in bulk, lets time pass, pauses, resumes and changes limits."""
+    """Enrols contacts, advances time, pauses, resumes and changes limits."""
 
     totals: ClassVar[Counter[str]] = Counter()
 
@@ -62,7 +66,7 @@ class Mailing(RuleBasedStateMachine):
             self.nobody_waits_where_there_is_room(camp)
 
     def nobody_waits_where_there_is_room(self, camp: str) -> None:
-        """Whoever still waits for step 1, which has no wait, waits for room."""
+        """Contacts that still wait for step 1, which has no wait, wait for capacity."""
         if steps(self.fake, camp)["data"][0]["left_to_send"]:
             ids = self.fake._world.campaigns[camp].mailboxes
             assert all(box["sent_today"] >= box["daily_limit"] for box in boxes_of(self.fake) if box["id"] in ids)
@@ -96,12 +100,12 @@ class Mailing(RuleBasedStateMachine):
 
     @rule(parts=st.lists(st.integers(0, 10**11), min_size=1, max_size=4))
     def time_passes_at_once_or_in_steps(self, parts: list[int]) -> None:
-        kept, known = self.fake.snapshot(), len(self.reader.log)
+        snapshot, known = self.fake.snapshot(), len(self.reader.log)
         for part in parts:
             self.fake.advance(microseconds=part)
             page(self.fake, "/mailboxes")
         in_steps, entries = self.fake.dump(), self.reader.log[known:]
-        self.fake.restore(kept)
+        self.fake.restore(snapshot)
         del self.reader.log[known:]
         before = day_of(self.fake.now)
         self.fake.advance(microseconds=sum(parts))
@@ -116,13 +120,13 @@ class Mailing(RuleBasedStateMachine):
         other = FakeService(self.fake.seed)
         other.load(before)
         assert other.dump() == before
-        kept, known = self.fake.snapshot(), len(self.reader.log)
+        snapshot, known = self.fake.snapshot(), len(self.reader.log)
         fork = FakeService(self.fake.seed)
-        fork.restore(kept)
+        fork.restore(snapshot)
         for each in (self.fake, other, fork):
             each.advance(hours=hours + 1)
         assert self.fake.dump() == other.dump() == fork.dump()
-        self.fake.restore(kept)
+        self.fake.restore(snapshot)
         del self.reader.log[known:]
         assert self.fake.dump() == before
         fork.advance(days=9)
@@ -142,7 +146,7 @@ class Mailing(RuleBasedStateMachine):
             self.totals["runs that sent"] += bool(self.reader.of_kind("sent"))
 
 
-def test_invariants_1_to_8_and_10_to_14_hold_whatever_happens_and_the_runs_really_send() -> None:
+def test_invariants_1_to_8_and_10_to_14_hold() -> None:
     Mailing.totals.clear()
     run_state_machine_as_test(
         Mailing,
@@ -170,13 +174,13 @@ ALONE = st.fixed_dictionaries(
 
 @settings(max_examples=100, deadline=None)
 @given(ALONE)
-def test_invariant_9_the_days_left_never_rise_and_hold_to_a_day(alone: dict[str, Any]) -> None:
+def test_invariant_9_days_left_never_rise_and_are_accurate_to_a_day(alone: dict[str, Any]) -> None:
     fake = FakeService(alone["seed"], clock=f"2026-03-01T{alone['hour']:02}:30:00Z")
     fake.add_workspace(SPACE)
     boxes = [fake.add_mailbox(SPACE, daily_limit=limit) for limit in alone["limits"]]
-    said: list[Any] = [{"templates": "A|B", "wait_time": wait * HOUR_MS} for wait in alone["waits"]]
-    said[0]["sent"] = alone["sent"]
-    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=said, rates=alone["rates"])
+    step_arguments: list[Any] = [{"templates": "A|B", "wait_time": wait * HOUR_MS} for wait in alone["waits"]]
+    step_arguments[0]["sent"] = alone["sent"]
+    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=step_arguments, rates=alone["rates"])
     fake.add_contacts(SPACE, alone["count"], campaign="camp_1")
     shown = [listed(fake)["days_left"]]
     while shown[-1]:
@@ -189,7 +193,7 @@ def test_invariant_9_the_days_left_never_rise_and_hold_to_a_day(alone: dict[str,
 
 
 def outcomes(fake: FakeService, camp: str) -> set[tuple[str, int, str, float]]:
-    """What became of the e-mails of a campaign, by e-mail address, with the time since it was sent."""
+    """Return what happened to the e-mails of a campaign, by address, with the time since each was sent."""
     log = watched(fake)
     fake.advance(days=20)
     emails = {contact["id"]: contact["email"] for contact in fake.contacts(SPACE)}
@@ -199,9 +203,7 @@ def outcomes(fake: FakeService, camp: str) -> set[tuple[str, int, str, float]]:
 
 @settings(max_examples=15, deadline=None)
 @given(st.permutations(range(12)), st.integers(1, 30), st.booleans())
-def test_what_people_do_depends_on_no_order_no_other_campaign_and_no_inserted_contact(
-    order: list[int], others: int, first: bool
-) -> None:
+def test_responses_do_not_depend_on_order_other_campaigns_or_other_contacts(order: list[int], others: int, first: bool) -> None:
     def world() -> FakeService:
         fake = quiet_world(limit=1000, rates=BUSY, steps=["A", "A"])
         fake.add_campaign(
@@ -222,16 +224,16 @@ def test_what_people_do_depends_on_no_order_no_other_campaign_and_no_inserted_co
     assert {kind for _, _, kind, _ in expected} > {"sent", "opened", "replied"}
 
 
-def test_the_same_seed_and_calls_give_the_same_bytes_and_another_seed_does_not() -> None:
-    def told(seed: int) -> list[bytes]:
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
+    def response_bodies(seed: int) -> list[bytes]:
         fake = busy_world(seed, [3, 5], history=True)
         fake.advance(days=6)
         return [page(fake, path).body for path in ("/campaigns", "/mailboxes")] + [fake.dump().encode()]
 
-    assert told(4) == told(4) != told(5)
+    assert response_bodies(4) == response_bodies(4) != response_bodies(5)
 
 
-def test_other_seeds_make_other_people_answer() -> None:
+def test_with_another_seed_other_contacts_reply() -> None:
     def answers(seed: int) -> set[tuple[str, int, str, float]]:
         fake = FakeService(seed)
         fake.add_workspace(SPACE)
@@ -243,7 +245,7 @@ def test_other_seeds_make_other_people_answer() -> None:
     assert answers(1) == answers(1) != answers(2)
 
 
-def test_a_world_in_motion_reads_as_json_and_its_simulation_stands_on_one_line() -> None:
+def test_a_running_world_is_json_with_its_simulation_on_one_line() -> None:
     fake = busy_world(1, [3, 5], history=True)
     assert "simulation" not in json.loads(fake.dump())
     fake.advance(days=2)

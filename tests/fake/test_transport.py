@@ -11,7 +11,7 @@ from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 
-def test_it_is_a_transport_of_a_service_and_shows_no_more_than_that() -> None:
+def test_it_is_a_transport_and_its_repr_shows_no_more() -> None:
     service = TinyService()
     transport = FakeTransport(service)
     assert isinstance(transport, Transport)
@@ -19,19 +19,19 @@ def test_it_is_a_transport_of_a_service_and_shows_no_more_than_that() -> None:
     assert repr(transport) == "<FakeTransport to TinyService>"
 
 
-async def test_the_answer_is_the_services_own_and_the_request_counts_as_sent() -> None:
+async def test_the_response_is_the_services_and_the_request_counts_as_sent() -> None:
     service, progress = TinyService(), Progress()
     response = await FakeTransport(service).send(CREATE, progress)
     assert response == Response(201, {"content-type": "application/json", "x-request-id": "req_1"}, answer_to(CREATE))
-    assert service.asked == [CREATE]
+    assert service.requests == [CREATE]
     assert progress.sent is True
 
 
-async def test_an_answer_in_the_services_place_arrives_like_any_other() -> None:
+async def test_an_injected_response_arrives_like_any_other() -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", f.status(503))
     assert (await FakeTransport(service).send(CREATE, progress)).status == 503
-    assert (service.asked, progress.sent) == ([], True)
+    assert (service.requests, progress.sent) == ([], True)
 
 
 LOST = [
@@ -49,26 +49,26 @@ LOST = [
 
 
 @pytest.mark.parametrize("fault", LOST, ids=lambda fault: fault.label)
-async def test_a_lost_answer_is_an_error_that_says_maybe_sent(fault: f.Fault) -> None:
+async def test_a_lost_response_is_an_error_with_maybe_sent(fault: f.Fault) -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", fault)
     with pytest.raises(TransportError, match=r"connection|response") as lost:
         await FakeTransport(service).send(CREATE, progress)
     assert lost.value.maybe_sent
     assert progress.sent is True
-    assert len(service.asked) == fault.commits
+    assert len(service.requests) == fault.commits
 
 
-async def test_a_refused_connection_is_an_error_that_says_not_sent() -> None:
+async def test_a_refused_connection_is_an_error_without_maybe_sent() -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", f.refuse())
     with pytest.raises(TransportError, match="refused") as refused:
         await FakeTransport(service).send(CREATE, progress)
     assert not refused.value.maybe_sent
-    assert (service.asked, progress.sent) == ([], False)
+    assert (service.requests, progress.sent) == ([], False)
 
 
-async def test_what_was_sent_once_before_counts_as_sent_whatever_comes_then() -> None:
+async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", f.refuse())
     progress.sent = True
@@ -79,7 +79,7 @@ async def test_what_was_sent_once_before_counts_as_sent_whatever_comes_then() ->
     assert progress.sent is True
 
 
-async def test_a_length_too_small_cuts_the_body() -> None:
+async def test_a_content_length_too_small_truncates_the_body() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.wrong_length(5))
     assert (await FakeTransport(service).send(CREATE, Progress())).body == answer_to(CREATE)[:-5]
@@ -87,7 +87,7 @@ async def test_a_length_too_small_cuts_the_body() -> None:
 
 @virtual_time
 @pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=100, every=0.01)], ids=lambda fault: fault.label)
-async def test_a_late_answer_takes_its_time_and_arrives_whole(fault: f.Fault) -> None:
+async def test_a_delayed_response_takes_its_time_and_arrives_completely(fault: f.Fault) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     start = anyio.current_time()
@@ -101,26 +101,26 @@ async def test_a_late_answer_takes_its_time_and_arrives_whole(fault: f.Fault) ->
     [(f.hang(), 0), (f.latency(3600), 1), (f.slow_drip(every=3600), 1), (f.commit_then(f.hang()), 1)],
     ids=lambda value: getattr(value, "label", value),
 )
-async def test_waiting_ends_with_a_cancellation_and_the_request_counts_as_sent(fault: f.Fault, acts: int) -> None:
+async def test_a_cancelled_wait_counts_as_sent(fault: f.Fault, acts: int) -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", fault)
     with anyio.move_on_after(0.01) as scope:
         await FakeTransport(service).send(CREATE, progress)
     assert scope.cancelled_caught
     assert progress.sent is True
-    assert len(service.asked) == acts
+    assert len(service.requests) == acts
 
 
-async def test_a_cancellation_before_the_act_leaves_nothing_done_and_nothing_sent() -> None:
+async def test_a_cancellation_before_sending_does_nothing_and_sends_nothing() -> None:
     service, progress = TinyService(), Progress()
     with anyio.CancelScope() as scope:
         scope.cancel()
         await FakeTransport(service).send(CREATE, progress)
     assert scope.cancelled_caught
-    assert (service.asked, progress.sent) == ([], False)
+    assert (service.requests, progress.sent) == ([], False)
 
 
-async def test_a_cancellation_after_the_act_does_not_take_the_answer_away() -> None:
+async def test_a_cancellation_after_the_service_acted_keeps_the_response() -> None:
     class Cancelling(TinyService):
         def exchange(self, request: Request, /) -> f.Exchange:
             scope.cancel()
@@ -143,16 +143,16 @@ async def test_senders_take_turns() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(send, "/a", "/a", "/a")
         group.start_soon(send, "/b", "/b", "/b")
-    order = [request.target for request in service.asked]
+    order = [request.target for request in service.requests]
     assert [set(order[turn : turn + 2]) for turn in (0, 2, 4)] == [{"/a", "/b"}] * 3
 
 
-async def test_after_its_end_it_sends_nothing_and_says_so() -> None:
+async def test_a_closed_transport_sends_nothing_and_says_so() -> None:
     service, progress = TinyService(), Progress()
     transport = FakeTransport(service)
     await transport.aclose()
     await transport.aclose()
     with pytest.raises(InvalidRequest, match="FakeTransport is closed"):
         await transport.send(LIST, progress)
-    assert (service.asked, progress.sent) == ([], False)
+    assert (service.requests, progress.sent) == ([], False)
     assert repr(transport) == "<FakeTransport to TinyService, closed>"

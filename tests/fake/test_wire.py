@@ -32,7 +32,7 @@ def send(fake: FakeService, method: str, target: str, body: bytes = b"") -> Any:
 
 
 @pytest.mark.parametrize("operation", TARGETS)
-def test_w2_the_four_lists_answer_ok_with_all_their_members(operation: str) -> None:
+def test_w2_the_four_lists_say_ok_and_have_all_their_members(operation: str) -> None:
     answered = document(get(small_world(), TARGETS[operation]))
 
     assert answered["status"] == "ok"
@@ -40,7 +40,7 @@ def test_w2_the_four_lists_answer_ok_with_all_their_members(operation: str) -> N
 
 
 @pytest.mark.parametrize("operation", TARGETS)
-def test_w1_each_target_is_told_by_its_operation(operation: str) -> None:
+def test_w1_each_target_is_recognised_as_its_operation(operation: str) -> None:
     fake = small_world()
     get(fake, TARGETS[operation])
     create(fake)
@@ -55,7 +55,7 @@ def ids(value: Any) -> list[str]:
     return [found for item in value for found in ids(item)] if isinstance(value, list) else []
 
 
-def test_w3_and_w5_made_up_ids_are_a_prefix_and_16_hex_digits_and_unique() -> None:
+def test_w3_and_w5_generated_ids_are_a_prefix_and_16_unique_hex_digits() -> None:
     fake = FakeService()
     space = fake.add_workspace()
     key = fake.add_owner_key(space)
@@ -71,11 +71,11 @@ def test_w3_and_w5_made_up_ids_are_a_prefix_and_16_hex_digits_and_unique() -> No
     assert {id_.rsplit("_", 1)[0] for id_ in found} == set(prefixes.split("|"))
 
 
-def test_w5_other_seeds_make_up_other_ids() -> None:
+def test_w5_another_seed_generates_other_ids() -> None:
     assert FakeService(seed=1).add_workspace() != FakeService(seed=2).add_workspace()
 
 
-def test_w5_a_made_up_id_never_takes_one_that_was_given() -> None:
+def test_w5_a_generated_id_is_never_one_already_used() -> None:
     first = FakeService().add_workspace()
     fake = FakeService()
     fake.add_workspace(first)
@@ -93,7 +93,7 @@ def test_w6_an_unknown_path_is_404(path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"), [("POST", "/campaigns", "GET"), ("GET", "/contacts", "POST"), ("PUT", "/contacts", "POST")]
 )
-def test_w6_another_method_is_405_and_says_which_is_allowed(method: str, path: str, allowed: str) -> None:
+def test_w6_another_method_is_405_with_the_allowed_ones(method: str, path: str, allowed: str) -> None:
     response = send(small_world(), method, path)
 
     refusal(response, 405, "method_not_allowed")
@@ -106,7 +106,7 @@ def test_w6_head_is_405_without_a_body() -> None:
     assert (response.status, response.body) == (405, b"")
 
 
-def test_w6_one_trailing_slash_is_tolerated() -> None:
+def test_w6_one_trailing_slash_is_ignored() -> None:
     fake = small_world()
 
     assert get(fake, f"/workspaces/{SPACE}/all-fields/").body == get(fake, f"/workspaces/{SPACE}/all-fields").body
@@ -128,7 +128,7 @@ def test_percent_encoding_that_is_not_utf8_is_400(target: str) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}])
-def test_w7_a_body_of_another_content_type_is_taken_with_a_hint(headers: dict[str, str]) -> None:
+def test_w7_a_body_of_another_content_type_is_accepted_with_a_hint(headers: dict[str, str]) -> None:
     fake = small_world()
     response = post(fake, creation(), headers)
 
@@ -160,12 +160,12 @@ BAD_BODIES = {
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
-def test_w8_what_is_not_strict_json_is_400(body: bytes) -> None:
+def test_w8_invalid_json_is_400(body: bytes) -> None:
     refusal(post(small_world(), body), 400, "invalid_json")
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"key_1"', b"1"])
-def test_w8_what_is_not_an_object_is_400(body: bytes) -> None:
+def test_w8_a_body_that_is_not_an_object_is_400(body: bytes) -> None:
     refusal(post(small_world(), body), 400, "body_not_object")
 
 
@@ -178,7 +178,7 @@ def test_w8_a_body_over_one_mebibyte_is_413() -> None:
     refusal(post(fake, fitting + b" "), 413, "body_too_large")
 
 
-def test_w8_escaped_surrogates_in_pairs_are_a_character() -> None:
+def test_w8_escaped_surrogate_pairs_are_one_character() -> None:
     fake = small_world()
     body = json.dumps(creation(first_name="\U0001f600")).encode()
 
@@ -188,16 +188,16 @@ def test_w8_escaped_surrogates_in_pairs_are_a_character() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_w8_no_body_makes_the_service_fail(body: bytes) -> None:
+def test_w8_no_body_makes_the_service_raise(body: bytes) -> None:
     assert post(small_world(), body).status in {400, 413}
 
 
 @given(st.text(max_size=40), st.sampled_from(["GET", "POST", "HEAD", "DELETE"]))
-def test_no_target_makes_the_service_fail(target: str, method: str) -> None:
+def test_no_target_makes_the_service_raise(target: str, method: str) -> None:
     assert send(small_world(), method, "/" + target).status < 500
 
 
-def test_w11_every_answer_has_a_content_type_and_a_request_id_of_its_own() -> None:
+def test_w11_every_response_has_a_content_type_and_a_unique_request_id() -> None:
     fake = small_world()
     answers = [get(fake, target) for target in (*TARGETS.values(), "/nothing", "/campaigns")]
     answers += [post(fake, creation()), post(fake, b"{")]
@@ -207,14 +207,14 @@ def test_w11_every_answer_has_a_content_type_and_a_request_id_of_its_own() -> No
     assert [entry.request_id for entry in fake.requests] == [answer.headers["x-request-id"] for answer in answers]
 
 
-def test_w11_answers_are_compact_utf8() -> None:
+def test_w11_responses_are_compact_utf_8() -> None:
     fake = FakeService()
     fake.add_workspace(SPACE, custom_fields=["Größe"])
 
     assert '"label":"Größe","code":"custom_1"'.encode() in get(fake, TARGETS["list_fields"]).body
 
 
-def test_w12_a_workspace_beside_a_campaign_id_is_ignored_with_a_hint() -> None:
+def test_w12_a_workspace_next_to_a_campaign_id_is_ignored_with_a_hint() -> None:
     fake = small_world()
     response = get(fake, "/campaigns/camp_1/steps", workspace="space_2")
 
@@ -235,7 +235,7 @@ REFUSAL = Refusal(404, "workspace_not_found", "there is no such workspace", "wor
         ("200_with_error", 200, "application/json", b'{"status":"error","error":{"code":"workspace_not_found",'),
     ],
 )
-def test_e2_a_named_renderer_gives_refusals_their_shape(renderer: Any, status: int, content_type: str, body: bytes) -> None:
+def test_e2_a_named_renderer_sets_the_shape_of_refusals(renderer: Any, status: int, content_type: str, body: bytes) -> None:
     fake = small_world(error_renderer=renderer)
     response = get(fake, "/workspaces/space_9/all-fields")
 
@@ -244,7 +244,7 @@ def test_e2_a_named_renderer_gives_refusals_their_shape(renderer: Any, status: i
     assert renderer in RENDERERS
 
 
-def test_e2_a_renderer_of_ones_own_gets_the_refusal() -> None:
+def test_e2_a_custom_renderer_receives_the_refusal() -> None:
     seen: list[Refusal] = []
 
     def teapot(refusal: Refusal) -> tuple[int, dict[str, str], bytes]:
@@ -264,7 +264,7 @@ def test_e2_headers_of_a_refusal_survive_any_renderer() -> None:
     assert response.headers["allow"] == "POST"
 
 
-def test_e3_hints_travel_in_a_header_and_the_journal_and_never_in_the_body() -> None:
+def test_e3_hints_are_in_a_header_and_the_request_log_but_not_the_body() -> None:
     fake = small_world()
     response = get(fake, "/workspaces/camp_1/all-fields")
 
@@ -273,7 +273,7 @@ def test_e3_hints_travel_in_a_header_and_the_journal_and_never_in_the_body() -> 
     assert b"looks like" not in response.body
 
 
-def test_e3_a_hint_is_ascii_whatever_the_name_it_shows() -> None:
+def test_e3_a_hint_is_ascii_whatever_name_it_contains() -> None:
     query: dict[str, Any] = {"é\r\nx-evil: 1": "1"}
     response = get(small_world(), "/campaigns/camp_1/steps", **query)
 
@@ -281,7 +281,7 @@ def test_e3_a_hint_is_ascii_whatever_the_name_it_shows() -> None:
     assert "\n" not in response.headers["x-fake-hint"]
 
 
-def test_e3_however_much_is_dropped_the_header_stays_short_and_the_journal_says_all() -> None:
+def test_e3_the_hint_header_stays_short_and_the_request_log_has_every_hint() -> None:
     fake = small_world()
     response = post(fake, creation(**{f"first_name_{number}": "x" for number in range(300)}))
 
@@ -307,7 +307,7 @@ SECRETS = [
 
 @pytest.mark.parametrize("body", SECRETS)
 @pytest.mark.parametrize("behaviour", [Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()])
-def test_no_answer_and_no_repr_shows_an_owner_key(body: dict[str, Any], behaviour: Behaviour) -> None:
+def test_no_response_and_no_repr_shows_an_owner_key(body: dict[str, Any], behaviour: Behaviour) -> None:
     fake = small_world(behaviour)
     response = post(fake, body)
     query: dict[str, Any] = {"owner_key": "5ecret", SECRET: SECRET}
@@ -317,7 +317,7 @@ def test_no_answer_and_no_repr_shows_an_owner_key(body: dict[str, Any], behaviou
     assert "5ecret" not in repr(shown)
 
 
-def test_the_owner_key_of_a_good_creation_is_not_shown_either() -> None:
+def test_a_successful_creation_does_not_show_the_owner_key() -> None:
     fake = small_world()
     post(fake, creation())
     stored = fake.snapshot()

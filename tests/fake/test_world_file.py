@@ -36,7 +36,7 @@ BY_HAND: dict[str, Any] = {
 
 
 def rich_world() -> FakeService:
-    """A world with something of everything."""
+    """A world that uses every feature."""
     fake = small_world(overwrite_blank="store")
     fake.advance(hours=5.5)
     space = fake.add_workspace(
@@ -45,12 +45,12 @@ def rich_world() -> FakeService:
     fake.add_owner_key(space, SPACE)
     boxes = fake.add_mailboxes(space, 5, trouble=0.5)
     fake.add_mailbox(SPACE, age="old", created_at=3, last_activity="?", opened_14days=101)
-    said: list[dict[str, Any]] = [
+    documents: list[dict[str, Any]] = [
         {"sent": 40, "templates": "A|PER"},
         {"sent": 9, "wait_time": 1},
         {"templates": [{"new_thread": True, "body_text": None}]},
     ]
-    camp = fake.add_campaign(space, mailboxes=boxes[:3], steps=said)
+    camp = fake.add_campaign(space, mailboxes=boxes[:3], steps=documents)
     fake.add_campaign(space, steps=["A"], last_activity=None, contacts=3)
     fake.add_contacts(space, 4, campaign=camp)
     create(fake, "dee@b.co", first_name="D", campaign="camp_1")
@@ -69,19 +69,19 @@ def everything(fake: FakeService) -> list[Any]:
     ]
 
 
-def test_what_is_dumped_and_loaded_is_the_same_world() -> None:
+def test_a_dumped_and_loaded_world_is_the_same() -> None:
     fake, other = rich_world(), FakeService(seed=0)
     other.load(fake.dump())
 
     assert other.dump() == fake.dump()
     assert everything(other) == everything(fake)
     assert other.now == fake.now
-    # What is made up next is the same, too.
+    # What is generated next is the same, too.
     assert [other.add_workspace(), other.add_mailboxes(SPACE, 2)] == [fake.add_workspace(), fake.add_mailboxes(SPACE, 2)]
     assert create(other)["id"] == create(fake)["id"]
 
 
-def test_a_world_may_be_text_a_path_or_a_document(tmp_path: Path) -> None:
+def test_a_world_may_be_a_string_a_path_or_a_document(tmp_path: Path) -> None:
     dumped = rich_world().dump()
     file = tmp_path / "world.json"
     file.write_text(dumped, encoding="utf-8")
@@ -94,7 +94,7 @@ def test_a_world_may_be_text_a_path_or_a_document(tmp_path: Path) -> None:
     assert loaded == [dumped] * 5
 
 
-def test_a_world_may_be_written_by_hand_with_only_what_matters() -> None:
+def test_a_world_may_be_written_by_hand_with_only_the_essentials() -> None:
     fake = FakeService()
     fake.load(BY_HAND)
     mailboxes = document(page(fake, "/mailboxes"))["data"]
@@ -110,7 +110,7 @@ def test_a_world_may_be_written_by_hand_with_only_what_matters() -> None:
     assert len(json.loads(fake.dump())["workspaces"]) == 2
 
 
-def test_loading_replaces_what_was_stored() -> None:
+def test_loading_replaces_the_stored_world() -> None:
     fake = small_world()
     fake.load({})
 
@@ -118,7 +118,7 @@ def test_loading_replaces_what_was_stored() -> None:
     assert fake.now == FakeService().now
 
 
-def test_the_text_of_a_world_is_readable_and_ends_in_a_line() -> None:
+def test_a_dumped_world_is_readable_and_ends_with_a_newline() -> None:
     dumped = rich_world().dump()
 
     assert '"custom_7": "É"' in dumped
@@ -185,7 +185,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("source", "message"), BAD)
-def test_a_bad_world_is_refused_where_it_is_bad_and_changes_nothing(source: Any, message: str) -> None:
+def test_an_invalid_world_is_refused_with_its_place_and_changes_nothing(source: Any, message: str) -> None:
     fake = rich_world()
     before = fake.dump()
 
@@ -199,14 +199,14 @@ Place = tuple[str | int, ...]
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Every place in a document, in order."""
+    """Return every place in a document, in order."""
     yield at
     for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from places(part, (*at, name))
 
 
 def with_other(at: Place, value: object) -> Any:
-    """The rich world with another value in one place."""
+    """Return the rich world with another value in one place."""
     world = deepcopy(RICH)
     *way, last = at
     reduce(getitem, way, world)[last] = value
@@ -222,7 +222,7 @@ def with_other(at: Place, value: object) -> Any:
 @example(("workspaces", 2, "campaigns", 0, "steps", 0, "templates", 0), None)
 @example(("workspaces", 2, "campaigns", 0, "steps", 1, "wait_time"), 10**30)
 @example(("workspaces", 2, "campaigns", 0, "last_activity"), "x")
-def test_a_value_of_another_kind_is_refused_or_served(at: Place, value: object) -> None:
+def test_a_value_of_the_wrong_type_is_refused_or_served(at: Place, value: object) -> None:
     fake = FakeService()
     try:
         fake.load(with_other(at, value))
@@ -233,14 +233,14 @@ def test_a_value_of_another_kind_is_refused_or_served(at: Place, value: object) 
     assert everything(fake)
 
 
-def test_a_bad_owner_key_is_not_shown() -> None:
+def test_an_invalid_owner_key_is_not_shown() -> None:
     with pytest.raises(WorldError) as caught:
         FakeService().load({"owner_keys": {"5ecret": []}})
 
     assert "5ecret" not in str(caught.value)
 
 
-def test_a_world_is_read_by_the_behaviour_of_the_fake_that_loads_it() -> None:
+def test_a_world_is_read_under_the_behaviour_of_the_fake_that_loads_it() -> None:
     twice = {"workspaces": [{"contacts": [{"email": "a@b.co"}, {"email": "A@b.co"}]}]}
 
     with pytest.raises(WorldError, match="e-mail A@b"):

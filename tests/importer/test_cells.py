@@ -1,4 +1,4 @@
-"""Cells that do not hold what was meant: a fault where they would be sent worthless, a warning elsewhere."""
+"""Garbled cells: an error where they would be useless, a warning elsewhere."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def row(cell: str, code: str) -> Row:
 
 
 def misread(text: str) -> str:
-    """Read UTF-8 as Windows-1252, as programs do that leave its undefined bytes alone."""
+    """Decode UTF-8 as Windows-1252, like programs that keep its undefined bytes."""
     return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
 
 
 @given(before=st.text(st.characters(codec="ascii", exclude_characters="\0+"), max_size=5), text=LATIN)
-def test_latin_letters_that_were_once_read_in_the_wrong_encoding_are_a_warning(before: str, text: str) -> None:
+def test_latin_letters_read_in_the_wrong_encoding_cause_a_warning(before: str, text: str) -> None:
     (flaw,) = find_issues(["plain", before + misread(text)])
     assert (flaw.column, flaw.kind, flaw.fatal) == (1, "mojibake", False)
     assert f"is probably {text[0]!r}" in flaw.message
@@ -35,26 +35,26 @@ def test_latin_letters_that_were_once_read_in_the_wrong_encoding_are_a_warning(b
 
 @pytest.mark.parametrize(
     ("meant", "found"),
-    [("Иван", "Ð˜Ð²Ð°Ð½"), ("it’s", "â€™"), ("😀", "ðŸ˜€"), ("naïve", "Ã¯")],  # noqa: RUF001 - what people see
+    [("Иван", "Ð˜Ð²Ð°Ð½"), ("it’s", "â€™"), ("😀", "ðŸ˜€"), ("naïve", "Ã¯")],  # noqa: RUF001 - as displayed
 )
-def test_other_scripts_punctuation_and_emoji_are_found_too(meant: str, found: str) -> None:
+def test_other_scripts_punctuation_and_emoji_are_detected_too(meant: str, found: str) -> None:
     remark = row(misread(meant), "city").warnings[0]
     assert (remark.kind, remark.column, remark.code) == ("mojibake", "Column", "city")
     assert remark.message.startswith(f"{found!r} is probably ")
 
 
 @given(st.text(st.characters(max_codepoint=0xFF, categories=["L", "Nd"], exclude_characters="ªºµ"), max_size=20))
-def test_words_of_latin_letters_are_no_suspects(text: str) -> None:
+def test_correct_latin_words_cause_no_warning(text: str) -> None:
     assert find_issues([text]) == ()
 
 
 @pytest.mark.parametrize("text", ["„CAFÉ”", "»É«", "ESPAÑA", "IRMÃO", "Ñ’", "café…”", "Â", "E+", "1E+1", "12E+10", "â€", "ð€€€"])  # noqa: RUF001 - so people write
-def test_what_only_looks_like_it_is_left_alone(text: str) -> None:
+def test_what_only_looks_garbled_causes_no_warning(text: str) -> None:
     assert row(text, "city").warnings == ()
 
 
 @pytest.mark.parametrize("cell", ["4.1E+11", "4,1E+11", " 4E+10 ", "-4.17912E+10"])
-def test_a_number_in_scientific_form_is_a_fault_in_a_phone_and_a_warning_elsewhere(cell: str) -> None:
+def test_a_number_in_scientific_form_is_an_error_in_phones_and_else_a_warning(cell: str) -> None:
     assert str(row(cell, "work_phone").fault).startswith(
         f"work_phone: '{cell.strip()}' is a long number that a spreadsheet shortened, and its digits are lost"
     )
@@ -65,12 +65,12 @@ def test_a_number_in_scientific_form_is_a_fault_in_a_phone_and_a_warning_elsewhe
 
 
 @pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "half a character")])
-def test_what_no_service_can_take_costs_its_row_unless_the_column_is_left_out(cell: str, what: str) -> None:
+def test_invalid_characters_reject_a_row_unless_their_column_is_ignored(cell: str, what: str) -> None:
     assert str(row(cell, "city").fault).startswith(f"city: the cell contains {what}")
     assert row(cell, "ignore").fault is None
 
 
-def test_they_are_found_in_every_format_of_texts() -> None:
+def test_they_are_found_in_every_text_format() -> None:
     _, rows = read(
         "email,mobile_phone,city\na@b.example,4.1E+11,x\nb@b.example,1,KÃ¶ln\nc@b.example,2,a\0b\n".encode(), format="csv"
     )

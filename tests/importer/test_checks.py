@@ -1,4 +1,4 @@
-"""What the checks find in values, and what they leave to the service."""
+"""The checks of values: what they report and what they leave to the service."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from outreach_async.importer.table import Remark
 # Policy.
 
 
-def test_without_a_word_every_check_warns() -> None:
+def test_by_default_every_check_warns() -> None:
     assert set(CheckPolicy.of().levels.values()) == {"warn"}
     assert CheckPolicy.of().levels.keys() == CHECKS.keys()
 
 
-def test_all_checks_become_errors_but_those_that_are_a_suspicion() -> None:
+def test_all_checks_can_be_errors_except_those_that_only_suspect() -> None:
     levels = CheckPolicy.of(["error"]).levels
     assert {check for check, level in levels.items() if level == "warn"} == LINTS
     assert CheckPolicy.of(["error", "date=error"]).levels["date"] == "error"
 
 
-def test_what_comes_later_wins() -> None:
+def test_later_settings_override_earlier_ones() -> None:
     assert CheckPolicy.of(["off", "email=error"]).levels == {**dict.fromkeys(CHECKS, "off"), "email": "error"}
     assert set(CheckPolicy.of(["email=error", "off"]).levels.values()) == {"off"}
 
@@ -42,13 +42,13 @@ def test_what_comes_later_wins() -> None:
         ("repeat=error", "expected repeat=warn or repeat=off"),
     ],
 )
-def test_a_level_or_check_that_there_is_not_is_refused(text: str, message: str) -> None:
+def test_an_unknown_level_or_check_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         CheckPolicy.of([text])
     assert message in str(caught.value)
 
 
-def test_a_check_that_needs_what_is_not_installed_is_off_and_says_so() -> None:
+def test_a_check_whose_library_is_missing_is_off_and_says_so() -> None:
     policy = CheckPolicy.of(has=lambda module: module != "phonenumbers")
     assert (policy.levels["phone"], policy.levels["email"]) == ("off", "warn")
     assert policy.note == "not checked: phone; to check, run pip install 'outreach_async[validate]'"
@@ -56,7 +56,7 @@ def test_a_check_that_needs_what_is_not_installed_is_off_and_says_so() -> None:
     assert CheckPolicy.of(["off"], has=lambda _module: None).note is None
 
 
-def test_a_check_that_was_asked_for_and_needs_what_is_not_installed_is_refused() -> None:
+def test_a_requested_check_whose_library_is_missing_is_refused() -> None:
     with pytest.raises(
         InvalidRequest, match=r"the extra 'validate' is missing for email and phone; run pip install 'outreach_async\[validate\]'"
     ):
@@ -68,42 +68,42 @@ def test_a_check_that_was_asked_for_and_needs_what_is_not_installed_is_refused()
 
 
 @given(st.from_regex(r"\A[A-Za-z0-9_+.-]{1,20}@[A-Za-z0-9.-]{1,20}\.[A-Za-z]{2,8}\Z"))
-def test_an_address_that_is_plain_is_one_that_the_library_takes(address: str) -> None:
+def test_an_address_accepted_without_the_library_is_accepted_by_the_library(address: str) -> None:
     try:
         validate_email(address, check_deliverability=False, strict=True)
-        taken = True
+        accepted = True
     except EmailNotValidError:
-        taken = False
-    assert (value_checks.check_email(address) is None) == taken
+        accepted = False
+    assert (value_checks.check_email(address) is None) == accepted
 
 
 @pytest.mark.parametrize(
     "address", ["ann@a.example", "a.b+c@mail.co.uk", "jörg@bücher.example", "a" * 64 + "@a.example", "用户@例え.jp"]
 )
-def test_addresses_that_can_be_written_to_pass(address: str) -> None:
+def test_valid_addresses_are_accepted(address: str) -> None:
     assert value_checks.check_email(address) is None
 
 
 @pytest.mark.parametrize(
     "address", ["a@@b.example", "a b@c.example", "a@b", "a.@b.example", "a@b..example", "a" * 65 + "@a.example", "a@x.test"]
 )
-def test_addresses_that_cannot_be_written_to_do_not(address: str) -> None:
+def test_invalid_addresses_are_refused(address: str) -> None:
     assert (value_checks.check_email(address) or "").startswith("not a valid address: ")
 
 
 @pytest.mark.parametrize(
     ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
 )
-def test_a_domain_that_is_one_slip_from_a_providers_is_told(domain: str, meant: str) -> None:
+def test_a_domain_one_typo_away_from_a_provider_is_reported(domain: str, meant: str) -> None:
     assert value_checks.check_typo(f"a@{domain}") == f"the domain is one typing error away from {meant}"
 
 
 @pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
-def test_a_domain_that_somebody_has_is_no_slip(domain: str) -> None:
+def test_an_existing_domain_is_not_a_typo(domain: str) -> None:
     assert value_checks.check_typo(f"a@{domain}") is None
 
 
-def test_a_functions_address_is_told() -> None:
+def test_a_role_address_is_reported() -> None:
     assert value_checks.check_role("Info@a.example") == "info@ is a role address, not a person's"
     assert value_checks.check_role("inform@a.example") is None
 
@@ -112,7 +112,7 @@ def test_a_functions_address_is_told() -> None:
 
 
 def examples() -> list[tuple[str, str]]:
-    """Return a fixed-line and a mobile number of each country, as it is dialled abroad."""
+    """Return a fixed-line and a mobile number of each country, as dialled from abroad."""
     kinds = (phonenumbers.PhoneNumberType.FIXED_LINE, phonenumbers.PhoneNumberType.MOBILE)
     found = [
         (region, phonenumbers.example_number_for_type(region, kind))
@@ -129,7 +129,7 @@ def dialled(text: str, region: str | None) -> bool:
         return False
 
 
-def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> None:
+def test_a_number_accepted_without_the_library_is_accepted_by_the_library() -> None:
     quick = 0
     for region, text in examples():
         national = text.partition(" ")[2]
@@ -148,12 +148,12 @@ def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> Non
 
 @given(st.from_regex(r"\A\+?[0-9 ().-]{0,16}\Z"), st.sampled_from([None, "US", "DE", "GB", "IT", "AU", "CO", "AR", "ZZ"]))
 @example("+", None)
-def test_any_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
+def test_every_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
     text = text.strip()
     assert (value_checks.check_phone((text, country)) is None) == (not text or dialled(text, country))
 
 
-def test_numbers_that_are_plain_never_reach_the_library() -> None:
+def test_plain_numbers_are_accepted_without_the_library() -> None:
     before = value_checks._validate_phone.cache_info().misses
     for at in range(100):
         for number in (
@@ -176,14 +176,14 @@ def test_numbers_that_are_plain_never_reach_the_library() -> None:
         ("12", "DE", "not a valid number of +49"),
     ],
 )
-def test_a_number_that_nobody_has_is_told_with_the_reason(text: str, country: str | None, message: str) -> None:
+def test_an_invalid_number_is_reported_with_the_reason(text: str, country: str | None, message: str) -> None:
     assert message in (value_checks.check_phone((text, country)) or "")
 
 
 @pytest.mark.parametrize(
     ("text", "country"), [("+44 20 7946 0958", None), ("0161 496 0000", "GB"), ("(206) 555-0100 ext. 12", "US"), ("", None)]
 )
-def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> None:
+def test_possible_numbers_are_accepted(text: str, country: str | None) -> None:
     assert value_checks.check_phone((text, country)) is None
 
 
@@ -202,21 +202,21 @@ def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> 
         ("Türkiye", "TR"),
     ],
 )
-def test_a_country_by_code_or_name_is_known(text: str, code: str) -> None:
+def test_a_country_is_recognised_by_code_or_name(text: str, code: str) -> None:
     assert (value_checks.find_country_code(text), value_checks.check_country(text)) == (code, None)
 
 
 @pytest.mark.parametrize(
     ("text", "code", "meant"), [("USA", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")]
 )
-def test_a_country_that_is_written_otherwise_is_told_with_what_may_be_meant(text: str, code: str | None, meant: str) -> None:
+def test_an_unknown_country_is_reported_with_a_suggestion(text: str, code: str | None, meant: str) -> None:
     assert value_checks.find_country_code(text) == code
     complaint = value_checks.check_country(text) or ""
     assert complaint.startswith(("expected a two-letter code or a name", "expected a country's two-letter code or name"))
     assert complaint.endswith(f"; did you mean {meant!r}?" if meant else "two-letter code or name")
 
 
-def test_all_countries_are_there_and_none_shares_a_name() -> None:
+def test_all_countries_are_known_and_their_names_are_unique() -> None:
     codes, names, longer = value_checks._load_countries()
     assert len(codes) == len(longer) == 249
     assert set(names.values()) == set(codes.values())
@@ -226,7 +226,7 @@ def test_all_countries_are_there_and_none_shares_a_name() -> None:
     )
 
 
-def test_states_are_known_where_they_are_known() -> None:
+def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
     for state in (("WA", "US"), ("Ontario", "CA"), ("nsw", "AU"), ("Québec", "CA"), ("Bayern", "DE"), ("XX", None)):
         assert value_checks.check_state(state) is None
     assert value_checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
@@ -241,14 +241,14 @@ def test_states_are_known_where_they_are_known() -> None:
 # Dates, time zones, websites.
 
 
-def test_dates_that_cannot_be_misread_pass() -> None:
+def test_unambiguous_dates_are_accepted() -> None:
     for text in ("2024-02-29", "2024-02", "2024"):
         assert value_checks.check_date(text) is None
     assert value_checks.check_date("2023-02-29") == "there is no such date"
     assert "use YYYY-MM-DD, which is unambiguous" in (value_checks.check_date("02/03/2024") or "")
 
 
-def test_time_zones_of_the_database_and_offsets_pass() -> None:
+def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:
     for text in ("Europe/Berlin", "UTC", "UTC+05:30"):
         assert value_checks.check_timezone(text) is None
     assert (value_checks.check_timezone("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
@@ -256,14 +256,14 @@ def test_time_zones_of_the_database_and_offsets_pass() -> None:
 
 
 @pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])
-def test_websites_that_can_be_visited_pass(text: str) -> None:
+def test_valid_websites_are_accepted(text: str) -> None:
     assert value_checks.check_website(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"]
 )
-def test_websites_that_cannot_do_not(text: str) -> None:
+def test_invalid_websites_are_reported(text: str) -> None:
     assert value_checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
@@ -278,7 +278,7 @@ def row(*cells: str, line: int = 2, fault: str | None = None, warnings: tuple[Re
     return Row(line, full, COLUMNS.members(full), fault, warnings)
 
 
-def test_findings_name_the_field_the_value_and_the_fault_in_the_row_where_they_are() -> None:
+def test_a_finding_names_the_field_the_value_and_the_problem_in_its_row() -> None:
     found = Checks(COLUMNS, CheckPolicy.of()).findings(
         [row("a@a.example"), row(" info@gamil.com", "12", "Germny"), row("", fault="torn")]
     )
@@ -292,7 +292,7 @@ def test_findings_name_the_field_the_value_and_the_fault_in_the_row_where_they_a
     assert found[1][-1].message == "country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?"
 
 
-def test_a_country_in_the_row_says_where_phone_and_state_belong() -> None:
+def test_the_country_of_a_row_applies_to_its_phone_and_state() -> None:
     checks = Checks(COLUMNS, CheckPolicy.of())
     assert checks.findings([row("a@a.example", "0161 496 0000", "UK"), row("a@a.example", "", "USA", "WA")]).keys() == {0, 1}
     assert {each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "GB", "")]).get(0, [])} == set()
@@ -300,7 +300,7 @@ def test_a_country_in_the_row_says_where_phone_and_state_belong() -> None:
     assert Checks(map_columns(["email"]), CheckPolicy.of()).findings([]) == {}
 
 
-def test_a_long_value_is_cut_and_a_key_is_not_shown() -> None:
+def test_a_long_value_is_shortened_and_a_key_is_masked() -> None:
     checks = Checks(COLUMNS, CheckPolicy.of(["off", "website=warn"]))
     (found,) = checks.findings([row("a@a.example", "", "", "", "x" * 100)])[0]
     assert found.message.startswith(f"website: '{'x' * 60}...': ")
@@ -308,7 +308,7 @@ def test_a_long_value_is_cut_and_a_key_is_not_shown() -> None:
     assert "secret" not in found.message
 
 
-def test_rows_with_an_error_are_kept_from_being_sent_and_the_others_left_as_they_are() -> None:
+def test_rows_with_an_error_are_not_sent_and_others_are_unchanged() -> None:
     rows = [row("a@a.example"), row("a@@a"), row("b@b.example", "", "Germny"), row("", fault="torn")]
     guarded = list(Checks(COLUMNS, CheckPolicy.of(["off", "email=error", "country=warn"])).guarded(rows))
     assert guarded[0] is rows[0]
@@ -317,7 +317,7 @@ def test_rows_with_an_error_are_kept_from_being_sent_and_the_others_left_as_they
     assert list(Checks(COLUMNS, CheckPolicy.of()).guarded(iter(rows))) == rows
 
 
-def test_cells_that_the_file_itself_warns_of_count_as_asked() -> None:
+def test_warnings_of_the_file_itself_have_the_level_of_the_cells_check() -> None:
     odd = row("a@a.example", warnings=(Remark("mojibake", "Plan", "custom_1", "'Ã©' is probably 'é'"),))
     (found,) = Checks(COLUMNS, CheckPolicy.of()).findings([odd])[0]
     assert found == ("cells", "warn", "custom_1", "custom_1: 'Ã©' is probably 'é'")
@@ -327,7 +327,7 @@ def test_cells_that_the_file_itself_warns_of_count_as_asked() -> None:
 
 
 @given(st.lists(st.tuples(*[st.text(max_size=8)] * len(HEADERS)), max_size=8))
-def test_looking_at_many_rows_at_once_finds_what_looking_at_each_finds(cells: list[tuple[str, ...]]) -> None:
+def test_checking_rows_together_equals_checking_each(cells: list[tuple[str, ...]]) -> None:
     checks = Checks(COLUMNS, CheckPolicy.of())
     rows = [row(*each) for each in cells]
     alone = {at: checks.findings([each]).get(0, []) for at, each in enumerate(rows)}

@@ -1,4 +1,4 @@
-"""Which column becomes which field."""
+"""Mapping columns to fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def respelled(code: str) -> st.SearchStrategy[str]:
 
 
 @given(st.sampled_from(STANDARD_FIELDS).flatmap(lambda code: st.tuples(st.just(code), respelled(code))))
-def test_a_header_that_differs_from_a_code_in_case_and_punctuation_only_is_that_code(drawn: tuple[str, str]) -> None:
+def test_a_header_that_equals_a_code_but_for_case_and_punctuation_is_mapped(drawn: tuple[str, str]) -> None:
     code, header = drawn
     assert map_columns(["E-mail", header]).codes == ("email", code)
 
@@ -37,7 +37,7 @@ def test_a_header_that_differs_from_a_code_in_case_and_punctuation_only_is_that_
     ["\uff26\uff29\uff32\uff33\uff34 \uff2e\uff41\uff4d\uff45", "\u2131irst_\u2115ame"],
     ids=["full width", "letterlike"],
 )
-def test_a_header_in_letters_of_another_form_is_the_code_that_it_spells(header: str) -> None:
+def test_a_header_in_letters_of_another_form_maps_to_the_code_it_spells(header: str) -> None:
     assert map_columns(["E-mail", header]).codes == ("email", "first_name")
 
 
@@ -57,18 +57,18 @@ def test_every_code_maps_to_itself_in_any_order(headers: list[str]) -> None:
         ("linkedin", "linkedin"),
     ],
 )
-def test_a_column_of_the_workspace_is_found_by_code_label_and_searchable_name(header: str, code: str) -> None:
+def test_a_workspace_field_is_found_by_code_label_and_searchable_name(header: str, code: str) -> None:
     assert map_columns(["email", header], fields=FIELDS).codes == ("email", code)
 
 
-def test_an_override_wins_over_the_columns_own_name() -> None:
+def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
     columns = map_columns(
         ["email", "title", "Nickname", "Notes", ""], {"title": "nickname", "Nickname": "ignore", "Notes": "", "": "ignore"}
     )
     assert columns.codes == ("email", "nickname", None, None, None)
 
 
-def test_an_override_may_name_a_further_code_of_the_workspace() -> None:
+def test_an_override_may_name_another_code_of_the_workspace() -> None:
     assert map_columns(["email", "Profile"], {"Profile": "linkedin"}, FIELDS).codes == ("email", "linkedin")
 
 
@@ -90,39 +90,39 @@ def test_an_override_may_name_a_further_code_of_the_workspace() -> None:
         (["email", "Key"], {"Key": "owner_key"}, "the unknown code 'owner_key'"),
     ],
 )
-def test_what_cannot_be_mapped_is_refused_with_the_way_out(headers: list[str], overrides: dict[str, str], message: str) -> None:
+def test_an_unmappable_column_is_refused_with_a_remedy(headers: list[str], overrides: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         map_columns(headers, overrides)
     assert message in str(caught.value)
 
 
-def test_an_error_names_the_first_fifty_columns_that_nobody_knows() -> None:
+def test_the_error_lists_the_first_fifty_unknown_columns() -> None:
     with pytest.raises(InvalidRequest) as caught:
         map_columns(["email", *(f"Odd {at}" for at in range(53))])
     assert str(caught.value).count("unknown column") == 50
     assert "; 3 more columns; map each one" in str(caught.value)
 
 
-def test_a_name_shared_by_two_fields_is_refused_rather_than_guessed() -> None:
+def test_a_name_shared_by_two_fields_is_refused_instead_of_guessed() -> None:
     twin = WorkspaceField(label="plan", code="custom_2", searchable=[])
     with pytest.raises(InvalidRequest, match="column 'PLAN' matches 'custom_1' and 'custom_2'"):
         map_columns(["email", "PLAN"], fields=[PLAN, twin])
     assert map_columns(["email", "plan"], fields=[PLAN, twin]).codes == ("email", "custom_2")
 
 
-def test_a_field_whose_code_a_contact_cannot_carry_is_no_target() -> None:
+def test_a_field_whose_code_is_reserved_is_not_mapped() -> None:
     odd = WorkspaceField(label="Workspace", code="workspace", searchable=["space"])
     with pytest.raises(InvalidRequest, match="unknown column 'Space'"):
         map_columns(["email", "Space"], fields=[odd])
 
 
-def test_a_field_without_letters_in_its_names_matches_no_column_of_that_kind() -> None:
+def test_a_field_without_letters_in_its_names_matches_no_column() -> None:
     odd = WorkspaceField(label="---", code="custom_3", searchable=["--"])
     with pytest.raises(InvalidRequest, match="unknown column"):
         map_columns(["email", "##"], fields=[odd])
 
 
-def test_empty_cells_are_not_set_and_further_codes_go_to_extra() -> None:
+def test_empty_cells_are_not_set_and_unknown_codes_go_to_extra() -> None:
     columns = map_columns(["email", "title", "plan", "linkedin", "x"], {"x": "ignore"}, FIELDS)
     assert columns.members(["a@b.example", " ", "Gold", "ann", "z"]) == {
         "email": "a@b.example",
@@ -132,14 +132,14 @@ def test_empty_cells_are_not_set_and_further_codes_go_to_extra() -> None:
     assert columns.members(["", "Founder", "", "", ""]) == {"email": "", "title": "Founder"}
 
 
-def test_a_row_is_a_mapping_that_makes_a_contact() -> None:
+def test_a_row_is_a_mapping_that_can_become_a_contact() -> None:
     row = Row(2, ("a@b.example", "Ann"), {"email": "a@b.example", "first_name": "Ann"})
     assert dict(row) == {"email": "a@b.example", "first_name": "Ann"}
     assert len(row) == 2
     assert to_contact(row).first_name == "Ann"
 
 
-def test_a_row_with_a_fault_refuses_to_be_read() -> None:
+def test_reading_a_row_with_an_error_raises_it() -> None:
     row = Row(2, ("a",), {}, "the row has 1 cells")
     with pytest.raises(InvalidRequest, match="the row has 1 cells"):
         to_contact(row)
@@ -147,7 +147,7 @@ def test_a_row_with_a_fault_refuses_to_be_read() -> None:
         dict(row)
 
 
-def test_overrides_are_read_up_to_their_last_equals_sign() -> None:
+def test_overrides_are_split_at_their_last_equals_sign() -> None:
     assert parse_overrides(["Company = company_name", "a=b=title", "=ignore", "Notes="]) == {
         "Company": "company_name",
         "a=b": "title",
@@ -160,13 +160,13 @@ def test_overrides_are_read_up_to_their_last_equals_sign() -> None:
     ("texts", "message"),
     [(["Company"], "expected Column=code, got 'Company'"), (["A=title", " A=email"], "expected each column once, got 'A' twice")],
 )
-def test_overrides_that_say_nothing_or_contradict_are_refused(texts: list[str], message: str) -> None:
+def test_empty_or_contradictory_overrides_are_refused(texts: list[str], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_overrides(texts)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(("email", "word"), [("ann@a.example", None), (" ", "blank")])
-def test_a_row_says_why_a_run_would_refuse_it(email: str, word: str | None) -> None:
+def test_a_row_has_the_reason_why_a_run_would_refuse_it(email: str, word: str | None) -> None:
     refusal = Row(2, (email,), {"email": email}).refusal()
     assert (refusal is None) if word is None else (word in str(refusal))

@@ -55,13 +55,13 @@ def test_every_record_that_is_not_blank_becomes_one_row_with_its_line(
 @given(
     table=tables, delimiter=st.sampled_from(",;\t|"), encoding=st.sampled_from(["cp1252", "latin-1", "shift_jis", "utf-16-be"])
 )
-def test_a_table_in_any_encoding_is_read_back_if_the_caller_says_which(
+def test_a_table_in_any_encoding_is_read_if_the_encoding_is_given(
     table: list[tuple[str, str, str]], delimiter: str, encoding: str
 ) -> None:
-    told = [[cell.encode(encoding, "ignore").decode(encoding) for cell in record] for record in table]
-    content = csv_text([HEADER, *told], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
+    decodable = [[cell.encode(encoding, "ignore").decode(encoding) for cell in record] for record in table]
+    content = csv_text([HEADER, *decodable], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
     file, rows = read(content, encoding=encoding, format="csv")
-    assert [list(row.cells) for row in rows] == [record for record in told if any(map(str.strip, record))]
+    assert [list(row.cells) for row in rows] == [record for record in decodable if any(map(str.strip, record))]
     assert file.notes[0] == f"encoding {encoding}, as specified"
 
 
@@ -99,16 +99,16 @@ def test_the_delimiter_is_the_one_that_fits_the_header_and_most_rows(
         ("sep=^\nemail^x\n", ("columns are separated by '^', as stated in the first line",)),
     ],
 )
-def test_a_delimiter_that_is_not_the_usual_one_is_told(content: str, notes: tuple[str, ...]) -> None:
+def test_an_unusual_delimiter_is_reported(content: str, notes: tuple[str, ...]) -> None:
     assert CsvFile.open(io.BytesIO(content.encode())).notes == notes
 
 
-def test_lines_are_counted_with_the_one_that_states_the_delimiter() -> None:
+def test_the_line_that_states_the_delimiter_counts() -> None:
     rows = rows_of('sep=;\nemail;city\na@b.example;x\n"b"!;y\nc@b.example;z\n')
     assert [(row.line, bool(row.fault)) for row in rows] == [(3, False), (4, True), (5, False)]
 
 
-def test_a_row_too_long_or_too_short_is_a_row_with_its_reason() -> None:
+def test_a_row_with_too_many_or_too_few_cells_has_an_error() -> None:
     rows = rows_of("email,title\na@b.example\nb@b.example,x,y\nc@b.example,z\n")
     assert [row.line for row in rows] == [2, 3, 4]
     assert [row.fault and row.fault.partition(";")[0] for row in rows] == [
@@ -120,14 +120,14 @@ def test_a_row_too_long_or_too_short_is_a_row_with_its_reason() -> None:
         to_contact(rows[0])
 
 
-def test_empty_columns_at_the_end_that_a_spreadsheet_saved_are_none() -> None:
+def test_empty_columns_at_the_end_are_ignored() -> None:
     file, rows = read(b"email,title,,\na@b.example,x,,\nb@b.example,y\nc@b.example,z,,,\n")
     assert file.headers == ("email", "title")
     assert [row.cells for row in rows] == [("a@b.example", "x"), ("b@b.example", "y"), ("c@b.example", "z")]
     assert not any(row.fault for row in rows)
 
 
-def test_names_that_stand_twice_are_told_apart_so_that_each_can_be_mapped() -> None:
+def test_duplicate_column_names_are_numbered_so_that_each_can_be_mapped() -> None:
     overrides = {"Phone": "work_phone", "Phone (3)": "ignore", "Phone (2)": "home_phone"}
     file, rows = read(b"email,Phone,Phone (2), Phone,,\na@b.example,1,2,3,,\n", overrides, format="csv")
     assert file.headers == ("email", "Phone", "Phone (2)", "Phone (3)")
@@ -136,12 +136,12 @@ def test_names_that_stand_twice_are_told_apart_so_that_each_can_be_mapped() -> N
 
 
 @pytest.mark.parametrize("blank", ["", ",", ",,", " , ", " ", '"",""', "\u00a0,\t"], ids=repr)
-def test_blank_lines_are_no_rows(blank: str) -> None:
+def test_blank_lines_are_not_rows(blank: str) -> None:
     rows = rows_of(f"{blank}\nemail,title\n{blank}\na@b.example,x\n{blank}\n,y\n{blank}\n")
     assert [(row.line, row.cells) for row in rows] == [(4, ("a@b.example", "x")), (6, ("", "y"))]
 
 
-def test_a_stray_quote_costs_its_own_lines_only() -> None:
+def test_a_stray_quote_only_affects_its_own_lines() -> None:
     rows = rows_of('email,title\n"a"@b.example,x\nb@b.example,"two\nlines"!\nc@b.example,z\n')
     assert [(row.line, row.cells) for row in rows] == [(2, ()), (3, ()), (5, ("c@b.example", "z"))]
     assert rows[0].fault is not None
@@ -150,7 +150,7 @@ def test_a_stray_quote_costs_its_own_lines_only() -> None:
     assert rows[1].fault.startswith("lines 3 to 4 are not CSV: ")
 
 
-def test_a_cell_that_is_too_long_costs_its_row_unless_a_quote_hides_where_it_ends() -> None:
+def test_a_cell_that_is_too_long_rejects_its_row_or_the_file_if_quoted() -> None:
     long = "x" * 200_000
     rows = rows_of(f"email,title\na@b.example,{long}\nb@b.example,y\n")
     assert [bool(row.fault) for row in rows] == [True, False]
@@ -161,7 +161,7 @@ def test_a_cell_that_is_too_long_costs_its_row_unless_a_quote_hides_where_it_end
             rows_of(content)
 
 
-def test_a_line_of_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_line_of_megabytes_is_read_and_an_endless_one_refused(tmp_path: Path) -> None:
     assert len(rows_of("email\n" + "," * 1_100_000 + "x\na@b.example\n")) == 2
     with (path := tmp_path / "endless.csv").open("w") as file:
         file.write("email\na@b.example\n")
@@ -180,27 +180,27 @@ def test_a_line_of_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Pa
         ('email,title\na@b.example,x\nb@b.example,"y\nc@b.example,z\n', "the quote opened in line 3 is never closed"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused_before_its_first_row(content: str, message: str) -> None:
+def test_an_unreadable_file_is_refused_before_its_first_row(content: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         rows_of(content)
     assert str(caught.value).startswith("the stream: ")
     assert message in str(caught.value)
 
 
-def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
         CsvFile.open(tmp_path / "none.csv")
     with pytest.raises(InvalidRequest, match="expected a file, got a folder"):
         CsvFile.open(tmp_path)
 
 
-def test_a_long_file_is_read_no_further_than_asked(tmp_path: Path) -> None:
+def test_a_long_file_is_read_only_as_far_as_needed(tmp_path: Path) -> None:
     (path := tmp_path / "people.csv").write_text("email\n" + "a@b.example\n" * 200_000 + '"never closed', encoding="utf-8")
     file = CsvFile.open(str(path))
     assert [row.line for row in islice(file.rows(map_columns(file.headers)), 3)] == [2, 3, 4]
 
 
-def test_rejects_come_back_without_their_reasons_and_without_shields() -> None:
+def test_rejects_are_read_back_without_reasons_and_unescaped() -> None:
     content = "email,City,_row,_code,_field,_message\na@b.example,'=x,7,rejected,,bad,\nb@b.example\n"
     file, rows = read(content.encode())
     assert (file.rejects, file.headers) == (True, ("email", "City"))

@@ -1,4 +1,4 @@
-"""What a text file is encoded in: never guessed in silence, and told where it is not so."""
+"""Encodings of text files: never guessed silently, with an error for invalid bytes."""
 
 from __future__ import annotations
 
@@ -43,41 +43,39 @@ def refusal(content: bytes, encoding: str | None = None) -> str:
     byte=st.sampled_from([b"\xf6", b"\x81", b"\xff"]),
     gzipped=st.booleans(),
 )
-def test_bytes_that_are_not_utf_8_are_named_with_their_line_and_the_remedy(
-    before: int, ending: str, byte: bytes, gzipped: bool
-) -> None:
+def test_bytes_that_are_not_utf_8_are_reported_with_line_and_remedy(before: int, ending: str, byte: bytes, gzipped: bool) -> None:
     content = ("email,city" + ending + f"a@b.example,Zuerich{ending}" * before + "b@b.example,K").encode() + byte + b"ln\n"
-    told = refusal(packed(content, gzipped=gzipped))
-    assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save the file as UTF-8" in told
-    assert told.endswith("probably --encoding cp1252")
+    message = refusal(packed(content, gzipped=gzipped))
+    assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save the file as UTF-8" in message
+    assert message.endswith("probably --encoding cp1252")
 
 
 @pytest.mark.parametrize("before", [1, 10_000])
-def test_a_line_of_another_encoding_in_a_file_of_utf_8_is_no_reason_to_read_all_of_it_so(before: int) -> None:
-    told = refusal(("email,city\na@b.example,Köln\n" + "a@b.example,Koeln\n" * before).encode() + b"b@b.example,K\xf6ln\n")
-    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are; fix that line" in told
-    assert "--encoding" not in told
+def test_one_invalid_line_in_a_utf_8_file_suggests_no_other_encoding(before: int) -> None:
+    message = refusal(("email,city\na@b.example,Köln\n" + "a@b.example,Koeln\n" * before).encode() + b"b@b.example,K\xf6ln\n")
+    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are; fix that line" in message
+    assert "--encoding" not in message
 
 
-def test_a_file_that_ends_within_a_character_is_not_utf_8() -> None:
+def test_a_file_that_ends_inside_a_character_is_not_utf_8() -> None:
     assert "line 2 is not UTF-8 text (byte 0xc3)" in refusal(b"email\nJos\xc3")
 
 
 @pytest.mark.parametrize("encoding", PEOPLE)
-def test_the_encoding_that_a_file_is_probably_in_is_named_and_reads_it(encoding: str) -> None:
+def test_the_error_names_the_probable_encoding_which_reads_the_file(encoding: str) -> None:
     content = f"email,Name,City\n{PEOPLE[encoding] * 2}".encode(encoding)
     assert refusal(content).endswith(f", probably --encoding {encoding}")
     _, rows = read(content, {"Name": "full_name"}, encoding=encoding)
     assert [row.cells for row in rows] == [tuple(line.split(",")) for line in PEOPLE[encoding].splitlines() * 2]
 
 
-def test_without_the_guesser_the_commonest_encoding_is_named() -> None:
+def test_without_charset_normalizer_the_error_names_the_commonest_encoding() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert "probably --encoding cp1252" in done.stderr
 
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-16", "UTF-16"), ("utf-32", "UTF-32"), ("utf-8-sig", "UTF-8")])
-def test_a_byte_order_mark_says_how_to_read_and_is_no_part_of_the_header(encoding: str, mark: str) -> None:
+def test_a_byte_order_mark_selects_the_encoding_and_is_not_in_the_header(encoding: str, mark: str) -> None:
     file = CsvFile.open(io.BytesIO("email,Köln\n".encode(encoding)))
     assert file.headers == ("email", "Köln")
     assert file.notes == (() if mark == "UTF-8" else (f"encoding {mark}, from the byte order mark",))
@@ -85,20 +83,20 @@ def test_a_byte_order_mark_says_how_to_read_and_is_no_part_of_the_header(encodin
     assert CsvFile.open(io.BytesIO("email,Köln\n".encode(encoding)), encoding=mark).headers == ("email", "Köln")
 
 
-def test_big_endian_marks_are_known_too() -> None:
+def test_big_endian_marks_are_recognised() -> None:
     assert CsvFile.open(io.BytesIO(b"\xfe\xff" + "email".encode("utf-16-be"))).headers == ("email",)
     assert CsvFile.open(io.BytesIO(b"\0\0\xfe\xff" + "email".encode("utf-32-be"))).headers == ("email",)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_without_a_mark_is_recognised_and_read_once_it_is_said(encoding: str) -> None:
+def test_utf_16_without_a_mark_is_recognised_and_can_be_requested(encoding: str) -> None:
     content = "email,city\na@b.example,Köln\n".encode(encoding)
     assert refusal(content).endswith(f"pass its encoding: --encoding {encoding}")
     assert [row.cells for row in read(content, encoding=encoding)[1]] == [("a@b.example", "Köln")]
     assert "pass the byte order: --encoding utf-16-le" in refusal(content, "utf-16")
 
 
-def test_utf_8_may_be_asked_for_and_is_nothing_to_tell() -> None:
+def test_utf_8_may_be_requested_and_causes_no_note() -> None:
     assert CsvFile.open(io.BytesIO(b"email\n"), encoding="UTF8").notes == ()
 
 
@@ -107,5 +105,5 @@ def test_an_unknown_encoding_is_refused(encoding: str) -> None:
     assert re.match(r"encoding: expected a text encoding, got .*; use, for example, cp1252", refusal(b"email\n", encoding))
 
 
-def test_a_byte_that_the_encoding_asked_for_does_not_have_is_named_too() -> None:
+def test_an_invalid_byte_in_the_requested_encoding_is_reported_too() -> None:
     assert "line 2 is not cp1252 text (byte 0x81)" in refusal(b"email\n\x81\n", "cp1252")

@@ -1,4 +1,4 @@
-"""Opening a file: its format is found or said, and what comes once is kept, for nobody else and no longer than needed."""
+"""Opening files: the format is detected or given, and streams are copied privately and no longer than needed."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def refusal(content: bytes | Path, **options: str) -> str:
         (".pq", "parquet"),
     ],
 )
-def test_the_suffix_says_the_format(tmp_path: Path, suffix: str, kind: str) -> None:
+def test_the_suffix_selects_the_format(tmp_path: Path, suffix: str, kind: str) -> None:
     file = open_file(saved(tmp_path / f"people{suffix}", CONTENTS[kind]))
     assert isinstance(file, KINDS[kind])
     assert (file.count(), file.notes) == (1, ())
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_without_a_suffix_that_says_it_the_first_bytes_do_and_that_is_told(tmp_path: Path, kind: str) -> None:
+def test_without_a_known_suffix_the_first_bytes_select_the_format(tmp_path: Path, kind: str) -> None:
     for name in ("people", "people.export"):
         file = open_file(saved(tmp_path / name, CONTENTS[kind]))
         assert isinstance(file, KINDS[kind])
@@ -95,16 +95,16 @@ def test_without_a_suffix_that_says_it_the_first_bytes_do_and_that_is_told(tmp_p
         (gzip.compress(JSONL, mtime=0), "jsonl"),
     ],
 )
-def test_marks_blanks_and_gzip_do_not_hide_what_a_file_is(content: bytes, kind: str) -> None:
+def test_the_format_is_detected_behind_byte_order_marks_spaces_and_gzip(content: bytes, kind: str) -> None:
     assert isinstance(open_file(io.BytesIO(content)), KINDS[kind])
 
 
-def test_a_file_with_nothing_in_it_has_no_header() -> None:
+def test_an_empty_file_has_no_header() -> None:
     assert "no header" in refusal(b"")
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2\3", b"PK\3\4 a zip archive", b"\x89PNG\r\n\x1a\n\0\0\0"])
-def test_a_file_of_no_known_format_is_refused_with_those_that_are(content: bytes) -> None:
+def test_a_file_of_unknown_format_is_refused_and_the_known_ones_are_listed(content: bytes) -> None:
     assert refusal(content) == (
         "the stream: unknown format; expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), "
         "parquet (.parquet .pq) or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); "
@@ -113,7 +113,7 @@ def test_a_file_of_no_known_format_is_refused_with_those_that_are(content: bytes
 
 
 @pytest.mark.parametrize("before", range(1, 16))
-def test_the_parts_of_a_workbook_are_found_wherever_their_names_stand(before: int) -> None:
+def test_the_parts_of_a_workbook_are_found_wherever_their_names_are(before: int) -> None:
     archive = b"PK" + b"-" * ((1 << 18) - 2 - before) + b"xl/workbook.xml"
     assert "not a readable workbook" in refusal(archive)
 
@@ -122,7 +122,7 @@ def test_the_parts_of_a_workbook_are_found_wherever_their_names_stand(before: in
     ("name", "content", "looks"),
     [("people.xls", CSV, "csv"), ("people.csv", XLSX, "xlsx"), ("p.csv", OLE, "xlsx"), ("p.jsonl", PARQUET, "parquet")],
 )
-def test_a_name_that_contradicts_the_bytes_is_refused_until_the_caller_says_which(
+def test_a_suffix_that_contradicts_the_content_is_refused_without_a_format(
     tmp_path: Path, name: str, content: bytes, looks: str
 ) -> None:
     path = saved(tmp_path / name, content)
@@ -131,35 +131,35 @@ def test_a_name_that_contradicts_the_bytes_is_refused_until_the_caller_says_whic
         assert isinstance(open_file(path, format=looks), KINDS[looks])
 
 
-def test_options_that_a_format_does_not_have_are_refused() -> None:
+def test_options_that_a_format_does_not_support_are_refused() -> None:
     assert "sheet: expected a workbook, got the stream, which is read as csv" in refusal(CSV, sheet="A")
     assert "encoding: the stream is read as xlsx" in refusal(XLSX, encoding="cp1252")
     assert refusal(CSV, format="tsv") == "format: expected one of csv, jsonl, parquet, xlsx, got 'tsv'; pass one of them"
 
 
 @pytest.mark.parametrize(("name", "content"), [("people.csv.gz", CSV), ("people.jsonl.GZ", JSONL), ("people.csv", CSV)])
-def test_gzip_is_known_by_its_bytes_whatever_the_name(tmp_path: Path, name: str, content: bytes) -> None:
+def test_gzip_is_recognised_by_its_bytes_whatever_the_name(tmp_path: Path, name: str, content: bytes) -> None:
     assert open_file(saved(tmp_path / name, gzip.compress(content, mtime=0))).count() == 1
     assert open_file(saved(tmp_path / name, content)).count() == 1
 
 
 @pytest.mark.parametrize("damage", [slice(0, -9), slice(0, 14)], ids=["cut at its end", "cut early"])
-def test_gzip_that_is_cut_off_is_refused(damage: slice) -> None:
+def test_truncated_gzip_is_refused(damage: slice) -> None:
     assert "damaged gzip" in refusal(gzip.compress(CSV, mtime=0)[damage])
 
 
-def test_gzip_with_a_wrong_byte_is_refused() -> None:
+def test_damaged_gzip_is_refused() -> None:
     content = bytearray(gzip.compress(CSV * 99, mtime=0))
     content[20] ^= 0xFF
     assert "damaged gzip" in refusal(bytes(content))
 
 
 @pytest.mark.parametrize("content", [XLSX, PARQUET])
-def test_what_is_no_text_is_not_read_out_of_gzip(content: bytes) -> None:
+def test_binary_formats_are_not_read_from_gzip(content: bytes) -> None:
     assert "expected csv or jsonl in a gzip file; unpack it first" in refusal(gzip.compress(content, mtime=0))
 
 
-def test_a_file_that_is_gone_is_an_error_of_the_caller(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path) -> None:
     file = open_file(path := saved(tmp_path / "people.csv", CSV))
     path.unlink()
     for read_again in (file.count, file.fingerprint):
@@ -168,24 +168,24 @@ def test_a_file_that_is_gone_is_an_error_of_the_caller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_stream_is_read_again_and_again_and_known_by_its_content(tmp_path: Path, kind: str) -> None:
+def test_a_stream_can_be_read_repeatedly_and_is_identified_by_its_content(tmp_path: Path, kind: str) -> None:
     file, rows = read(CONTENTS[kind])
     assert (file.path, file.name, len(rows)) == (None, "the stream", 1)
     assert file.fingerprint() == open_file(saved(tmp_path / f"people.{kind}", CONTENTS[kind])).fingerprint()
     assert file.fingerprint() != read(CONTENTS["csv" if kind == "jsonl" else "jsonl"])[0].fingerprint()
 
 
-def test_readers_of_one_stream_do_not_disturb_each_other() -> None:
+def test_readers_of_one_stream_are_independent() -> None:
     file = open_file(io.BytesIO(b"email\n" + b"".join(b"p%d@b.example\n" % at for at in range(20_000))))
     pairs = list(zip(file.records(), file.records(), strict=True))
     assert len(pairs) == 20_000
     assert all(one == other for one, other in pairs)
 
 
-def test_a_stream_is_kept_in_a_file_that_has_no_name_and_goes_with_it() -> None:
+def test_a_stream_is_copied_to_an_unnamed_file_that_is_removed_with_it() -> None:
     spool = StreamCopy(io.BytesIO(CSV))
-    kept = os.fstat(number := spool._file.fileno())
-    assert (kept.st_mode & 0o777, kept.st_nlink) == (0o600, 0)
+    status = os.fstat(number := spool._file.fileno())
+    assert (status.st_mode & 0o777, status.st_nlink) == (0o600, 0)
     with spool.open() as file:
         assert (file.seek(-2, io.SEEK_END), file.tell(), file.read()) == (len(CSV) - 2, len(CSV) - 2, CSV[-2:])
     del spool, file
@@ -200,7 +200,7 @@ def test_standard_input_is_read() -> None:
     assert done.stdout == b"standard input 1 1\n"
 
 
-def test_a_pipe_with_a_name_is_kept_like_standard_input(tmp_path: Path) -> None:
+def test_a_named_pipe_is_copied_like_standard_input(tmp_path: Path) -> None:
     os.mkfifo(path := tmp_path / "people.csv")
     writer = threading.Thread(target=path.write_bytes, args=(CSV,))
     writer.start()

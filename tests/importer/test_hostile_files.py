@@ -1,4 +1,4 @@
-"""Files that others wrote: whatever is in them, they are read or refused; and each target of `fuzz.py`, tried briefly."""
+"""Files written by others are read or refused, whatever they contain; and a short run of each target of tools/fuzz.py."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ BRIEF: Final = ("answer", "fields", "intake", "request", "base_url")
 @pytest.mark.parametrize("name", BRIEF)
 @settings(unhurried, max_examples=15)
 @given(st.data())
-def test_what_is_fuzzed_at_length_holds_briefly(name: str, data: st.DataObject) -> None:
+def test_a_short_fuzz_run_finds_no_violation(name: str, data: st.DataObject) -> None:
     TARGETS[name](data.draw(st.binary(max_size=200) | mutated(corpus(name))))
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_target_takes_what_it_begins_with(name: str) -> None:
+def test_every_target_accepts_its_own_seed(name: str) -> None:
     for seed in (b"", *corpus(name)):
         TARGETS[name](seed)
     assert len(dictionary(name)) > 5
 
 
 def shallow(name: str) -> st.SearchStrategy[bytes]:
-    """Draw a file that was changed, without what the tests named for it try."""
+    """Draw a modified file, without the modifications that have their own tests."""
     tried = re.compile(rb"\[{9}|9{40}|NaN|Infinity|1e999")
     return mutated(corpus(name)).filter(lambda data: not tried.search(data) and data.count(b"{") < 300)
 
@@ -43,15 +43,15 @@ def shallow(name: str) -> st.SearchStrategy[bytes]:
 @settings(unhurried, max_examples=15)
 @given(st.deferred(lambda: mutated((a_journal(),))) | st.binary(max_size=200))
 @example(b"")
-def test_any_bytes_are_a_journal_or_are_refused(data: bytes) -> None:
+def test_any_bytes_are_a_journal_or_refused(data: bytes) -> None:
     TARGETS["journal"](data or a_journal().replace(b"finished", b"finish\xff\xff"))
 
 
 def changed(table: str, column: str, value: object) -> bytes:
-    """Return a journal, every row of a table changed in one column, by whoever has SQLite."""
+    """Return a journal with one column changed in every row of a table, as anyone with SQLite can do."""
     path = scratch("changed.db", a_journal())
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - names of our own
+        db.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - our own names
     return path.read_bytes()
 
 
@@ -71,7 +71,7 @@ KNOWN: Final = {("outcome", "id"): ("number", "infinity")}
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_journal_in_which_somebody_wrote_is_read_or_refused(value: str) -> None:
+def test_a_modified_journal_is_read_or_refused(value: str) -> None:
     for table, column in CELLS:
         if value in KNOWN.get((table, column), ()):
             continue
@@ -85,23 +85,23 @@ def test_a_journal_in_which_somebody_wrote_is_read_or_refused(value: str) -> Non
 @pytest.mark.parametrize(
     ("table", "column", "value"), [("outcome", "id", 7), ("outcome", "possible", "[" * 3_000), ("outcome", "status", "[" * 3_000)]
 )
-def test_a_journal_of_cells_of_another_kind_is_refused(table: str, column: str, value: object) -> None:
+def test_a_journal_with_cells_of_the_wrong_type_is_refused(table: str, column: str, value: object) -> None:
     TARGETS["journal"](changed(table, column, value))
 
 
 @settings(unhurried, max_examples=15)
 @given(st.binary(max_size=100) | st.deferred(lambda: shallow("audit")))
-def test_any_bytes_are_an_audit_to_compare_with_or_are_refused(data: bytes) -> None:
+def test_any_bytes_are_an_earlier_audit_or_refused(data: bytes) -> None:
     TARGETS["audit"](data)
 
 
 @pytest.mark.parametrize("data", [DEEP, b'{"version":1,"x":%b' % DEEP], ids=["deep", "deep within"])
-def test_an_audit_that_is_deeper_than_python_goes_is_refused(data: bytes) -> None:
+def test_an_audit_nested_too_deeply_is_refused(data: bytes) -> None:
     TARGETS["audit"](data)
 
 
 @pytest.mark.parametrize("value", [b"9" * 400, b"NaN", b"Infinity"])
-def test_an_audit_of_figures_that_are_no_numbers_is_refused(value: bytes) -> None:
+def test_an_audit_with_numbers_of_the_wrong_type_is_refused(value: bytes) -> None:
     (seed,) = corpus("audit")
     name = b'"mailboxes": ' if value.isdigit() else b'"overall": '
     data = seed.replace(name, name + value + b', "x": ')
@@ -111,37 +111,37 @@ def test_an_audit_of_figures_that_are_no_numbers_is_refused(value: bytes) -> Non
 
 @settings(unhurried, max_examples=15)
 @given(st.binary(max_size=100) | st.deferred(lambda: shallow("world")))
-def test_any_bytes_are_a_world_or_are_refused(data: bytes) -> None:
+def test_any_bytes_are_a_world_or_refused(data: bytes) -> None:
     TARGETS["world"](data)
 
 
 @pytest.mark.parametrize("data", [b'{"workspaces":%b' % DEEP, b'{"version":1,"now":%b' % DEEP], ids=["workspaces", "now"])
-def test_a_world_that_is_deeper_than_python_goes_is_refused(data: bytes) -> None:
+def test_a_world_nested_too_deeply_is_refused(data: bytes) -> None:
     TARGETS["world"](data)
 
 
 @settings(unhurried, max_examples=25)
 @given(st.binary(max_size=100) | st.deferred(lambda: shallow("behaviour")))
-def test_any_bytes_are_a_behaviour_or_are_refused(data: bytes) -> None:
+def test_any_bytes_are_a_behaviour_or_refused(data: bytes) -> None:
     TARGETS["behaviour"](data)
 
 
 @pytest.mark.parametrize("data", [b"a=" + DEEP, b"past_end=" + b"9" * 5_000], ids=["deep", "digits"])
-def test_a_behaviour_that_is_deeper_or_longer_than_python_reads_is_refused(data: bytes) -> None:
+def test_a_behaviour_nested_too_deeply_or_too_long_is_refused(data: bytes) -> None:
     TARGETS["behaviour"](data)
 
 
 # The command
 
 
-def test_the_command_says_which_targets_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_the_targets(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["nothing"])
     assert ended.value.code == 2
     assert f"no target nothing; there are {', '.join(TARGETS)}" in capsys.readouterr().err
 
 
-def test_a_target_notices_a_reader_that_raises_something_else(tmp_path: Path) -> None:
+def test_a_target_detects_a_reader_that_raises_another_error(tmp_path: Path) -> None:
     for name, data in (("intake", ODD_VALUES[0]), ("request", b"")):
         TARGETS[name](data)
     with pytest.raises(OSError, match="NoSuch"):

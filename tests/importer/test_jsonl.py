@@ -1,4 +1,4 @@
-"""JSON Lines as programs write them."""
+"""JSON Lines files as programs write them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows_of(*lines: str) -> list[Row]:
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
     gzipped=st.booleans(),
 )
-def test_every_object_becomes_a_row_and_the_header_is_all_of_their_keys(
+def test_every_object_becomes_a_row_and_the_header_has_all_keys(
     table: list[dict[str, str | None]], ascii_only: bool, ending: str, encoding: str, gzipped: bool
 ) -> None:
     table = [{"email": "a@b.example"}, *table]
@@ -42,18 +42,18 @@ def test_every_object_becomes_a_row_and_the_header_is_all_of_their_keys(
 
 
 @pytest.mark.parametrize("number", ["41791234567", "1.0", "0.10", "4.10E+3", "-0", "123456789012345678901234567890"])
-def test_a_number_is_the_text_that_stands_there(number: str) -> None:
+def test_a_number_keeps_its_spelling(number: str) -> None:
     assert rows_of(f'{{"email": "a@b.example", "custom_1": {number}}}')[0].cells == ("a@b.example", number)
 
 
-def test_truth_values_are_words_and_null_is_blank() -> None:
+def test_booleans_become_words_and_null_is_blank() -> None:
     assert rows_of('{"email": true, "city": null, "state": false}')[0].cells == ("TRUE", "", "FALSE")
 
 
 @pytest.mark.parametrize(
     ("value", "what"), [('{"a": 1}', "an object"), ("{}", "an object"), ("[]", "an array"), ('["a"]', "an array")]
 )
-def test_what_is_nested_costs_its_row_by_the_name_of_its_field_unless_that_is_left_out(value: str, what: str) -> None:
+def test_a_nested_value_rejects_its_row_with_its_name_unless_ignored(value: str, what: str) -> None:
     lines = ('{"email": "a@b.example", "City": "x"}', f'{{"email": "b@b.example", "City": {value}}}')
     faults = [row.fault for row in rows_of(*lines)]
     assert faults == [None, f"city: 'City' contains {what}, but a field is a string; give each part a key of its own"]
@@ -72,7 +72,7 @@ def test_what_is_nested_costs_its_row_by_the_name_of_its_field_unless_that_is_le
         ('{"email": ' + "[" * 100_000, "the line is nested too deeply"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_a_row_with_its_reason(line: str, fault: str) -> None:
+def test_an_unreadable_line_is_a_row_with_an_error(line: str, fault: str) -> None:
     rows = rows_of('{"email": "a@b.example"}', line, '{"email": "b@b.example"}')
     assert [(row.line, row.cells) for row in rows] == [(1, ("a@b.example",)), (2, ()), (3, ("b@b.example",))]
     assert str(rows[1].fault).startswith(fault)
@@ -88,19 +88,19 @@ def test_a_line_that_cannot_be_read_is_a_row_with_its_reason(line: str, fault: s
         ('{"email": "x"}\n{"email": "\xf6"}'.encode("latin-1"), "line 2 is not UTF-8 text"),
     ],
 )
-def test_a_file_that_is_no_table_is_refused(content: str | bytes, message: str) -> None:
+def test_a_file_that_is_not_a_table_is_refused(content: str | bytes, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read(content if isinstance(content, bytes) else content.encode(), format="jsonl")
     assert message in str(caught.value)
 
 
-def test_keys_that_differ_in_blanks_only_are_told_apart() -> None:
+def test_keys_that_differ_only_in_spaces_are_numbered() -> None:
     file, rows = read(b'{"email": "a@b.example", " city": "x", "city": "y", "": ""}', {"city": "ignore", "city (2)": "city"})
     assert file.headers == ("email", " city", "city (2)")
     assert dict(rows[0]) == {"email": "a@b.example", "city": "y"}
 
 
-def test_one_encoding_can_be_asked_for(tmp_path: Path) -> None:
+def test_the_encoding_can_be_given(tmp_path: Path) -> None:
     (path := tmp_path / "people.jsonl").write_bytes('{"email": "a@b.example", "city": "Köln"}'.encode("cp1252"))
     file = JsonLinesFile.of(ByteSource.of(path), "cp1252")
     assert file.notes == ("encoding cp1252, as specified",)

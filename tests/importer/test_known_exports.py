@@ -1,4 +1,4 @@
-"""Exports of other tools map without a word from the caller, and nothing of them is left out in silence."""
+"""Exports of other tools are mapped without options, and no column is left out silently."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def mapped(header: str, overrides: dict[str, str] | None = None, fields: tuple[W
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_an_export_is_recognised_and_maps_without_a_word_from_the_caller(key: str) -> None:
+def test_an_export_is_recognised_and_mapped_without_options(key: str) -> None:
     name, header = EXPORTS[key]
     columns = map_columns(header.split(","))
     assert columns.export == name
     assert {"email", "first_name", "last_name", "title"} <= set(columns.codes)
-    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # which has the company's id
+    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # which has only the id of the company
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_every_column_of_an_export_has_its_reason(key: str) -> None:
+def test_every_column_of_an_export_has_a_reason(key: str) -> None:
     name, header = EXPORTS[key]
     for column, code, reason in map_columns(header.split(",")).decisions():
         assert reason, column
@@ -38,7 +38,7 @@ def test_every_column_of_an_export_has_its_reason(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_a_row_of_an_export_becomes_the_person_it_is_about(key: str) -> None:
+def test_a_row_of_an_export_becomes_the_right_person(key: str) -> None:
     columns = map_columns(EXPORTS[key][1].split(","))
     _, line = written(EXPORTS[key][1], columns.codes).splitlines()
     members = columns.members(line.split(","))
@@ -47,39 +47,39 @@ def test_a_row_of_an_export_becomes_the_person_it_is_about(key: str) -> None:
 
 
 @pytest.mark.parametrize("export", load_exports(), ids=lambda export: export.name)
-def test_a_tools_table_sends_to_fields_that_there_are_and_says_whence_it_is_known(export: ExportFormat) -> None:
+def test_the_table_of_a_tool_maps_to_existing_fields_and_names_its_source(export: ExportFormat) -> None:
     assert set(export.fields) <= {"email", *STANDARD_FIELDS}
     assert export.known_from
     assert len(export.marks) > export.least
 
 
-def test_apollos_name_for_emails_is_the_informal_one() -> None:
+def test_company_name_of_apollo_is_the_informal_name() -> None:
     found = mapped(APOLLO)
     assert (found["company_name"], found["company_formal_name"]) == ("Company Name for Emails", "Company")
     assert (found["city"], found["address_1"]) == ("City", "Company Address")
 
 
-def test_outlooks_title_is_a_form_of_address_and_no_job() -> None:
+def test_title_of_outlook_is_a_form_of_address_and_not_a_job() -> None:
     found = mapped(OUTLOOK)
     assert found["title"] == "Job Title"
     assert "Title" not in found.values()
 
 
-def test_a_column_that_another_one_was_preferred_to_says_so() -> None:
+def test_a_column_left_out_for_a_better_one_says_so() -> None:
     reasons = {column: reason for column, _, reason in map_columns(HUBSPOT.split(",")).decisions()}
     assert reasons["Associated Company"] == "HubSpot: duplicates the company's name"
-    again = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
-    assert again == ("Company", "ignore", "Salesforce: another column is used instead")
+    second_column = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
+    assert second_column == ("Company", "ignore", "Salesforce: another column is used instead")
 
 
-def test_what_the_caller_says_frees_the_column_that_was_meant() -> None:
+def test_an_override_frees_the_column_that_was_chosen() -> None:
     found = mapped(HUBSPOT, {"Associated Company": "company_name"})
     assert found["company_name"] == "Associated Company"
     assert mapped(HUBSPOT, {"Company Name": "ignore"})["company_name"] == "Associated Company"
     assert mapped(OUTLOOK, {"Title": "nickname", "Nickname": "ignore"})["nickname"] == "Title"
 
 
-def test_a_field_of_the_workspace_takes_the_column_that_would_be_left_out() -> None:
+def test_a_workspace_field_takes_a_column_that_would_be_left_out() -> None:
     status = WorkspaceField(label="Lead status", code="custom_1", searchable=[])
     assert mapped(HUBSPOT, fields=(status,))["custom_1"] == "Lead Status"
     assert mapped(APOLLO, fields=(LINKEDIN,))["linkedin"] == "Person Linkedin Url"
@@ -87,11 +87,11 @@ def test_a_field_of_the_workspace_takes_the_column_that_would_be_left_out() -> N
     assert reasons["Person Linkedin Url"] == "Apollo: the workspace has no field for it"
 
 
-def test_a_column_of_the_users_own_in_an_export_is_still_unknown() -> None:
+def test_an_additional_column_in_an_export_is_still_unknown() -> None:
     with pytest.raises(InvalidRequest, match="unknown column 'Shoe Size'"):
         map_columns([*HUBSPOT.split(","), "Shoe Size"])
 
 
 @pytest.mark.parametrize("header", ["email,first_name", "E-mail,First Name,Last Name,Phone", "Email,Email Status", ""])
-def test_a_header_of_nobodys_is_no_export(header: str) -> None:
+def test_an_ordinary_header_is_not_an_export(header: str) -> None:
     assert detect_export(header.split(",")) is None

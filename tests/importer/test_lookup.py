@@ -1,4 +1,4 @@
-"""Asking the workspace for its fields only if a file needs that."""
+"""Workspace fields are requested only if a file needs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def client(service: FakeService) -> OutreachClient:
     return OutreachClient(transport=FakeTransport(service), workspace="space_1")
 
 
-async def test_a_file_of_known_columns_asks_nothing(service: FakeService, client: OutreachClient) -> None:
+async def test_a_file_of_known_columns_needs_no_lookup(service: FakeService, client: OutreachClient) -> None:
     columns = await columns_for(client, ["E-mail", "custom_4", "Rest"], {"Rest": "ignore"})
     assert columns.codes == ("email", "custom_4", None)
     assert len(service.requests) == 0
@@ -31,7 +31,7 @@ async def test_a_file_of_known_columns_asks_nothing(service: FakeService, client
 @pytest.mark.parametrize(
     ("headers", "overrides"), [(["email", "plan", "LinkedIn"], {}), (["email", "Plan", "x"], {"x": "linkedin"})]
 )
-async def test_columns_of_the_workspace_are_looked_up_once(
+async def test_workspace_fields_are_looked_up_once(
     service: FakeService, client: OutreachClient, headers: list[str], overrides: dict[str, str]
 ) -> None:
     columns = await columns_for(client, headers, overrides)
@@ -39,12 +39,12 @@ async def test_columns_of_the_workspace_are_looked_up_once(
     assert len(service.requests) == 1
 
 
-async def test_without_a_client_nobody_is_asked() -> None:
+async def test_without_a_client_nothing_is_looked_up() -> None:
     assert (await columns_for(None, ["email"])).codes == ("email",)
     with pytest.raises(InvalidRequest, match="unknown column 'plan'"):
         await columns_for(None, ["email", "plan"])
 
 
-async def test_a_lookup_that_is_refused_is_the_services_refusal(client: OutreachClient) -> None:
+async def test_a_refused_lookup_raises_the_error_of_the_service(client: OutreachClient) -> None:
     with pytest.raises(StatusError):
         await columns_for(client.with_options(workspace="space_none"), ["email", "plan"])

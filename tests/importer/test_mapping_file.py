@@ -1,4 +1,4 @@
-"""A mapping that is saved is the mapping that is read back."""
+"""A saved mapping is read back unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def saved(folder: Path, text: str) -> Path:
 
 
 @given(st.lists(NAMES, min_size=1, max_size=6, unique_by=str.strip), NAMES)
-def test_whatever_columns_are_called_a_saved_mapping_reads_back_as_it_was_decided(names: list[str], file: str) -> None:
+def test_a_saved_mapping_of_any_column_names_is_read_back_unchanged(names: list[str], file: str) -> None:
     codes = tuple(f"custom_{at}" if at % 2 else None for at in range(len(names)))
     columns = Columns(tuple(names), codes, tuple(f"because {name}" for name in names))
     known = tomllib.loads(mapping_text(columns, file))["columns"]
@@ -33,14 +33,14 @@ def test_whatever_columns_are_called_a_saved_mapping_reads_back_as_it_was_decide
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_a_saved_mapping_of_an_export_decides_the_same(key: str, tmp_path: Path) -> None:
+def test_a_saved_mapping_of_an_export_maps_the_same(key: str, tmp_path: Path) -> None:
     headers = EXPORTS[key][1].split(",")
     columns = map_columns(headers)
     path = saved(tmp_path, mapping_text(columns, "people.csv"))
     assert map_columns(headers, read_mapping(path)) == columns
 
 
-def test_a_saved_mapping_says_what_it_is_and_why_each_column_goes_there() -> None:
+def test_a_saved_mapping_describes_itself_and_the_reason_for_each_column() -> None:
     text = mapping_text(map_columns(EXPORTS["hubspot"][1].split(",")), "peo\nple.csv")
     assert "columns of peo ple.csv; read" in text
     assert "# The header is that of an export of HubSpot." in text
@@ -49,12 +49,12 @@ def test_a_saved_mapping_says_what_it_is_and_why_each_column_goes_there() -> Non
     assert "export of" not in mapping_text(map_columns(["email"]), "x")
 
 
-def test_columns_without_a_name_are_saved_once() -> None:
+def test_unnamed_columns_are_saved_once() -> None:
     columns = map_columns(["email", "", " "], ignore_unknown=True)
     assert mapping_text(columns, "x").count('"" = "ignore"') == 1
 
 
-def test_a_mapping_says_nothing_of_columns_that_a_file_lacks() -> None:
+def test_a_mapping_ignores_columns_that_the_file_lacks() -> None:
     known = {"Email": "email", "Town": "city", "Old": "ignore", "Older": ""}
     assert apply_mapping(known, [" Email ", "Name"]) == ({"Email": "email"}, ["Town"])
 
@@ -69,14 +69,14 @@ def test_a_mapping_says_nothing_of_columns_that_a_file_lacks() -> None:
         ("[columns]\nCompany = 1", "column 'Company' needs a code in quotes"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_refused_with_the_form(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_refused_with_the_expected_form(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read_mapping(saved(tmp_path, text))
     assert message in str(caught.value)
     assert 'write, for example, [columns] and below it "Company" = "company_name"' in str(caught.value)
 
 
-def test_a_mapping_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_mapping_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
         read_mapping(tmp_path / "none.toml")
     (tmp_path / "odd.toml").write_bytes(b"\xff")

@@ -1,4 +1,4 @@
-"""Memory does not grow with a file: a short version of the command, each file read in a process of its own."""
+"""Memory does not grow with a file: a short version of the command, each file read in a separate process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.parametrize(
     ("kind", "rows"), [("csv", ("500", "10000")), ("jsonl", ("500", "10000")), ("parquet", ("20000", "60000"))]
 )
-def test_many_times_the_rows_take_at_most_a_tenth_more_memory(kind: str, rows: tuple[str, str]) -> None:
+def test_many_times_the_rows_take_at_most_ten_percent_more_memory(kind: str, rows: tuple[str, str]) -> None:
     done = subprocess.run([sys.executable, "-m", "tools.import_memory", kind, *rows], capture_output=True, text=True, check=True)
     ratio = re.search(r"ratio ([0-9.]+)", done.stdout)
     assert ratio is not None

@@ -20,7 +20,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, open_file
 
 HEADER = ("email", "City", "custom_1")
-MOMENT = datetime(2026, 3, 4, 5, 6, 7, 80_000)  # noqa: DTZ001 - a time without a zone is what is tried
+MOMENT = datetime(2026, 3, 4, 5, 6, 7, 80_000)  # noqa: DTZ001 - the test needs a time without a zone
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12) | st.none()
 WITHOUT = """
 import io, sys
@@ -37,7 +37,7 @@ def saved(table: pa.Table, **options: Any) -> bytes:
 
 
 def shown(values: list[Any], kind: Any) -> list[str]:
-    """Return the texts of a column."""
+    """Return the strings of a column."""
     content = saved(pa.table({"email": ["a@b.example"] * len(values), "custom_1": pa.array(values, kind)}))
     return [row.cells[1] for row in read(content)[1]]
 
@@ -48,9 +48,7 @@ def shown(values: list[Any], kind: Any) -> list[str]:
     group=st.integers(1, 9),
 )
 @example(table=[("a", None, "b")], kind=pa.dictionary(pa.int32(), pa.string()), group=1)
-def test_a_table_of_texts_is_read_back_and_its_nulls_are_blank(
-    table: list[tuple[str | None, ...]], kind: Any, group: int
-) -> None:
+def test_a_table_of_strings_is_read_back_and_nulls_are_blank(table: list[tuple[str | None, ...]], kind: Any, group: int) -> None:
     columns = {name: pa.array([row[at] for row in table], pa.string()).cast(kind) for at, name in enumerate(HEADER)}
     file, rows = read(saved(pa.table(columns), row_group_size=group))
     assert file.headers == HEADER
@@ -80,26 +78,26 @@ def test_a_table_of_texts_is_read_back_and_its_nulls_are_blank(
     ],
     ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
 )
-def test_a_cell_is_the_text_that_a_person_would_write(values: list[Any], kind: Any, expected: list[str]) -> None:
+def test_a_cell_is_shown_as_a_person_would_write_it(values: list[Any], kind: Any, expected: list[str]) -> None:
     assert shown(values, kind) == expected
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64()], ids=str)
-def test_a_number_that_goes_to_a_phone_is_sent_with_a_warning(kind: Any) -> None:
+def test_a_number_mapped_to_a_phone_is_sent_with_a_warning(kind: Any) -> None:
     content = saved(pa.table({"email": ["a@b.example"] * 2, "work_phone": pa.array([41791234567, None], kind)}))
     _, rows = read(content)
     assert [[warning.kind for warning in row.warnings] for row in rows] == [["number"], []]
     assert rows[0]["work_phone"] == "41791234567"
 
 
-def test_only_a_float_has_lost_the_digits_of_a_long_number() -> None:
+def test_only_floats_lose_digits_of_long_numbers() -> None:
     long = 4179123456712345
     for kind, fault in ((pa.int64(), False), (pa.float64(), True)):
         _, rows = read(saved(pa.table({"email": ["a@b.example"], "custom_1": pa.array([long], kind)})))
         assert bool(rows[0].fault) is fault
 
 
-def test_bytes_that_are_no_text_cost_their_row() -> None:
+def test_bytes_that_are_not_text_reject_their_row() -> None:
     _, rows = read(saved(pa.table({"email": ["a@b.example"] * 3, "City": pa.array([b"x", b"\xff", None], pa.binary())})))
     assert [row.fault for row in rows] == [None, "city: the cell contains bytes that are not UTF-8", None]
 
@@ -114,7 +112,7 @@ def test_bytes_that_are_no_text_cost_their_row() -> None:
     ],
     ids=lambda column: str(column.type),
 )
-def test_a_nested_column_is_refused_by_name_unless_it_is_left_out(column: Any) -> None:
+def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
     content = saved(pa.table({"email": ["a@b.example"], "City": column}))
     file = open_file(io.BytesIO(content))
     with pytest.raises(InvalidRequest, match=r"column 'City' contains .*; ignore it with --map 'City=ignore'"):
@@ -123,12 +121,12 @@ def test_a_nested_column_is_refused_by_name_unless_it_is_left_out(column: Any) -
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1 and nothing of the kind PAR1", saved(pa.table({"email": ["x"]}))[:-9]])
-def test_a_file_that_cannot_be_read_is_refused(content: bytes) -> None:
+def test_an_unreadable_file_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequest, match=r"^the stream: not a readable Parquet file \("):
         open_file(io.BytesIO(content))
 
 
-def test_a_damaged_page_is_found_by_counting_before_the_first_contact() -> None:
+def test_a_damaged_page_is_found_before_the_first_contact_is_sent() -> None:
     table = pa.table({"email": [f"p{at}@a.example" for at in range(9000)]})
     content = bytearray(saved(table, use_dictionary=False, compression="gzip"))
     content[5000:5100] = bytes(100)
@@ -137,6 +135,6 @@ def test_a_damaged_page_is_found_by_counting_before_the_first_contact() -> None:
         file.count()
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_without_the_extra_the_error_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert "pyarrow is not installed; run: pip install 'outreach_async[parquet]'" in done.stderr

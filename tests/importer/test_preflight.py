@@ -1,4 +1,4 @@
-"""A look at the whole file: what it counts, what it finds, and that it all adds up."""
+"""The preflight of a whole file: its counts, its findings, and that they add up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def looked_at(
     rows=st.lists(st.tuples(ADDRESSES, OTHERS), max_size=12),
     level=st.sampled_from(["off", "warn", "error"]),
 )
-async def test_the_rows_that_are_sent_refused_and_stood_for_are_all_the_rows_there_are(
+async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
     repeats: Repeats, rows: list[tuple[str, str]], level: str
 ) -> None:
     rows = [row for row in rows if any(map(str.strip, row))]
@@ -58,11 +58,11 @@ async def test_the_rows_that_are_sent_refused_and_stood_for_are_all_the_rows_the
     assert found.refused == len(refused)
     assert min(found.sent, found.refused, found.superseded) >= 0
     if repeats in {"first", "last", "coalesce"}:
-        good = [row[0] for row in rows if row not in [kept.cells for kept, _ in refused]]
+        good = [row[0] for row in rows if row not in [refused_row.cells for refused_row, _ in refused]]
         assert found.sent == len(set(good))
 
 
-async def test_warnings_refuse_nothing_and_errors_do() -> None:
+async def test_errors_refuse_rows_and_warnings_do_not() -> None:
     rows = [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")]
     found, refused = await looked_at(rows)
     assert (found.counts(), found.refused, refused) == ({"email": 1, "country": 1}, 0, [])
@@ -71,14 +71,14 @@ async def test_warnings_refuse_nothing_and_errors_do() -> None:
     assert [(row.line, str(error).partition(":")[0]) for row, error in refused] == [(2, "email"), (3, "country")]
 
 
-async def test_of_each_kind_the_first_lines_are_told_and_all_are_counted() -> None:
+async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
     found, _ = await looked_at([(f"p{at}@a.example", "Germny" if at % 2 else "US") for at in range(2500)])
     kind = found.kinds["country"]
     assert (kind.count, [line for line, _ in kind.first]) == (1250, [3, 5, 7])
     assert "did you mean 'DE'?" in kind.first[0][1]
 
 
-async def test_rows_that_repeat_an_email_are_named_with_the_row_they_repeat() -> None:
+async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
     found, _ = await looked_at(rows)
     assert found.kinds["repeat"].first == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
@@ -93,20 +93,20 @@ async def test_rows_that_repeat_an_email_are_named_with_the_row_they_repeat() ->
     assert (await looked_at(rows, "repeat=off"))[0].kinds == {}
 
 
-async def test_a_row_that_cannot_be_read_is_refused_with_its_fault() -> None:
+async def test_an_unreadable_row_is_refused_with_its_error() -> None:
     found, refused = await looked_at([("a@a.example", "US", "more"), ("b@b.example", "US")], "error")
     assert (found.rows, found.refused) == (2, 1)
     assert "as in the header, got 3" in str(refused[0][1])
 
 
-async def test_how_far_it_came_is_shown() -> None:
+async def test_progress_is_shown() -> None:
     file, shown = open_file(table([(f"p{at}@a.example", "") for at in range(2500)]), format="csv"), list[int]()
     await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
     assert shown == [0, 1000, 2000]
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
-def test_repeats_are_all_found_each_with_the_first_of_its_kind(emails: list[str]) -> None:
+def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[str]) -> None:
     seen = EmailIndex()
     for line, email in enumerate(emails):
         seen.add(line, email)
@@ -115,10 +115,10 @@ def test_repeats_are_all_found_each_with_the_first_of_its_kind(emails: list[str]
     assert seen.count() == len(pairs)
 
 
-# How long it takes.
+# Estimated time.
 
 
-def test_the_rate_that_the_caller_knows_says_how_long_it_takes() -> None:
+def test_a_given_rate_gives_an_estimated_time() -> None:
     known = estimate_duration(3600, 2.0, None)
     assert known is not None
     assert (known.seconds, known.rate_source) == (1800.0, "as given")
@@ -126,6 +126,6 @@ def test_the_rate_that_the_caller_knows_says_how_long_it_takes() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+def test_an_invalid_rate_is_refused(rate: float) -> None:
     with pytest.raises(InvalidRequest, match="rate: expected a positive number"):
         require_rate(rate)

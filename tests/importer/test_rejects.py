@@ -1,4 +1,4 @@
-"""Rows that made no contact come back as a file that says why, and that can be imported again."""
+"""Failed rows are written to a file with the reasons, which can be imported again."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def answered(words: str, body: bytes = b"") -> StatusError:
         (TransportError("create_contact: no answer"), ""),
     ],
 )
-def test_the_field_at_fault_is_the_one_that_a_check_or_the_service_names(error: OutreachError, field: str) -> None:
+def test_the_field_is_the_one_named_by_the_check_or_the_service(error: OutreachError, field: str) -> None:
     assert find_field(rejected(error)) == field
 
 
-def test_a_row_that_repeats_another_names_it_by_its_line() -> None:
+def test_a_duplicate_row_names_the_line_of_the_first() -> None:
     outcome = repeated_outcome(7, None, 3, InvalidRequest("email: same address as row 3; leave one out"))
     assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: same address as line 5; ")
     assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
@@ -60,7 +60,7 @@ def test_a_row_that_repeats_another_names_it_by_its_line() -> None:
     assert not is_reject(superseded_outcome(1, None, 0))
 
 
-def test_rejects_are_found_by_index_and_repeated_rows_by_line(tmp_path: Path) -> None:
+def test_rejects_are_found_by_index_and_duplicates_by_line(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text('email,city\na@a.example,"x\ny"\nbad,z\na@a.example,w\n', encoding="utf-8")
     outcomes = [
@@ -76,7 +76,7 @@ def test_rejects_are_found_by_index_and_repeated_rows_by_line(tmp_path: Path) ->
 
 
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=2, max_size=2), max_size=5))
-def test_a_rejects_file_is_read_back_as_the_input_was(rows: list[list[str]]) -> None:
+def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -84,12 +84,12 @@ def test_a_rejects_file_is_read_back_as_the_input_was(rows: list[list[str]]) -> 
         with RejectsFile(path, ["email", "Odd"]) as file:
             for at, row in enumerate(rows):
                 file.add(reject(at, row, rejected(InvalidRequest("email: x"))))
-        again = open_file(path)
-        assert (again.headers, again.rejects) == (("email", "Odd"), True)
-        assert [list(cells) for _, cells, _ in again.records()] == rows
+        reopened = open_file(path)
+        assert (reopened.headers, reopened.rejects) == (("email", "Odd"), True)
+        assert [list(cells) for _, cells, _ in reopened.records()] == rows
 
 
-def test_a_rejects_file_holds_no_formula_in_its_header_either(tmp_path: Path) -> None:
+def test_a_rejects_file_has_no_formula_in_its_header(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
     with RejectsFile(path, ["email", "=1+1"]) as file:
         file.add(reject(2, ["bad", "=2+2"], rejected(InvalidRequest("email: bad"))))
@@ -98,7 +98,7 @@ def test_a_rejects_file_holds_no_formula_in_its_header_either(tmp_path: Path) ->
     assert [list(cells) for _, cells, _ in open_file(path).records()] == [["bad", "=2+2"]]
 
 
-def test_a_rejects_file_holds_no_control_characters_and_no_hidden_formula(tmp_path: Path) -> None:
+def test_a_rejects_file_has_no_control_characters_and_no_hidden_formula(tmp_path: Path) -> None:
     path, cells = tmp_path / "rejects.csv", ["b;=1+1", "\x1b[2J\r\x85\x00\n"]
     with RejectsFile(path, ["email", "a|@b"]) as file:
         file.add(reject(2, cells, rejected(InvalidRequest("email: \x7f"))))
@@ -109,14 +109,14 @@ def test_a_rejects_file_holds_no_control_characters_and_no_hidden_formula(tmp_pa
     assert [list(cells) for _, cells, _ in open_file(path).records()] == [cells]
 
 
-def test_a_half_of_a_character_in_what_the_service_said_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_message_of_the_service_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
     with RejectsFile(path, ["email"]) as file:
         file.add(reject(2, ["a@a.example"], rejected(answered("no \ud800"))))
     assert rb"no \ud800" in path.read_bytes()
 
 
-def test_a_rejects_file_takes_its_name_even_if_the_import_does_not_end_well(tmp_path: Path) -> None:
+def test_a_rejects_file_gets_its_name_even_if_the_import_fails(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
 
     def interrupted() -> None:
@@ -131,7 +131,7 @@ def test_a_rejects_file_takes_its_name_even_if_the_import_does_not_end_well(tmp_
     assert list(tmp_path.iterdir()) == [path]
 
 
-async def test_an_input_that_is_gone_comes_back_from_what_the_journal_kept(tmp_path: Path) -> None:
+async def test_the_rejects_of_a_lost_input_are_restored_from_the_journal(tmp_path: Path) -> None:
     service = FakeService()
     service.add_workspace("space_1", custom_fields=["Plan"])
     service.add_owner_key("space_1", key=KEY)

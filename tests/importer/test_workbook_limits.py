@@ -1,4 +1,4 @@
-"""Workbooks are read in a process of their own: what it may take, how it ends, and what it leaves alone."""
+"""Workbooks are read in a separate process: its limits, how it ends, and what it does not touch."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", 
 
 
 def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run a program; its memory is not that of a process whose lines are counted."""
+    """Run a program without measuring coverage, which takes memory too."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     return subprocess.run([sys.executable, "-c", code, *arguments], input=sent, capture_output=True, check=False, env=plain)
 
 
 def refusal(content: bytes, *reader: str) -> str:
-    """Return why a workbook is refused."""
+    """Return the error for a workbook."""
     with pytest.raises(InvalidRequest) as caught:
         read_in_subprocess(ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
     return str(caught.value)
@@ -113,7 +113,7 @@ def refusal_here(content: bytes) -> str:
 
 
 @LINUX_ONLY
-def test_workbooks_that_would_fill_the_memory_are_refused_in_500_mb(tmp_path: Path) -> None:
+def test_workbooks_that_would_fill_the_memory_are_refused_within_500_mb(tmp_path: Path) -> None:
     paths = [tmp_path / f"{at}.bin" for at in range(len(BOMBS))]
     for path, bomb in zip(paths, BOMBS.values(), strict=True):
         path.write_bytes(bomb())
@@ -125,7 +125,7 @@ def test_workbooks_that_would_fill_the_memory_are_refused_in_500_mb(tmp_path: Pa
 
 @LINUX_ONLY
 @pytest.mark.parametrize("name", ["xlsx, last cell", "xls, last cell", "ods, repeated cells"])
-def test_a_sheet_that_is_too_large_is_named_with_the_remedy(name: str) -> None:
+def test_a_sheet_that_is_too_large_is_refused_with_a_remedy(name: str) -> None:
     assert refusal(BOMBS[name]()) == f"the stream: {TOO_LARGE}"
 
 
@@ -135,17 +135,17 @@ def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> N
     assert message.endswith(" times its size; save the sheet as CSV")
 
 
-def test_an_archive_that_unpacks_to_more_than_it_says_is_refused() -> None:
-    # python-calamine 0.9.0 unpacks it, and the checksum is wrong for zipfile; later ones notice.
+def test_an_archive_that_unpacks_to_more_than_it_declares_is_refused() -> None:
+    # python-calamine 0.9.0 unpacks it, but zipfile finds a wrong checksum; later versions notice.
     assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated(a_cell_of(100), 1000)))
 
 
-def test_a_small_archive_may_unpack_to_any_multiple() -> None:
+def test_a_small_archive_may_unpack_to_any_multiple_of_its_size() -> None:
     assert read_sheet(xlsx_with(lambda: iter([b" " * 5_000_000])))[1] == []
 
 
 @pytest.mark.parametrize(("length", "is_read"), [(MAX_CELL_LENGTH, True), (MAX_CELL_LENGTH + 1, False)])
-def test_a_cell_holds_at_most_what_one_of_a_csv_file_does(length: int, is_read: bool) -> None:
+def test_a_cell_has_the_same_maximum_length_as_in_csv(length: int, is_read: bool) -> None:
     content = workbook({"A": sheet_of([[text("email")], [text("a" * length)]])})
     if is_read:
         assert len(read_sheet(content)[1][0].cells[0]) == length
@@ -153,7 +153,7 @@ def test_a_cell_holds_at_most_what_one_of_a_csv_file_does(length: int, is_read: 
         assert "row 2 has a cell of more than 131,072 characters; shorten it" in refusal_here(content)
 
 
-def test_a_row_that_is_too_long_is_refused() -> None:
+def test_a_row_with_too_many_cells_is_refused() -> None:
     cells = [text(letter * (MAX_CELL_LENGTH - 10)) for letter in "abcdefgh"]
     file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read_here)
     assert len(file.headers) == 8
@@ -163,48 +163,48 @@ def test_a_row_that_is_too_long_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("zeros", "shown"), [(255, "7".zfill(255)), (256, "7")])
-def test_a_format_shows_no_more_zeros_than_a_format_code_holds(zeros: int, shown: str) -> None:
+def test_a_number_format_adds_at_most_255_zeros(zeros: int, shown: str) -> None:
     styles = STYLES.replace('formatCode="00000"', f'formatCode="{"0" * zeros}"')
     content = workbook({"A": sheet_of([[text("email")], [number(7, ZIP)]])}, styles=styles)
     assert read_sheet(content)[1][0].cells == (shown,)
 
 
 def loading(folder: Path, code: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the process with another python-calamine, which does this when it loads a workbook."""
+    """Run the process with a fake python-calamine that does this when it loads a workbook."""
     lines = ("import os", "class CalamineError(Exception): ...", "class CalamineWorkbook:", f"  def from_filelike(file): {code}")
     (folder / "python_calamine.py").write_text("\n".join(lines))
-    given = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
+    request = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
     with tempfile.TemporaryFile() as file:
-        return subprocess.run([*READER_COMMAND, given], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
+        return subprocess.run([*READER_COMMAND, request], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
 
 
 @LINUX_ONLY
-def test_the_process_gets_no_more_memory_than_its_limit(tmp_path: Path) -> None:
+def test_the_memory_of_the_process_is_limited(tmp_path: Path) -> None:
     assert json.loads(loading(tmp_path, f"bytearray({MAX_MEMORY})").stderr) == {"refused": TOO_LARGE}
 
 
-def test_the_process_writes_no_more_than_its_limit(tmp_path: Path) -> None:
+def test_the_output_of_the_process_is_limited(tmp_path: Path) -> None:
     assert (
         b"cannot store the rows in a temporary file (File too large)" in loading(tmp_path, "os.pwrite(1, b'x', 1 << 30)").stderr
     )
 
 
-def test_the_process_is_killed_when_its_time_to_load_is_over(tmp_path: Path) -> None:
+def test_the_process_is_killed_when_loading_takes_too_long(tmp_path: Path) -> None:
     assert loading(tmp_path, "[0 for _ in iter(int, 1)]").returncode == -signal.SIGPROF
 
 
-def test_a_larger_file_may_take_longer() -> None:
+def test_a_larger_file_has_more_time() -> None:
     assert workbook_reader.processor_seconds(0) == 1
     assert workbook_reader.processor_seconds(8_000_000) == 9
 
 
-def test_the_process_leaves_when_it_has_had_too_much_memory() -> None:
+def test_the_process_exits_when_it_uses_too_much_memory() -> None:
     left: list[str] = []
     watch_process(os.getppid(), 0, left.append)
     assert left == [TOO_LARGE]
 
 
-def test_the_process_looks_again_after_a_while() -> None:
+def test_the_process_checks_periodically() -> None:
     def wait(seconds: float) -> None:
         raise TimeoutError(seconds)
 
@@ -212,16 +212,16 @@ def test_the_process_looks_again_after_a_while() -> None:
         watch_process(os.getppid(), sys.maxsize, lambda _: None, wait)
 
 
-def test_the_process_leaves_when_its_caller_is_gone(tmp_path: Path) -> None:
+def test_the_process_exits_when_its_parent_is_gone(tmp_path: Path) -> None:
     left: list[str] = []
     watch_process(0, sys.maxsize, left.append)
     assert left == [PARENT_ENDED]
-    (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # it takes seconds to read
-    given = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
+    (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # reading takes seconds
+    request = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
     nobody, stderr = os.pipe()
     os.close(nobody)
     with path.open("rb") as file, os.fdopen(stderr, "wb") as gone:
-        done = subprocess.run([*READER_COMMAND, given], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
+        done = subprocess.run([*READER_COMMAND, request], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
     assert (done.stdout, done.returncode) == (b"", 1)
 
 
@@ -238,11 +238,11 @@ def test_the_process_leaves_when_its_caller_is_gone(tmp_path: Path) -> None:
         ('import sys; sys.stderr.write(\'{"refused": "it is blue"}\\nand more\')', "it is blue"),
     ],
 )
-def test_every_end_of_the_process_is_a_refusal_with_its_reason(code: str, reason: str) -> None:
+def test_every_way_the_process_ends_is_a_refusal_with_its_reason(code: str, reason: str) -> None:
     assert refusal(b"", sys.executable, "-c", code) == f"the stream: {reason}"
 
 
-def test_a_process_that_does_not_start_is_a_refusal() -> None:
+def test_a_process_that_cannot_start_is_a_refusal() -> None:
     assert "cannot start the process that reads workbooks ([Errno 2]" in refusal(b"", "/no/such/python")
 
 
@@ -250,12 +250,12 @@ def test_ctrl_c_ends_the_process_too() -> None:
     assert python(INTERRUPTED).stdout == b"interrupted, and nobody is left\n"
 
 
-def test_sigterm_is_not_held_up() -> None:
+def test_sigterm_is_not_delayed() -> None:
     assert python(TERMINATED).returncode == -signal.SIGTERM
 
 
 class Panic(BaseException):
-    """As python-calamine raises one."""
+    """An error like those of python-calamine."""
 
 
 @pytest.mark.parametrize(
@@ -269,32 +269,32 @@ class Panic(BaseException):
         (Panic("overflow"), "not a readable workbook (Panic: overflow); save it again, or as CSV"),
     ],
 )
-def test_every_failure_to_read_is_a_verdict(error: BaseException, reason: str) -> None:
+def test_every_failure_to_read_is_reported_as_a_refusal(error: BaseException, reason: str) -> None:
     def fail() -> dict[str, object]:
         raise error
 
     assert run_reporting_errors(fail) == {"refused": reason}
 
 
-def test_a_verdict_quotes_little_of_a_file() -> None:
+def test_a_refusal_quotes_little_of_the_file() -> None:
     assert json.loads(encode_result({"refused": "a" * 5000, "marked": True})) == {"refused": "a" * 1000, "marked": True}
 
 
-# Around it
+# Its environment
 
 
-def test_standard_input_is_read_and_standard_output_left_alone() -> None:
+def test_standard_input_is_read_and_standard_output_not_touched() -> None:
     code = "from outreach_async.importer import open_file; file = open_file('-'); print(file.count(), [*file.records()])"
     done = python(code, sent=PEOPLE)
     assert (done.stdout, done.stderr) == (b"1 [(2, ('ann@a.example',), None)]\n", b"")
 
 
-async def test_workbooks_are_read_in_threads_beside_an_event_loop() -> None:
+async def test_workbooks_are_read_in_threads_next_to_an_event_loop() -> None:
     file = await anyio.to_thread.run_sync(open_file, io.BytesIO(PEOPLE))
     assert file.headers == ("email",)
 
 
-def test_what_another_process_reads_of_a_stream_moves_nobody_elses_place() -> None:
+def test_reads_of_another_process_do_not_move_the_position_of_a_stream() -> None:
     content = random.Random(1).randbytes(80_000)  # noqa: S311 - the same each time
     spool, few, many = StreamCopy(io.BytesIO(content)), bytearray(10), bytearray(20_000)
     spool.read_at(0, memoryview(few))
@@ -312,7 +312,7 @@ def test_what_another_process_writes_is_read_from_the_start() -> None:
         assert file.read() == b"abc"
 
 
-def test_names_of_sheets_reach_the_process_whatever_is_in_them() -> None:
+def test_names_of_sheets_reach_the_process_unchanged() -> None:
     with pytest.raises(InvalidRequest, match=r"no sheet 'é\\x00\\n\"'; pass one of 'People'"):
         open_file(io.BytesIO(PEOPLE), sheet='é\0\n"')
 
@@ -330,8 +330,8 @@ def read_or_refused(content: bytes) -> None:
 
 
 @LINUX_ONLY
-def test_the_peak_is_that_of_the_process_alone_however_large_its_caller_was() -> None:
+def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
     """What getrusage tells on Linux begins with the peak of the process that started this one."""
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
-    told = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
-    assert int(python(grown, sys.executable, "-c", told).stdout) < 150e6
+    peak_code = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
+    assert int(python(grown, sys.executable, "-c", peak_code).stdout) < 150e6

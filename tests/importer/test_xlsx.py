@@ -1,4 +1,4 @@
-"""Workbooks: every cell is the text that a person sees, and what a spreadsheet did to it is told."""
+"""Workbooks: every cell is read as displayed, and changes made by a spreadsheet are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = [text(name) for name in HEADER]
 ADDRESS = text("a@b.example")
 LOST = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
 
-# What XML can hold, and line ends as it keeps them; calamine takes _x000D_ for a character, as spreadsheets do.
+# What XML can contain, with its line ends; calamine reads _x000D_ as a character, as spreadsheets do.
 cells = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cn", "Co", "Cc"], exclude_characters="_"), max_size=12)
 WITHOUT = """
 import io, sys
@@ -57,7 +57,7 @@ def seen(*row: str, code: str = "zip") -> Row:
 
 
 @given(table=st.lists(st.tuples(cells, cells, cells), max_size=8))
-def test_a_table_of_texts_is_read_back_but_for_its_blank_rows(table: list[tuple[str, str, str]]) -> None:
+def test_a_table_of_strings_is_read_back_without_its_blank_rows(table: list[tuple[str, str, str]]) -> None:
     content = workbook({"People": sheet_of([NAMES, *([text(cell) for cell in row] for row in table)])})
     file, rows = read_sheet(content)
     assert file.headers == HEADER
@@ -88,51 +88,51 @@ def test_a_table_of_texts_is_read_back_but_for_its_blank_rows(table: list[tuple[
         ("<c/>", ""),
     ],
 )
-def test_a_cell_is_the_text_that_a_person_sees(cell: str, shown: str) -> None:
+def test_a_cell_is_shown_as_the_spreadsheet_displays_it(cell: str, shown: str) -> None:
     row = seen(ADDRESS, text("x"), cell, code="custom_1")
     assert (row.cells[-1], row.fault) == (shown, None)
 
 
 @pytest.mark.parametrize("code", ["zip", "mobile_phone", "work_phone"])
-def test_a_number_that_goes_to_a_phone_or_a_postal_code_is_sent_with_a_warning(code: str) -> None:
+def test_a_number_mapped_to_a_phone_or_postal_code_is_sent_with_a_warning(code: str) -> None:
     row = seen(ADDRESS, text("x"), number(8001), code=code)
     (warning,) = row.warnings
     assert (row[code], warning.kind, warning.column, warning.code) == ("8001", "number", "x", code)
     assert warning.message == f"8001 {LOST}"
 
 
-def test_a_number_as_long_as_a_phone_is_a_warning_wherever_it_goes_and_a_short_one_is_none() -> None:
+def test_a_number_as_long_as_a_phone_number_causes_a_warning_in_any_field() -> None:
     assert [warning.kind for warning in seen(ADDRESS, text("x"), number(41791234567), code="custom_1").warnings] == ["number"]
     assert seen(ADDRESS, text("x"), number(4179123), code="custom_1").warnings == ()
     assert seen(ADDRESS, text("x"), number(41791234567), code="ignore").warnings == ()
 
 
-def test_a_number_whose_last_digits_are_lost_costs_its_row() -> None:
+def test_a_number_that_lost_its_last_digits_rejects_its_row() -> None:
     row = seen(ADDRESS, text("x"), number(4179123456712345678), code="custom_1")
     assert str(row.fault).startswith("custom_1: 4179123456712345")
     assert "which keeps only 15 digits" in str(row.fault)
     assert "which keeps only 15 digits" in str(seen(ADDRESS, text("x"), number("1e300"), code="custom_1").fault)
 
 
-def test_a_format_that_shows_zeros_brings_them_back_and_is_no_warning() -> None:
+def test_a_number_format_with_leading_zeros_restores_them_without_a_warning() -> None:
     row = seen(ADDRESS, text("x"), number(501, ZIP))
     assert (row["zip"], row.warnings) == ("00501", ())
 
 
 @pytest.mark.parametrize("shown", ["#N/A", "#REF!", "#DIV/0!"])
-def test_a_cell_that_shows_an_error_costs_its_row_unless_its_column_is_left_out(shown: str) -> None:
+def test_a_cell_that_shows_an_error_rejects_its_row_unless_ignored(shown: str) -> None:
     assert seen(ADDRESS, text("x"), error(shown)).fault == (
         "zip: the cell shows an error such as #N/A; fix its formula, or clear it"
     )
     assert seen(ADDRESS, text("x"), error(shown), code="ignore").fault is None
 
 
-def test_a_row_of_nothing_but_an_error_is_a_row() -> None:
+def test_a_row_with_only_an_error_is_a_row() -> None:
     _, rows = read_sheet(workbook({"A": sheet_of([NAMES, [], [text(""), error()], [ADDRESS]])}))
     assert [(row.line, bool(row.fault)) for row in rows] == [(3, True), (4, False)]
 
 
-def test_a_table_may_begin_anywhere_and_its_cells_stand_where_they_say() -> None:
+def test_a_table_may_start_anywhere_and_cells_are_placed_by_reference() -> None:
     rows = [
         f'<row r="4">{at("C4", text("email"))}{at("D4", text("City"))}{at("E4", text("Zip"))}</row>',
         f'<row r="7">{at("C7", ADDRESS)}{at("E7", number(123, ZIP))}</row>',
@@ -144,7 +144,7 @@ def test_a_table_may_begin_anywhere_and_its_cells_stand_where_they_say() -> None
     assert [row.fault and row.fault.partition(";")[0] for row in found] == [None, "expected 3 cells, as in the header, got 26"]
 
 
-def test_the_first_sheet_that_can_be_seen_is_read_and_the_others_are_named() -> None:
+def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
     people = sheet_of([NAMES, [ADDRESS]])
     content = workbook({"Notes": sheet_of([[text("x")]]), "People": people, "Old & new": people}, hidden=["Notes"])
     file, _ = read_sheet(content)
@@ -165,13 +165,13 @@ def test_the_first_sheet_that_can_be_seen_is_read_and_the_others_are_named() -> 
         (b"email\n", None, "not a readable workbook ("),
     ],
 )
-def test_a_workbook_that_cannot_be_read_is_refused(content: bytes, sheet: str | None, message: str) -> None:
+def test_an_unreadable_workbook_is_refused(content: bytes, sheet: str | None, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read_sheet(content, sheet=sheet)
     assert message in str(caught.value)
 
 
-def test_a_workbook_without_styles_or_with_paths_from_the_root_is_read_too() -> None:
+def test_a_workbook_without_styles_or_with_absolute_paths_is_read() -> None:
     content = workbook({"A": sheet_of([NAMES, [ADDRESS, error()]])}, leave_out=["xl/styles.xml"], root="/xl/")
     assert [bool(row.fault) for row in read_sheet(content)[1]] == [True]
 
@@ -186,19 +186,19 @@ def test_a_workbook_without_styles_or_with_paths_from_the_root_is_read_too() -> 
         workbook({"A": '<row r="first"/>'}),
     ],
 )
-def test_parts_that_do_not_hang_together_are_refused_rather_than_taken_for_free_of_errors(content: bytes) -> None:
+def test_a_workbook_with_missing_or_broken_parts_is_refused(content: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(UnreadableWorkbook, match="cannot read sheet 'A'"):
         list(read_marks(archive, "A"))
 
 
 @pytest.mark.parametrize("content", [old_workbook(), opendocument([["email", "zip"], ["ann@a.example", "41791234567"]])])
-def test_other_workbooks_are_read_and_what_they_do_not_tell_is_told(content: bytes) -> None:
+def test_other_kinds_of_workbooks_are_read_with_a_note_about_errors(content: bytes) -> None:
     file, rows = read_sheet(content)
     assert rows[0].cells == ("ann@a.example", "41791234567")
     assert file.notes[-1].startswith("cells with an error such as #N/A are read as blank in this kind of workbook")
 
 
-def test_rejects_that_were_mended_and_saved_as_a_workbook_are_imported_again(tmp_path: Path) -> None:
+def test_corrected_rejects_saved_as_a_workbook_can_be_imported(tmp_path: Path) -> None:
     names = ["email", "City", "_row", "_code", "_field", "_message"]
     row = [ADDRESS, text("'=x"), number(7), text("rejected"), error(), text("bad")]
     (path := tmp_path / "rejects.xlsx").write_bytes(workbook({"rejects": sheet_of([[text(name) for name in names], row])}))
@@ -206,18 +206,18 @@ def test_rejects_that_were_mended_and_saved_as_a_workbook_are_imported_again(tmp
     assert (file.rejects, rows[0].cells, rows[0].fault) == (True, ("a@b.example", "=x"), None)
 
 
-def test_a_workbook_is_a_file_like_any_other(tmp_path: Path) -> None:
+def test_a_workbook_has_the_interface_of_any_file(tmp_path: Path) -> None:
     (path := tmp_path / "people.xlsx").write_bytes(workbook({"A": sheet_of([NAMES])}))
     file: File = open_file(path)
     assert (file.path, file.name, file.count(), len(file.fingerprint())) == (path, str(path), 0, 32)
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_without_the_extra_the_error_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert "python_calamine is not installed; run: pip install 'outreach_async[xlsx]'" in done.stderr
 
 
-def test_a_workbook_that_is_shut_by_a_password_says_so() -> None:
+def test_a_password_protected_workbook_is_refused_with_the_reason() -> None:
     shut = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Root Entry EncryptionInfo EncryptedPackage".encode("utf-16-le")
     with pytest.raises(InvalidRequest, match="protected by a password; save it without one"):
         read_sheet(shut)

@@ -1,4 +1,4 @@
-"""The docstrings are true and whole: every public name says what it is and shows it, every example does what it says."""
+"""Docstrings are true and complete: every public name is described with an example, and every example prints what it says."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PARTS = {
     "fake.FakeService.requests": RequestLog,
     "fake.FakeService.sim": SimulationControl,
 }
-"""What public objects have as attributes, and what callers call without ever naming its class."""
+"""Attributes of public objects, which callers use without naming their classes."""
 PART_NAMES = [
     Named(f"outreach_async.{path}", kind, "outreach_async.fake" if path.startswith("fake") else "outreach_async")
     for path, kind in PARTS.items()
@@ -73,7 +73,7 @@ def short_examples() -> Iterator[tuple[str, str, str]]:
     seen: set[str] = set()
     for named in [*NAMES, *CALLED, *PART_NAMES]:
         for number, code in enumerate(examples_of(text_of(named)), 1):
-            if code not in seen:  # a name stands in more than one package
+            if code not in seen:  # a name is in more than one package
                 seen.add(code)
                 yield f"{named.id}-{number}", code, named.scope
 
@@ -85,7 +85,7 @@ def guides() -> Iterator[tuple[str, str]]:
 
 
 def shown_file(module: str) -> str:
-    """The file that stands indented in a module's docstring."""
+    """Return the file that is indented in the docstring of a module."""
     text = inspect.getdoc(importlib.import_module(module)) or ""
     return textwrap.dedent("\n".join(line for line in text.splitlines() if line.startswith("    ") or not line))
 
@@ -95,7 +95,7 @@ GUIDE_BLOCKS = list(guides())
 
 
 @pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
-def test_a_public_name_is_described_and_shown(named: Named) -> None:
+def test_a_public_name_has_a_docstring_with_one_example(named: Named) -> None:
     text = text_of(named)
     assert text, "no docstring"
     assert not text.startswith(f"{getattr(named.value, '__name__', '')}("), "attrs made it up"
@@ -103,28 +103,28 @@ def test_a_public_name_is_described_and_shown(named: Named) -> None:
 
 
 @pytest.mark.parametrize("named", [each for kind in CLASSES for each in properties(kind)], ids=lambda named: named.id)
-def test_a_property_is_described(named: Named) -> None:
+def test_a_property_has_a_docstring(named: Named) -> None:
     assert named.doc
 
 
 @pytest.mark.parametrize("named", [each for each in CLASSES if attrs.has(each.value)], ids=lambda named: named.id)
-def test_every_attribute_of_a_value_is_described(named: Named) -> None:
-    told = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
+def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
+    documented = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
     fields = {
         field.alias
         for field in attrs.fields(named.value)
         if field.init and not field.inherited and not field.name.startswith("_")
     }
-    if named.value is NewContact:  # thirty of its fields are one sentence
+    if named.value is NewContact:  # thirty of its fields share one sentence
         fields = {"email", "first_name", "custom", "extra"}
-    assert fields <= told
+    assert fields <= documented
 
 
 @pytest.mark.parametrize("named", [each for each in DEFINED if not inspect.isclass(each.value)], ids=lambda named: named.id)
-def test_what_a_call_raises_itself_stands_in_its_docstring(named: Named) -> None:
-    _, _, told = named.doc.partition("Raises:\n")
-    assert all(f"{name}:" in told for name in raised(named.value))
-    assert told or not checks_arguments(named.value)
+def test_errors_that_a_call_raises_are_in_its_docstring(named: Named) -> None:
+    _, _, documented = named.doc.partition("Raises:\n")
+    assert all(f"{name}:" in documented for name in raised(named.value))
+    assert documented or not checks_arguments(named.value)
 
 
 @pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
@@ -142,7 +142,7 @@ def test_a_time_has_its_unit(named: Named) -> None:
         for backend in (("asyncio", "trio") if is_async(code) else ("asyncio",))
     ],
 )
-def test_a_short_example_does_what_it_says(
+def test_a_short_example_prints_what_it_says(
     code: str, scope: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -159,7 +159,7 @@ def url_and_world() -> Iterator[tuple[str, FakeService]]:
 
 @pytest.fixture
 def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The example world on a port, as new, and the environment that leads there."""
+    """Serve a new example world on a port, with the environment that refers to it."""
     url, fake = url_and_world
     fake.load(example_world().dump())
     monkeypatch.setenv("OUTREACH_BASE_URL", url)
@@ -170,7 +170,7 @@ def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in GUIDE_BLOCKS])
-def test_a_program_of_a_guide_does_what_it_says(code: str) -> None:
+def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:
     assert not is_async(code), "a guide's programs are whole"
     assert promised(code), "it shows nothing"
     lines = summary_of_tests(code) if "\nasync def test_" in code else printed(code, {})
@@ -186,13 +186,13 @@ def summary_of_tests(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize("module", GUIDES)
-def test_a_guide_has_a_program_and_is_not_too_long_to_read(module: str) -> None:
+def test_a_guide_has_a_program_and_is_at_most_150_lines(module: str) -> None:
     text = inspect.getdoc(importlib.import_module(module)) or ""
     assert examples_of(text)
     assert 8 <= text.count("\n") <= 150
 
 
-def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
+def test_the_files_shown_in_docstrings_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "shown.toml"
     path.write_text(shown_file("outreach_async.fake.behaviour"), encoding="utf-8")
     assert load_behaviour(path).past_end == "clamp"
@@ -204,7 +204,7 @@ def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_pydoc_shows_every_public_name_and_no_other(package: str) -> None:
+def test_pydoc_shows_exactly_the_public_names(package: str) -> None:
     module = importlib.import_module(package)
     text = pydoc.plain(pydoc.render_doc(module))
     listed = re.split(r"^(?:CLASSES|FUNCTIONS)$", text, maxsplit=1, flags=re.MULTILINE)[1]
@@ -213,6 +213,6 @@ def test_pydoc_shows_every_public_name_and_no_other(package: str) -> None:
     assert {name for name in shown if not name.startswith("__")} == public_here
 
 
-def test_the_readme_points_at_the_guides() -> None:
+def test_the_readme_refers_to_the_guides() -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert "python -m pydoc outreach_async.bulk" in text

@@ -1,4 +1,4 @@
-"""The rules of the house, checked: directions, sizes, types, lint, and who may touch the wire."""
+"""The rules of the project: imports, sizes, types, lint, and which modules send."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ def functions() -> Iterator[tuple[str, int]]:
     ],
     ids=" ".join,
 )
-def test_the_tools_find_nothing(command: list[str]) -> None:
-    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python it finds for what is installed
+def test_the_linters_and_type_checkers_find_nothing(command: list[str]) -> None:
+    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python on PATH for installed packages
     done = run(TOOLS / command[0], *command[1:], PATH=path, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_ignore_of_the_linter_carries_its_reason() -> None:
+def test_every_ignore_comment_has_a_reason() -> None:
     for path in [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             found = re.search(r"# (noqa|pragma: no cover)\b(.*)", line)
             assert not found or re.search(r" - \w", found[2]), f"{path.name}:{number}: {line.strip()}"
 
 
-def test_functions_and_files_keep_the_house_budget() -> None:
+def test_functions_and_files_stay_within_their_limits() -> None:
     sizes = sorted(functions(), key=lambda pair: pair[1])
     counts = [count for _, count in sizes]
     assert statistics.median(counts) <= 8
@@ -91,7 +91,7 @@ def test_functions_and_files_keep_the_house_budget() -> None:
     assert small == SMALL_MODULES.keys()
 
 
-def test_a_class_name_means_one_thing() -> None:
+def test_a_class_name_is_used_once() -> None:
     homes: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -100,7 +100,7 @@ def test_a_class_name_means_one_thing() -> None:
     assert {name for name, paths in homes.items() if len(paths) > 1} == REPEATED_CLASS_NAMES.keys()
 
 
-def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_await_send() -> None:
+def test_only_the_engine_and_the_conformance_suite_await_send() -> None:
     awaiting = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -110,9 +110,16 @@ def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_
     assert awaiting == {"conformance/target.py", "engine.py"}
 
 
-def test_no_module_is_a_drawer_for_anything() -> None:
+def test_no_test_name_is_longer_than_75_characters() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                assert len(node.name) <= 75, f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+
+
+def test_no_module_is_named_utils_or_helpers() -> None:
     assert not {"utils", "helpers", "common", "misc"} & {path.stem for path in PACKAGE.rglob("*.py")}
 
 
-def test_the_fake_spells_the_wire_by_itself() -> None:
+def test_the_fake_defines_the_words_of_the_wire_itself() -> None:
     assert any("overwriten" in path.read_text(encoding="utf-8") for path in (PACKAGE / "fake").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""What is written down in several places agrees: who adds an operation, a model or a field is told where it is missing."""
+"""Lists that are kept in several places agree: a missing operation, model or field fails a test."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
 from outreach_async.otel import URL_TEMPLATES
 
 NAMES = [route.operation for route in ROUTES]
-"""The service's operations, as the fake serves them."""
+"""The operations of the service, as in the fake."""
 
 INNER = {CreateContactResponse, WorkspaceFields}
-"""Models that callers get the parts of."""
+"""Models whose parts callers receive."""
 
 
 def models() -> set[type[ResponseModel]]:
@@ -37,7 +37,7 @@ def segments(path: str) -> tuple[str, ...]:
 
 
 def kinds_of_fields() -> Iterator[Any]:
-    """The kind of each field of each model that is read."""
+    """The type of each field of each decoded model."""
     for kind in KINDS.values():
         hints = get_type_hints(get_origin(kind) or kind)
         for field in attrs.fields(get_origin(kind) or kind):
@@ -45,7 +45,7 @@ def kinds_of_fields() -> Iterator[Any]:
                 yield hints[field.name]
 
 
-def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_plane() -> None:
+def test_every_operation_is_documented_traced_and_can_be_given_faults() -> None:
     routes = {route.operation: route.path for route in ROUTES}
     assert get_args(schemas.OperationName) == OPERATIONS == (*NAMES, "unknown")
     assert {name: segments(path) for name, path in URL_TEMPLATES.items()} == routes
@@ -53,20 +53,20 @@ def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_pl
 
 
 @pytest.mark.parametrize("model", sorted(models() - INNER, key=str))
-def test_a_model_that_callers_get_is_a_public_name(model: type[ResponseModel]) -> None:
+def test_a_model_that_callers_receive_is_public(model: type[ResponseModel]) -> None:
     assert model.__name__ in outreach_async.__all__
 
 
-def test_every_model_is_read_by_the_tests_of_reading() -> None:
+def test_every_model_is_covered_by_the_tests_of_decoding() -> None:
     read = {get_origin(kind) or kind for kind in KINDS.values()}
     assert read == models() - {outreach_async.CreatedContact}
 
 
 @pytest.mark.parametrize("kind", sorted({*kinds_of_fields(), int, int | None}, key=str), ids=str)
 @pytest.mark.parametrize("value", OF_EVERY_KIND, ids=repr)
-def test_a_value_is_taken_as_it_is_or_refused(kind: Any, value: object) -> None:
+def test_a_value_is_accepted_or_refused(kind: Any, value: object) -> None:
     try:
-        taken = to_wire(structure(kind, value))
+        accepted = to_wire(structure(kind, value))
     except DecodeError:
         return
-    assert (type(taken), taken) == (type(value), value)
+    assert (type(accepted), accepted) == (type(value), value)

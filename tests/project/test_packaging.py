@@ -1,4 +1,4 @@
-"""What is built installs and runs: the sdist builds the wheel, and the wheel works in an environment without any extra."""
+"""Built packages install and run: the sdist builds the wheel, and the wheel works without any extra."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that shall find nothing of the tests."""
-    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # what the first program compiles, the others need not compile
+    """Run a command that must not find the tests."""
+    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # later programs reuse what the first one compiles
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     arguments = [str(part) for part in command]
     return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -28,7 +28,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the sdist, and the wheel from it."""
+    """Build the sdist, and from it the wheel."""
     out = tmp_path_factory.mktemp("dist")
     done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel, and no extra, into an environment of its own; return its folder of programs."""
+    """Install the wheel without extras in a separate environment; return its folder of programs."""
     home = tmp_path_factory.mktemp("bare")
     venv.create(home, with_pip=True)
     programs = home / ("Scripts" if sys.platform == "win32" else "bin")
@@ -51,7 +51,7 @@ def python(bare: Path, code: str) -> subprocess.CompletedProcess[str]:
     return run(bare / "python", "-W", "error", "-c", code, cwd=bare)
 
 
-def test_the_package_under_test_is_the_installed_wheel_unless_it_was_installed_editable() -> None:
+def test_the_tested_package_is_the_installed_wheel_unless_editable() -> None:
     installed = distribution("outreach_async")
     editable = json.loads(installed.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")
     where = ROOT if editable else Path(str(installed.locate_file(""))).resolve()
@@ -67,12 +67,12 @@ def test_the_package_under_test_is_the_installed_wheel_unless_it_was_installed_e
     ],
     ids=["code", "module"],
 )
-def test_a_process_that_a_test_starts_in_the_source_tree_imports_what_the_test_does(command: tuple[str, ...]) -> None:
+def test_a_subprocess_in_the_source_tree_imports_the_same_package(command: tuple[str, ...]) -> None:
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"Origin: {outreach_async.__file__}\n" in done.stdout
 
 
-def test_the_wheel_holds_the_package_its_types_and_data_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_package_its_types_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "outreach_async/py.typed" in names
     assert any(name.endswith(".csv") for name in names)
@@ -80,7 +80,7 @@ def test_the_wheel_holds_the_package_its_types_and_data_and_nothing_else(wheel: 
     assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
 
 
-def test_the_wheel_names_the_pytest_plugin_and_without_pytest_nothing_misses_it(wheel: Path, bare: Path) -> None:
+def test_the_wheel_registers_the_pytest_plugin_and_works_without_pytest(wheel: Path, bare: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (named,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
     assert "[pytest11]\noutreach_async = outreach_async.pytest_plugin\n" in archive.read(named).decode()
@@ -88,7 +88,7 @@ def test_the_wheel_names_the_pytest_plugin_and_without_pytest_nothing_misses_it(
     assert (done.stdout.strip(), "No module named 'pytest'" in done.stderr) == ("True", True), done.stderr
 
 
-def test_the_client_works_on_the_fake_without_any_extra(bare: Path) -> None:
+def test_the_client_and_the_fake_work_without_any_extra(bare: Path) -> None:
     done = python(
         bare,
         """
@@ -139,7 +139,7 @@ anyio.run(main)
         ("HttpxTransport('http://127.0.0.1:9', family='httpx2')", "outreach_async[httpx2]"),
     ],
 )
-def test_a_backend_that_lacks_its_extra_says_which_one_to_install(bare: Path, make: str, extra: str) -> None:
+def test_a_backend_without_its_extra_says_which_one_to_install(bare: Path, make: str, extra: str) -> None:
     code = f"""
 import anyio
 from outreach_async import AiohttpTransport, HttpxTransport, InvalidRequest, OutreachClient

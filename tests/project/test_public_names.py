@@ -1,4 +1,4 @@
-"""What the package offers at its top, and what importing it costs."""
+"""The public names of the package, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ HEAVY = ["aiohttp", "anyio", "attrs", "cattrs", "httpcore", "httpx", "httpx2", "
 
 
 def printed(code: str) -> str:
-    """Return what a fresh interpreter prints."""
+    """Return what a new interpreter prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-def test_the_public_names_are_these_and_sorted() -> None:
+def test_the_public_names_are_complete_and_sorted() -> None:
     assert outreach_async.__all__ == NAMES
     assert sorted(NAMES, key=lambda name: (not name.isupper(), name)) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_is_what_its_module_calls_so(name: str) -> None:
+def test_a_public_name_is_public_in_its_module(name: str) -> None:
     value = getattr(outreach_async, name)
     assert getattr(outreach_async, name) is value
     if name != "UNSET":
@@ -75,17 +75,17 @@ def test_a_public_name_is_what_its_module_calls_so(name: str) -> None:
         assert value.__doc__
 
 
-def test_a_star_import_gives_the_public_names() -> None:
+def test_a_star_import_imports_the_public_names() -> None:
     code = "before = set(globals())\nfrom outreach_async import *\nprint(sorted(set(globals()) - before - {'before'}))"
     assert printed(code) == str(sorted(NAMES))
 
 
-def test_dir_shows_the_public_names() -> None:
+def test_dir_lists_the_public_names() -> None:
     assert dir(outreach_async) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", ["Client", "httpx", "_HOME", "outreachclient", "__version__"])
-def test_a_wrong_name_is_an_attribute_error_that_shows_it(name: str) -> None:
+def test_an_unknown_name_is_an_attribute_error_with_the_name(name: str) -> None:
     with pytest.raises(AttributeError, match=f"^module 'outreach_async' has no attribute '{name}'$"):
         getattr(outreach_async, name)
     assert not hasattr(outreach_async, name)
@@ -106,12 +106,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         ("AiohttpTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
     ],
 )
-def test_a_public_name_costs_what_it_needs_and_no_more(name: str, absent: list[str]) -> None:
+def test_a_public_name_imports_only_what_it_needs(name: str, absent: list[str]) -> None:
     code = f"import sys\nfrom outreach_async import {name}\nprint([name for name in {absent} if name in sys.modules])"
     assert printed(code) == "[]"
 
 
-def test_requests_name_the_version_that_is_installed() -> None:
+def test_requests_contain_the_installed_version() -> None:
     assert (
         RequestDefaults.from_headers({}).read_headers["user-agent"]
         == f"outreach_async/{importlib.metadata.version('outreach_async')}"

@@ -1,4 +1,4 @@
-"""The README is true: its commands are two lines, its recipes run as they stand, against a service on a real port."""
+"""The README is true: its commands are two lines, and its recipes run unchanged against a service on a real port."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def environment() -> Iterator[dict[str, str]]:
         process.terminate()
 
 
-def test_the_first_two_blocks_are_the_two_commands_a_line_each() -> None:
+def test_the_first_two_blocks_are_one_line_commands() -> None:
     demo, tests = blocks("sh")[:2]
     assert demo.count("\n") == tests.count("\n") == 1
     assert demo.startswith("python3 -m venv .venv && ")
@@ -47,7 +47,7 @@ def test_the_first_two_blocks_are_the_two_commands_a_line_each() -> None:
 @pytest.mark.parametrize(
     "recipe", [block for block in blocks("python") if "def test_" not in block], ids=lambda block: f"{len(block)}"
 )
-def test_a_recipe_runs_as_it_stands(recipe: str, environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_recipe_runs_unchanged(recipe: str, environment: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "recipe.py"
     path.write_text(recipe, encoding="utf-8")
     command = [sys.executable, "-W", "error", str(path)]
@@ -66,7 +66,7 @@ def test_the_recipe_for_tests_is_a_test_that_passes(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout  # asyncio and trio
 
 
-def test_there_are_no_more_than_two_blocks_of_sh() -> None:
+def test_there_are_at_most_two_shell_blocks() -> None:
     assert len(blocks("sh")) == 2  # the second is what `.ci/run` runs
 
 
@@ -75,7 +75,7 @@ def test_it_can_be_read_in_ten_minutes() -> None:
 
 
 @pytest.mark.parametrize("path", re.findall(r"\]\((?!https?:)([^)#]+)", TEXT))
-def test_a_link_leads_to_a_file(path: str) -> None:
+def test_a_link_points_to_an_existing_file(path: str) -> None:
     assert (ROOT / path).is_file()
 
 
@@ -83,7 +83,7 @@ def test_there_are_five_recipes() -> None:
     assert len(re.findall(r"^\*\*.*\*\*", TEXT.partition("## Recipes")[2].partition("\n## ")[0], re.MULTILINE)) == 5
 
 
-def test_the_shell_examples_name_commands_and_options_that_exist() -> None:
+def test_the_shell_examples_use_existing_commands_and_options() -> None:
     lines = re.findall(r"^outreach-async (\S+)(.*)$", "\n".join(blocks("bash")), re.MULTILINE)
     assert {command for command, _ in lines} >= {"import", "report", "audit", "serve"}
     for line in lines:

@@ -1,4 +1,4 @@
-"""What the project is installed, built and checked from is pinned, and what is built of it is always the same."""
+"""Dependencies, build tools and checks are pinned, and builds are reproducible."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS})
 
 
 @pytest.mark.parametrize("requirement", [one for one in REQUIREMENTS if not one.startswith("outreach_async[")])
-def test_what_is_required_is_locked_at_a_version_that_is_allowed(requirement: str) -> None:
-    asked = Requirement(requirement)
-    assert asked.specifier.contains(pins(LOCK)[canonicalize_name(asked.name)])
+def test_every_requirement_is_locked_at_an_allowed_version(requirement: str) -> None:
+    required = Requirement(requirement)
+    assert required.specifier.contains(pins(LOCK)[canonicalize_name(required.name)])
 
 
-def test_every_locked_version_has_the_hashes_of_its_files() -> None:
+def test_every_locked_version_has_hashes() -> None:
     entries = [line for line in LOCK.replace("\\\n", "").splitlines() if line.strip()]
     assert len(entries) == len(pins(LOCK))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
 
 
-def test_the_lock_names_no_place_to_load_from() -> None:
+def test_the_lock_file_contains_no_index_urls() -> None:
     assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", LOCK, flags=re.MULTILINE), re.MULTILINE)
 
 
-def test_the_hooks_take_the_locked_versions() -> None:
+def test_the_pre_commit_hooks_use_the_locked_versions() -> None:
     text = HOOKS.read_text(encoding="utf-8")
     listed = re.findall(r"additional_dependencies: \[(.*)\]", text)
     assert len(listed) == text.count("- id:")
@@ -45,7 +45,7 @@ def test_the_hooks_take_the_locked_versions() -> None:
     assert text.count("repo:") == text.count("repo: local")
 
 
-def test_every_action_is_pinned_by_the_hash_of_its_commit() -> None:
+def test_every_action_is_pinned_by_commit_hash() -> None:
     lines = [
         line
         for path in (ROOT / ".github").rglob("*.y*ml")
@@ -56,7 +56,7 @@ def test_every_action_is_pinned_by_the_hash_of_its_commit() -> None:
     assert [line for line in lines if not re.fullmatch(r" *- uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
-def test_the_versions_of_python_that_are_promised_are_those_that_are_tested() -> None:
+def test_the_supported_python_versions_are_the_tested_ones() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     (matrix,) = re.findall(r"^ +python: \[(.*)\]$", text, re.MULTILINE)
     named = "Programming Language :: Python :: "
@@ -65,19 +65,19 @@ def test_the_versions_of_python_that_are_promised_are_those_that_are_tested() ->
     assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
 
 
-def test_whatever_users_install_has_a_lowest_version() -> None:
+def test_every_dependency_of_users_has_a_minimum_version() -> None:
     assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 11
     with pytest.raises(ValueError, match="certifi has no lowest version"):
         floors({"dependencies": ["certifi"], "optional-dependencies": {}})
 
 
-def test_wheel_and_sdist_are_the_same_wherever_whenever_and_by_whomever_they_are_built(tmp_path: Path) -> None:
+def test_wheel_and_sdist_builds_are_reproducible(tmp_path: Path) -> None:
     assert list(differing(Path(sys.executable), tmp_path)) == []
 
 
 def test_an_audit_that_skipped_a_package_is_not_clean() -> None:
     skipped = {"dependencies": [{"name": "a", "skip_reason": "not found"}, {"name": "b", "version": "1", "vulns": []}]}
-    asked = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
+    required = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
     assert unreached([]) == {"everything"}
     assert (unreached([skipped]), vulnerable([skipped])) == ({"a"}, set())
-    assert (unreached([skipped, asked]), vulnerable([skipped, asked])) == (set(), {"a 1: X-1, mended in 2"})
+    assert (unreached([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, mended in 2"})

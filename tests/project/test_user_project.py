@@ -1,4 +1,4 @@
-"""A user's project in an environment of its own: the wheel is there and what it asks for, and nothing of this source tree."""
+"""A user's project in a separate environment: it has the wheel and its dependencies, and nothing of this source tree."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ connection.commit()
 
 @attrs.frozen
 class User:
-    """A user at work: a copy of the project, and the programs of its environment."""
+    """A user at work: a copy of the project and the programs of its environment."""
 
     project: Path
     programs: Path
 
     def started(self, *command: str, **variables: str) -> subprocess.Popen[str]:
-        """Start a program, which knows of nothing else than this environment."""
+        """Start a program with only this environment."""
         path = os.pathsep.join((str(self.programs), os.defpath))
         system = {name: os.environ[name] for name in ("HOME", "SYSTEMROOT", "TMPDIR") if name in os.environ}
         return subprocess.Popen(
@@ -65,7 +65,7 @@ class User:
 
 @attrs.frozen
 class Served:
-    """The service in memory, served from that environment."""
+    """The in-memory service, served from that environment."""
 
     url: str
     variables: dict[str, str]
@@ -79,7 +79,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """Build the wheel, and install it with what the project needs."""
+    """Build the wheel and install it with the dependencies of the project."""
     home = tmp_path_factory.mktemp("user")
     build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(home), str(ROOT))
     subprocess.run(build, check=True, capture_output=True)
@@ -113,7 +113,7 @@ def crm(user: User, tmp_path: Path) -> Path:
     return tmp_path / "crm.db"
 
 
-def test_nothing_of_the_source_tree_can_be_imported(user: User) -> None:
+def test_nothing_can_be_imported_from_the_source_tree(user: User) -> None:
     code = "import outreach_async, importlib.util\nprint(outreach_async.__file__)\nprint(importlib.util.find_spec('benchmarks'))"
     status, out, err = user.run("python", "-c", code)
     home, benchmarks = out.splitlines()
@@ -121,7 +121,7 @@ def test_nothing_of_the_source_tree_can_be_imported(user: User) -> None:
     assert user.programs.parent in Path(home).parents
 
 
-def test_the_bulk_app_is_killed_and_goes_on_until_everybody_is_a_contact_once(
+def test_the_bulk_app_survives_a_kill_and_creates_every_contact_once(
     user: User, served: Served, crm: Path, tmp_path: Path
 ) -> None:
     command = ("python", "-m", "crm_sync.sync", str(crm), "--journal", str(tmp_path / "run.db"), "--campaign", served.campaign)
@@ -132,8 +132,8 @@ def test_the_bulk_app_is_killed_and_goes_on_until_everybody_is_a_contact_once(
         process.kill()
         process.communicate()
     assert process.returncode == KILLED
-    begun = len(served.contacts()) - before
-    assert 0 < begun < PEOPLE
+    started_count = len(served.contacts()) - before
+    assert 0 < started_count < PEOPLE
     status, out, err = user.run(*command, **served.variables)
     assert out, err
     *doubts, last = out.splitlines()
@@ -141,13 +141,13 @@ def test_the_bulk_app_is_killed_and_goes_on_until_everybody_is_a_contact_once(
     assert len(doubts) == report["uncertain"] < PEOPLE
     assert (status, report["rows"], sum(report["outcomes"].values())) == (3 if report["uncertain"] else 0, PEOPLE, PEOPLE), err
     assert report["outcomes"]["added"] + report["outcomes"]["updated_missing_fields"] == PEOPLE
-    assert 0 < report["metrics"]["status 201"] <= PEOPLE - begun
+    assert 0 < report["metrics"]["status 201"] <= PEOPLE - started_count
     assert report["states"] == ["running", "finished"]
     emails = [contact["email"] for contact in served.contacts()[before:]]
     assert sorted(emails) == sorted(f"person{number}@company.example" for number in range(PEOPLE))
 
 
-def test_the_bulk_app_says_what_to_mend(user: User, served: Served, crm: Path, tmp_path: Path) -> None:
+def test_the_bulk_app_says_what_to_fix(user: User, served: Served, crm: Path, tmp_path: Path) -> None:
     command = ("python", "-m", "crm_sync.sync", str(crm), "--journal", str(tmp_path / "run.db"))
     status, _, err = user.run(*command, "--campaign", "camp_gone", **served.variables)
     assert status == 1
@@ -158,7 +158,7 @@ def test_the_bulk_app_says_what_to_mend(user: User, served: Served, crm: Path, t
     assert err.count("\n") == 1
 
 
-def test_the_audit_script_writes_its_reports_and_the_next_one_compares(user: User, served: Served, tmp_path: Path) -> None:
+def test_the_audit_script_writes_its_reports_and_compares_with_the_last(user: User, served: Served, tmp_path: Path) -> None:
     command = (
         "python",
         "-m",
@@ -183,13 +183,13 @@ def test_the_audit_script_writes_its_reports_and_the_next_one_compares(user: Use
     assert "1 new, " in out
 
 
-def test_the_suite_of_the_project_passes_on_the_fixtures_of_the_plugin(user: User) -> None:
+def test_the_test_suite_of_the_project_passes(user: User) -> None:
     status, out, err = user.run("python", "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider")
     assert (status, err) == (0, ""), out
     assert int(re.findall(r"(\d+) passed", out)[0]) > 60
 
 
-def test_the_suite_of_the_project_fails_where_the_service_loses_people(user: User) -> None:
+def test_the_test_suite_of_the_project_fails_if_contacts_are_lost(user: User) -> None:
     skipping = user.project / "crm_sync" / "people.py"
     text = skipping.read_text(encoding="utf-8")
     try:
@@ -209,16 +209,14 @@ def test_the_suite_of_the_project_fails_where_the_service_loses_people(user: Use
     ],
     ids=["mypy", "pyright"],
 )
-def test_the_type_checkers_find_nothing_in_the_project(user: User, command: list[str]) -> None:
+def test_the_type_checkers_accept_the_project(user: User, command: list[str]) -> None:
     environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     whole = [str(TOOLS / command[0]), *command[1:], str(user.programs / "python")]
     done = subprocess.run(whole, cwd=user.project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_program_that_imports_the_library_is_checked_without_reading_a_backend_or_an_event_loop(
-    user: User, tmp_path: Path
-) -> None:
+def test_type_checking_a_user_reads_no_backend_and_no_event_loop(user: User, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import outreach_async\nfrom outreach_async import OutreachClient\n", encoding="utf-8")
     environment = ("--python-executable", str(user.programs / "python"), "--cache-dir", os.devnull)
@@ -227,4 +225,4 @@ def test_a_program_that_imports_the_library_is_checked_without_reading_a_backend
     read = re.findall(r"^LOG:  Parsing .* \((\S+)\)$", done.stderr, re.MULTILINE)
     assert "outreach_async.client" in read
     assert not {"aiohttp", "asyncio", "httpcore", "httpx", "httpx2", "rich", "trio"}.intersection(read)
-    assert len(read) < 350  # without a cache each takes its time
+    assert len(read) < 350  # both are slow without a cache

@@ -1,4 +1,4 @@
-"""A typed user's file: never run, only checked by mypy and pyright in their strictest modes."""
+"""A typed user's file: never run, only checked by mypy and pyright in strict mode."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
@@ -35,19 +35,19 @@ from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
 
 class Recording:
-    """A user's own transport around another."""
+    """A user's transport around another."""
 
     def __init__(self, inner: Transport) -> None:
         self.inner = inner
         self.seen: list[Request] = []
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Note the request and pass it on."""
+        """Record the request and forward it."""
         self.seen.append(request)
         return await self.inner.send(request, progress)
 
     async def aclose(self) -> None:
-        """Close the inner one."""
+        """Close the inner transport."""
         await self.inner.aclose()
 
 
@@ -76,10 +76,10 @@ async def stream() -> AsyncIterator[dict[str, str]]:
 
 
 async def writes(client: OutreachClient) -> None:
-    made = await client.contacts.create(NewContact("a@b.example"), duplicates="update_missing_fields", timeout=None)
-    assert_type(made, CreatedContact)
-    assert_type(made.certain, bool)
-    assert_type(made.possible, frozenset[Outcome])
+    created = await client.contacts.create(NewContact("a@b.example"), duplicates="update_missing_fields", timeout=None)
+    assert_type(created, CreatedContact)
+    assert_type(created.certain, bool)
+    assert_type(created.possible, frozenset[Outcome])
     async with client.contacts.create_many(stream(), order="input") as outcomes:
         async for outcome in outcomes:
             assert_type(outcome, ContactOutcome)

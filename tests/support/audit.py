@@ -1,4 +1,4 @@
-"""Mailboxes to judge, and a service of a few lines that lists them."""
+"""Mailboxes to audit, and a minimal service that lists them."""
 
 from __future__ import annotations
 
@@ -50,36 +50,36 @@ HEALTHY: Final = Mailbox(
 
 
 def mailbox(**changes: Any) -> Mailbox:
-    """Return a mailbox that no rule applies to, apart from the changes."""
+    """Return a healthy mailbox with these changes."""
     return attrs.evolve(HEALTHY, **changes)
 
 
 def mailboxes(count: int, **changes: Any) -> list[Mailbox]:
-    """Return that many, each with an id and an address of its own."""
+    """Return that many mailboxes, each with its own id and address."""
     domain = changes.pop("domain", "one.example")
     return [mailbox(id=f"mailbox_{domain}_{n}", email=f"m{n}@{domain}", **changes) for n in range(count)]
 
 
 def wire(box: Mailbox) -> dict[str, Any]:
-    """Return the mailbox as the service writes it."""
+    """Return the mailbox as wire JSON."""
     fields = attrs.asdict(box)
     del fields["_extra"]
     return fields
 
 
 class MailboxService:
-    """A transport that lists the mailboxes of workspaces; a number in place of a list is a status to refuse with."""
+    """A transport that lists the mailboxes of workspaces; a number in place of a list is an error status."""
 
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, uncounted: int = 0) -> None:
         self.workspaces = workspaces
         self.uncounted = uncounted
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         progress.sent = True
         query = parse_qs(urlsplit(request.target).query)
         workspace, page, display = query["workspace"][0], int(query["page"][0]), int(query["display"][0])
-        self.asked.append((workspace, page))
+        self.requests.append((workspace, page))
         await self.wait_for_turn((workspace, page))
         items = self.workspaces.get(workspace, 404)
         if isinstance(items, int):
@@ -92,14 +92,14 @@ class MailboxService:
         listing = {"status": "ok", "headers": [], "data": data, "total_found": len(items) + self.uncounted}
         return json.dumps({**listing, "current_page": page, "total_pages": pages}).encode()
 
-    async def wait_for_turn(self, asked: tuple[str, int]) -> None:
-        """Answer at once."""
+    async def wait_for_turn(self, page_request: tuple[str, int]) -> None:
+        """Respond at once."""
 
     async def aclose(self) -> None: ...
 
 
 class ConductedService(MailboxService):
-    """The same, but answers wait until nothing else can go on; then one comes, drawn from a seed, or all of them without one."""
+    """Responses wait until nothing else can run; then one is released, chosen by a seed, or all of them without one."""
 
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, seed: int | None) -> None:
         super().__init__(workspaces)
@@ -107,36 +107,36 @@ class ConductedService(MailboxService):
         self.together: list[set[tuple[str, int]]] = []
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - an order, not a secret
 
-    async def wait_for_turn(self, asked: tuple[str, int]) -> None:
-        self.waiting[asked] = anyio.Event()
-        await self.waiting[asked].wait()
+    async def wait_for_turn(self, page_request: tuple[str, int]) -> None:
+        self.waiting[page_request] = anyio.Event()
+        await self.waiting[page_request].wait()
 
     async def conduct(self) -> None:
-        """Release one answer after another, until cancelled."""
+        """Release one response after another, until cancelled."""
         while True:
             await anyio.wait_all_tasks_blocked()
             self.together.append(set(self.waiting))
-            for asked in self._next(sorted(self.waiting)):
-                self.waiting.pop(asked).set()
+            for page_request in self._next(sorted(self.waiting)):
+                self.waiting.pop(page_request).set()
 
     def _next(self, waiting: list[tuple[str, int]]) -> list[tuple[str, int]]:
         return [self._random.choice(waiting)] if self._random and waiting else waiting
 
 
 NOW: Final = HEALTHY.created_at + 500 * 86_400
-"""When audits are made here, Unix seconds."""
+"""The time of audits, in Unix seconds."""
 
 
 @attrs.frozen
 class Shown:
-    """A workspace's mailboxes, and what came of reading it."""
+    """A workspace with its mailboxes and the result of reading it."""
 
     mailboxes: list[Mailbox]
     reading: WorkspaceReadResult
 
 
 def report(*shown: Shown, policy: Policy | None = None, now: float = NOW) -> Report:
-    """Judge mailboxes without any service."""
+    """Judge mailboxes without a service."""
     ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
     for each in shown:
         ledger.add_page(each.reading.workspace, each.mailboxes)
@@ -152,7 +152,7 @@ def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: An
 FIGURES = st.one_of(
     st.integers(0, 3000), st.integers(0, 20), st.floats(0, 100), st.sampled_from([-1, math.nan, math.inf, -math.inf, 10**400])
 )
-"""What a service may say where it should say a count."""
+"""Values that a service may send in place of a count."""
 
 DOMAINS = st.integers(0, 40).map(lambda n: f"domain{n}.example")
 
@@ -199,4 +199,4 @@ def _shown(workspace: int) -> st.SearchStrategy[Shown]:
 
 
 REPORTS = st.integers(1, 4).flatmap(lambda count: st.tuples(*map(_shown, range(count)))).map(lambda shown: report(*shown))
-"""Whatever an audit can find."""
+"""Any mailbox."""

@@ -1,4 +1,4 @@
-"""Reports to write down: a fleet's morning, and whatever a service may say in hostile hands. Nothing is audited."""
+"""Reports for the writers: a realistic fleet, and any values a hostile service may send. Nothing is audited."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ HOSTILE: Final = (
     *("[x](javascript:alert(6))", "| a | b |", "`code`", "**bold**", "&lt;", "$script ${style}", "%s {0}"),
     "a" * 400 + "@" + "b" * 200 + ".example",
 )
-"""What nobody should be called."""
+"""Names that attack writers."""
 
 
 def finding(rule: str = "OA101", **about: Any) -> Finding:
-    """Return what a rule may have found about a mailbox."""
+    """Return a finding about a mailbox."""
     known = CATALOGUE[rule]
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "severity": known.severity,
         "workspace": "space_1",
         "mailbox": "mailbox_1",
@@ -47,13 +47,13 @@ def finding(rule: str = "OA101", **about: Any) -> Finding:
         "message": "what was seen",
         "sent_30days": 1000,
     }
-    given |= about
-    return Finding(rule=rule, remedy=known.remedy.replace("<domain>", given["domain"] or "<domain>"), **given)
+    values |= about
+    return Finding(rule=rule, remedy=known.remedy.replace("<domain>", values["domain"] or "<domain>"), **values)
 
 
 def row(**about: Any) -> Row:
-    """Return a mailbox that something was found about."""
-    given: dict[str, Any] = {
+    """Return a mailbox with findings."""
+    values: dict[str, Any] = {
         "id": "mailbox_1",
         "email": "ann@one.example",
         "workspace": "space_1",
@@ -72,25 +72,25 @@ def row(**about: Any) -> Row:
         "opened_14days": 41.5,
         "avg_open_rate": 43,
     }
-    return Row(**(given | about))
+    return Row(**(values | about))
 
 
 def group(kind: GroupKind = "domain", key: str = "one.example", **about: Any) -> Group:
-    """Return mailboxes that share something."""
+    """Return a group of mailboxes."""
     counts = dict.fromkeys(Severity, 0)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "mailboxes": 1, "score": 100.0, "severity": None, "counts": counts, "sent_30days": 1000, "daily_limit": 40
     }  # fmt: skip
-    return Group(kind=kind, key=key, **(given | about))
+    return Group(kind=kind, key=key, **(values | about))
 
 
-def made(findings: Sequence[Finding] = (), **about: Any) -> Report:
+def make_report(findings: Sequence[Finding] = (), **about: Any) -> Report:
     """Return a report of these findings."""
     scores = Scores(overall=80.0, workspaces={"space_1": Score(score=80.0, mailboxes=1, sent_30days=1000)}, domains={})
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "workspaces": ["space_1"], "mailboxes": 1, "unreadable": [], "findings": list(findings), "scores": scores, "at": AT
     }  # fmt: skip
-    return Report(**(given | about))
+    return Report(**(values | about))
 
 
 Trouble = tuple[str, Severity, Callable[[random.Random], str]]
@@ -111,7 +111,7 @@ _TROUBLES: Final[tuple[tuple[Trouble, ...], ...]] = (
 
 
 def fleet(boxes: int = 2000, *, per_domain: int = 10, sick: float = 0.15, seed: int = 1, compared: bool = False) -> Report:
-    """Return the morning of that many mailboxes; each `sick` share of the domains has one trouble."""
+    """Return the report on that many mailboxes; the share `sick` of the domains has one problem each."""
     chance = random.Random(seed)  # noqa: S311 - a sample, not a secret
     findings: list[Finding] = []
     rows: list[Row] = []
@@ -125,7 +125,7 @@ def fleet(boxes: int = 2000, *, per_domain: int = 10, sick: float = 0.15, seed: 
 
 
 def compare_by_hand(report: Report) -> Report:
-    """Return the report as if every seventh finding were new, and four others were gone."""
+    """Return the report as if every seventh finding were new, and four others were resolved."""
     states = [attrs.evolve(each, state="unchanged" if at % 7 else "new") for at, each in enumerate(report.findings)]
     gone = [
         finding(rule, email=f"box{at}@gone.example", domain="gone.example", state="resolved")
@@ -219,7 +219,7 @@ def _group(domain: str, boxes: int, findings: dict[str | None, list[Finding]]) -
 
 
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40))
-"""Whatever a service may say."""
+"""Any string a service may send."""
 
 _SEVERITIES = st.sampled_from(list(Severity))
 _FIGURES = st.one_of(st.integers(0, 10**6), st.floats(0, 10**6))
@@ -308,4 +308,4 @@ HOSTILE_REPORTS = st.builds(
     rows=_ROWS,
     diff=st.one_of(st.none(), _DIFFS),
 )
-"""Reports whose every text may be anything."""
+"""Reports in which every string may be anything."""

@@ -1,4 +1,4 @@
-"""Workbooks that are small as files and enormous as sheets, and some that are damaged."""
+"""Workbooks that are small files with enormous sheets, and some damaged ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADER: Final = f'<row r="1">{at("A1", text("email"))}</row>'
 
 
 def packed(content: bytes, extra: bytes = b"") -> bytes:
-    """Return an archive with its parts compressed, and bytes that cannot be compressed in one more."""
+    """Return an archive with compressed parts and one more part of incompressible bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as plain, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in plain.namelist():
@@ -26,7 +26,7 @@ def packed(content: bytes, extra: bytes = b"") -> bytes:
 
 
 def xlsx_with(sheet: Callable[[], Iterator[bytes]], extra: bytes = b"") -> bytes:
-    """Return an XLSX file of a sheet that is too long to be held."""
+    """Return an XLSX file with a sheet too long to keep in memory."""
     file = io.BytesIO(packed(workbook({"A": ""}, leave_out=[SHEET]), extra))
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(SHEET, "w", force_zip64=True) as part:
         part.write(f'<worksheet xmlns="{MAIN}"><sheetData>{HEADER}'.encode())
@@ -37,7 +37,7 @@ def xlsx_with(sheet: Callable[[], Iterator[bytes]], extra: bytes = b"") -> bytes
 
 
 def a_cell_of(megabytes: int, extra: bytes = b"") -> bytes:
-    """Return an XLSX file with a cell of so many million letters."""
+    """Return an XLSX file with one cell of so many million letters."""
 
     def sheet() -> Iterator[bytes]:
         yield b'<row r="2"><c r="A2" t="inlineStr"><is><t>'
@@ -49,27 +49,27 @@ def a_cell_of(megabytes: int, extra: bytes = b"") -> bytes:
 
 
 def understated(content: bytes, size: int) -> bytes:
-    """Return an archive that gives another size for its last part than it unpacks to."""
+    """Return an archive that declares a wrong size for its last part."""
     changed = bytearray(content)
     struct.pack_into("<I", changed, content.rindex(b"PK\1\2") + 24, size)
     return bytes(changed)
 
 
 def a_cell_at(row: int, column: int) -> bytes:
-    """Return an XLS file with its number at another place, from 0."""
+    """Return an XLS file with its number at another position, from 0."""
     content = bytearray(old_workbook())
     struct.pack_into("<HH", content, content.index(struct.pack("<d", 41791234567.0)) - 6, row, column)
     return bytes(content)
 
 
 def repeated(rows: int, columns: int) -> bytes:
-    """Return an ODS file with one cell that stands for many."""
+    """Return an ODS file with one cell that is repeated many times."""
     cell = f'<table:table-cell table:number-columns-repeated="{columns}" office:value-type="string"><text:p>x</text:p>'
     return opendocument_of(f'<table:table-row table:number-rows-repeated="{rows}">{cell}</table:table-cell></table:table-row>')
 
 
 def noise(size: int) -> bytes:
-    """Return bytes that cannot be compressed."""
+    """Return incompressible bytes."""
     return random.Random(1).randbytes(size)  # noqa: S311 - the same each time
 
 

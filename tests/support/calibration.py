@@ -1,4 +1,4 @@
-"""Worlds that show what a service does, and what calibrating must find there."""
+"""Worlds that reveal the behaviour of a service, and what calibration must find there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRITER: Final = Site(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce=
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
 NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
-"""Knobs that nothing shows."""
+"""Knobs that are not visible from outside."""
 
 
 @cache
@@ -50,7 +50,7 @@ def world(boxes: int = 30, campaigns: int = 20) -> Snapshot:
 
 
 def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None) -> FakeService:
-    """Make a fake that behaves in a way, in a world."""
+    """Return a fake with a behaviour, in a world."""
     fake = FakeService(behaviour=behaviour)
     fake.restore(snapshot or world())
     return fake
@@ -76,7 +76,7 @@ class Altered:
 
 
 def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Response], Response]:
-    """Change the documents of answers."""
+    """Change the documents of responses."""
 
     def apply(_: Request, response: Response) -> Response:
         document = json.loads(response.body)
@@ -87,7 +87,7 @@ def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Resp
 
 
 def directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
-    """Carry a dialogue by plain calls."""
+    """Run a dialogue by plain calls."""
     go_on = partial(next, dialogue)
     while True:
         try:
@@ -99,7 +99,7 @@ def directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
 
 
 def writer(behaviour: Behaviour) -> Site:
-    """Ask as somebody who may do everything, with a credential where one is asked for."""
+    """Return a site with all permissions, and a credential where one is required."""
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
@@ -121,7 +121,7 @@ def single_readings() -> Iterator[tuple[str, Behaviour]]:
 
 
 def alike(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
-    """Say which readings of a knob a service with this behaviour and so much in it shows alike, its own among them."""
+    """Return the values of a knob that this behaviour and world cannot distinguish, including its own."""
     own = getattr(behaviour, knob)
     if knob in NEVER:
         return ()
@@ -141,7 +141,7 @@ def alike(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[
 def misses(
     behaviour: Behaviour, findings: Mapping[str, KnobFinding], boxes: int = 30, campaigns: int = 20
 ) -> dict[str, tuple[Any, ...]]:
-    """Find the knobs that were not found as they should be, with what was found."""
+    """Return the knobs that were measured wrongly, with the findings."""
     return {
         knob: finding.possible
         for knob, finding in findings.items()

@@ -1,4 +1,4 @@
-"""Certificates that nobody but these tests trusts."""
+"""Certificates that only these tests trust."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def certificates() -> Certificates:
 
 @attrs.frozen
 class Mutual:
-    """Both sides of a TLS connection on which each asks for the other's certificate."""
+    """Both sides of a TLS connection that requires client certificates."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext

@@ -1,4 +1,4 @@
-"""Running the command: in this process for its outcomes, in another for what only a process has."""
+"""Running the command: in this process for its results, in another for what only a process has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND = (sys.executable, "-W", "error", "-m", "outreach_async")
 
 @attrs.frozen
 class Ended:
-    """How a process ended."""
+    """The result of a process."""
 
     code: int
     out: str
@@ -54,7 +54,7 @@ class Shell:
 
 
 class Watched:
-    """A service that tells when it is asked for the `number`th time."""
+    """A service that reports its `number`th request."""
 
     def __init__(self, service: Service, number: int, tell: Callable[[], object]) -> None:
         self._service = service
@@ -70,7 +70,7 @@ class Watched:
 
 
 def small_service() -> FakeService:
-    """Make a service that `connected` fits."""
+    """Return the service that `connected` refers to."""
     service = FakeService()
     service.add_workspace("space_1", custom_fields=["Plan"])
     boxes = service.add_mailboxes("space_1", 3)
@@ -80,7 +80,7 @@ def small_service() -> FakeService:
 
 
 def connected(url: str) -> tuple[str, ...]:
-    """Return the options that lead into the small service."""
+    """Return the options that connect to the small service."""
     return ("--base-url", url, "--workspace", "space_1", "--owner-key", KEY)
 
 
@@ -99,21 +99,21 @@ def served(service: Service) -> Iterator[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without what the command would read."""
-    kept = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
-    return {**kept, **more}
+    """Return this process's environment without the variables of the command."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+    return {**inherited, **more}
 
 
 def started(
     *arguments: str, env: Mapping[str, str] | None = None, command: Sequence[str] = COMMAND, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start the command in a process of its own."""
+    """Start the command in a separate process."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([*command, *arguments], text=True, env=environment(**(env or {})), **pipes)
 
 
 def ended(process: subprocess.Popen[str]) -> Ended:
-    """Wait for a process, and return how it ended."""
+    """Wait for a process and return its result."""
     out, err = process.communicate(timeout=600)
     return Ended(process.returncode, out or "", err or "")
 
@@ -141,5 +141,5 @@ def _read(terminal: int) -> Iterator[bytes]:
     while True:
         try:
             yield os.read(terminal, 65536)
-        except OSError:  # the other end is closed
+        except OSError:  # the other end was closed
             return

@@ -31,13 +31,13 @@ class Echo:
     """
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     def exchange(self, request: Request, /) -> Exchange:
         return Exchange(self.handle(request), None)
 
     def handle(self, request: Request, /) -> Response:
-        self.asked.append(request)
+        self.requests.append(request)
         size = request.headers.get("x-size")
         body = request.body if size is None else b"x" * int(size)
         fields = {"content-type": "application/octet-stream", "set-cookie": "session=1; Path=/", "location": "/elsewhere"}
@@ -69,7 +69,7 @@ async def odd_ids_and_query_values_arrive_byte_for_byte(connect: Open) -> None:
     target = f"/campaigns/{quote(ODD_ID, safe='')}/steps?{urlencode(ODD_QUERY)}"
     async with connect(echo) as transport:
         await exchange(transport, Request("GET", target))
-    assert [request.target for request in echo.asked] == [target]
+    assert [request.target for request in echo.requests] == [target]
 
 
 async def percent_encodings_keep_their_case_and_their_needless_ones(connect: Open) -> None:
@@ -78,7 +78,7 @@ async def percent_encodings_keep_their_case_and_their_needless_ones(connect: Ope
     async with connect(echo) as transport:
         for target in targets:
             await exchange(transport, Request("GET", target))
-    assert [request.target for request in echo.asked] == targets
+    assert [request.target for request in echo.requests] == targets
 
 
 async def a_request_arrives_as_it_was_sent(connect: Open) -> None:
@@ -87,7 +87,7 @@ async def a_request_arrives_as_it_was_sent(connect: Open) -> None:
     async with connect(echo) as transport:
         for method, body in (("POST", b'{"a":"\xc3\xa9\\u0000"}'), ("PUT", b"\x00\xff\r\n\r\n"), ("DELETE", b""), ("GET", b"")):
             await exchange(transport, Request(method, "/contacts", fields, body))
-            seen = echo.asked[-1]
+            seen = echo.requests[-1]
             assert (seen.method, seen.body) == (method, body)
             assert {name: seen.headers[name] for name in fields} == fields
             assert all(name == name.lower() for name in seen.headers)
@@ -116,8 +116,8 @@ async def no_redirect_is_followed_and_no_cookie_kept(connect: Open) -> None:
             response = await exchange(transport, Request("POST", "/contacts", {"x-status": status}, b"secret"))
             assert response.headers["location"] == "/elsewhere"
             assert response.headers["set-cookie"] == "session=1; Path=/"
-    assert [request.target for request in echo.asked] == ["/contacts"] * 5
-    assert not any("cookie" in request.headers for request in echo.asked)
+    assert [request.target for request in echo.requests] == ["/contacts"] * 5
+    assert not any("cookie" in request.headers for request in echo.requests)
 
 
 async def large_bodies_pass_whole(connect: Open) -> None:
@@ -152,7 +152,7 @@ async def a_request_that_is_cancelled_before_it_starts_is_not_sent(connect: Open
             await transport.send(Request("POST", "/contacts", body=b"x"), progress)
     assert scope.cancelled_caught
     assert progress.sent is not True
-    assert echo.asked == []
+    assert echo.requests == []
 
 
 async def after_closing_nothing_is_sent(connect: Open) -> None:
@@ -166,7 +166,7 @@ async def after_closing_nothing_is_sent(connect: Open) -> None:
     assert isinstance(caught.value, OutreachError)
     assert caught.value.maybe_sent is False
     assert "closed" in str(caught.value)
-    assert len(echo.asked) == 1
+    assert len(echo.requests) == 1
 
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -1,4 +1,4 @@
-"""Asking the control plane, in memory."""
+"""Requests to the control plane, in memory."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Plane:
         self.controlled = ControlPlane(self.fake, hosts)
 
     def send(self, method: str, target: str, body: bytes = b"", **headers: str) -> Response:
-        """Send a request as it is."""
+        """Send a request unchanged."""
         exchange = self.controlled.exchange(Request(method, target, {**HOST, **headers}, body))
         assert exchange.fault is None
         assert exchange.response is not None
         return exchange.response
 
-    def __call__(self, method: str, path: str, said: Any = None) -> Any:
-        """Ask for something that is done, and return what is answered."""
-        response = self.send(method, f"/_fake{path}", b"" if said is None else json.dumps(said).encode())
+    def __call__(self, method: str, path: str, payload: Any = None) -> Any:
+        """Make a request that succeeds and return the response."""
+        response = self.send(method, f"/_fake{path}", b"" if payload is None else json.dumps(payload).encode())
         assert response.status in {200, 201}, response.body
         return json.loads(response.body)
 
-    def problem(self, method: str, path: str, said: Any = None, status: int = 400) -> dict[str, Any]:
-        """Ask for something that is refused, and return the error."""
-        raw = said if isinstance(said, bytes) else b"" if said is None else json.dumps(said).encode()
+    def problem(self, method: str, path: str, payload: Any = None, status: int = 400) -> dict[str, Any]:
+        """Make a request that is refused and return the error."""
+        raw = payload if isinstance(payload, bytes) else b"" if payload is None else json.dumps(payload).encode()
         response = self.send(method, f"/_fake{path}", raw)
         answered = json.loads(response.body)
         assert response.status == status, response.body

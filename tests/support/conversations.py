@@ -1,4 +1,4 @@
-"""Requests of every kind about a small world, as Hypothesis draws them: most known to the service, some not."""
+"""Requests of every kind about a small world, drawn by Hypothesis: most refer to existing objects, some do not."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ _others = st.sampled_from(
 )
 
 REQUESTS = st.one_of(_creations, _creations, _lists, _others)
-"""One request; creations twice as often as lists."""
+"""One request; creations are twice as likely as lists."""
 
 
 def world(behaviour: Behaviour) -> FakeService:
-    """The world that the requests are about, with e-mails sent."""
+    """The world of the requests, with e-mails sent."""
     fake = small_world(behaviour)
     fake.add_campaign(OTHER, id="camp_9x", status="live", steps=[{"sent": 40, "templates": "A|B|PER"}, {"sent": 12}])
     fake.add_mailboxes(SPACE, 3, trouble=0.9)
@@ -77,6 +77,6 @@ def world(behaviour: Behaviour) -> FakeService:
 
 
 def as_sent(recorded: Recorded) -> Request:
-    """Make of a journal's entry what was sent."""
+    """Return the request of an entry of the request log."""
     body: Any = b"" if recorded.json is None else json.dumps(recorded.json).encode()
     return Request(recorded.method, recorded.target, JSON, body)

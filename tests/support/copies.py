@@ -17,7 +17,7 @@ from support.listener import PATIENCE, Gone, Peer
 from outreach_async import ContactOutcome
 
 Timing = Literal["same write", "idle", "next response"]
-"""When the copy of a response leaves: with the response; while the connection is idle; right before the next response."""
+"""When the copy of a response is sent: with it; while the connection is idle; right before the next response."""
 
 TIMINGS: Final[tuple[Timing, ...]] = ("same write", "idle", "next response")
 
@@ -45,21 +45,21 @@ class CopyingService:
         self._owed: list[tuple[Peer, bytes]] = []
 
     def __call__(self, peer: Peer) -> None:
-        held = b""
+        delayed_data = b""
         while True:
             response, twice = self._answer(peer.request())
-            data, held = held + response, b""
+            data, delayed_data = delayed_data + response, b""
             if twice and self._timing == "same write":
                 data += response
             elif twice and self._timing == "next response":
-                held = response
+                delayed_data = response
             elif twice:
                 with self._lock:
                     self._owed.append((peer, response))
             peer.send(data)
 
     def send_owed(self) -> None:
-        """Send the copies that wait for their connections to be idle."""
+        """Send the copies that wait for idle connections."""
         with self._lock:
             owed, self._owed = self._owed, []
         for peer, response in owed:
@@ -81,7 +81,7 @@ class CopyingService:
         return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (code, len(body), body), twice
 
     def wrong(self, outcomes: Iterable[ContactOutcome]) -> list[ContactOutcome]:
-        """Return the outcomes that are certain and not true."""
+        """Return the outcomes that are certain but false."""
         return [outcome for outcome in outcomes if outcome.certain and not self._true(outcome)]
 
     def _true(self, outcome: ContactOutcome) -> bool:

@@ -37,11 +37,11 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500
-"""Processes after which a run that still is not finished never will be."""
+"""The number of processes after which an unfinished run will never finish."""
 
 
 class MortalTransport:
-    """Carries requests to a world until its process dies."""
+    """Forwards requests to a world until its process dies."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -68,7 +68,7 @@ class MortalTransport:
 
 @attrs.frozen
 class _Meeting:
-    """One request and the fault that it meets, as a service."""
+    """One request and its fault, as a service."""
 
     process: Process
     world: World
@@ -121,7 +121,7 @@ class Simulation:
         self.path = folder / "run0.db"
 
     def live(self, ending: Ending | int | None = None, rows: Sequence[Any] | None = None) -> Process:
-        """Let a process begin the run, or go on with it, to the end or to its own; a number is the point of a kill."""
+        """Let a process start or resume the run, until it ends; a number is the point of a kill."""
         scene = self.scene
         process = Process(
             Ending("kill", ending) if isinstance(ending, int) else ending,
@@ -130,8 +130,8 @@ class Simulation:
             caller_seconds=scene.caller_seconds,
         )
         self.processes.append(process)
-        self.world.given.clear()
-        _run._r.seed(self.scene.seed)  # trio draws the order of its tasks
+        self.world.delivered.clear()
+        _run._r.seed(self.scene.seed)  # trio randomises the order of tasks
         options = self._time.options(self._backend)
         try:
             anyio.run(
@@ -175,57 +175,60 @@ class Simulation:
             self._inspect(process)
 
     def _bury(self, process: Process) -> None:
-        """Keep the files as they were at the kill: closing the connection, which a kill does not, changes them."""
+        """Keep the files as they were at the kill: closing the connection, which a kill does not do, changes them."""
         left, self.path = self.path, self._folder / f"run{len(self.processes)}.db"
         for ending in ENDINGS:
             if Path(f"{left}{ending}").exists():
                 shutil.copyfile(f"{left}{ending}", f"{self.path}{ending}")
         for writer in process.writers:
             writer.close()
-        self.crashes.append(Journal(self.path).report().possibly_sent if begun(self.path) else 0)
+        self.crashes.append(Journal(self.path).report().possibly_sent if has_started(self.path) else 0)
 
     def _inspect(self, process: Process) -> None:
-        """See what a process that ended early, but was not killed, left behind."""
-        report = Journal(self.path).report() if begun(self.path) else None
+        """Check what a process that ended early, but was not killed, left behind."""
+        report = Journal(self.path).report() if has_started(self.path) else None
         self.crashes.append(report.possibly_sent if report else 0)
         if process.way in ORDERLY and process.writers and not process.journal_fails and report and report.state == "running":
             self.broken.append(f"I18: a run that ended in order ({process.way}) did not say so")
 
     @property
     def finished(self) -> bool:
-        """Whether every row has its outcome."""
-        return begun(self.path) and Journal(self.path).report().state == "finished"
+        """Return whether every row has its outcome."""
+        return has_started(self.path) and Journal(self.path).report().state == "finished"
 
     def finish(self, endings: Iterator[Ending | int]) -> None:
-        """Let processes follow each other until the run is finished; those end early for which an ending is given."""
+        """Run processes until the run is finished; those with an ending end early."""
         while not self.finished:
             assert len(self.processes) < MOST, "the run never ends"
             self.live(next(endings, None))
 
     def violations(self) -> list[str]:
-        """Return what is not as it must be, now that the run is finished."""
+        """Return every violated invariant of the finished run."""
         outcomes = list(Journal(self.path).outcomes())
         broken = [*self._conserved(outcomes), *self._labelled(outcomes), *self._stored(outcomes), *self._frugal(outcomes)]
         return [*self.broken, *broken]
 
     def _conserved(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I1, I2 and I12: each row has one outcome, and the caller was told that one, once."""
+        """I1, I2 and I12: each row has one outcome, which was delivered once."""
         if [outcome.index for outcome in outcomes] != list(range(len(self.scene.rows))):
             yield "I1: not one outcome a row"
         if sum(Journal(self.path).report().outcomes.values()) != len(self.scene.rows):
             yield "I1: the figures do not add up"
-        kept, told = {outcome.index: _said(outcome) for outcome in outcomes}, Counter(each.index for each in self.delivered)
-        if told and max(told.values()) > 1:
+        kept_outcomes, delivered_count = (
+            {outcome.index: _said(outcome) for outcome in outcomes},
+            Counter(each.index for each in self.delivered),
+        )
+        if delivered_count and max(delivered_count.values()) > 1:
             yield "I2: an outcome was delivered twice"
-        if any(kept.get(each.index) != _said(each) for each in self.delivered):
+        if any(kept_outcomes.get(each.index) != _said(each) for each in self.delivered):
             yield "I2: another outcome was delivered than is kept"
-        if not self.crashes and len(told) != len(kept):
+        if not self.crashes and len(delivered_count) != len(kept_outcomes):
             yield "I2: an outcome was not delivered"
         if KEY.encode() in b"".join(path.read_bytes() for path in self._folder.iterdir()):
             yield "I12: a file holds the key"
 
     def _labelled(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I3, I5 and I6: what is said agrees with the ledger."""
+        """I3, I5 and I6: outcomes agree with the ledger."""
         truths: dict[int, Outcome] = {}
         for row, done in self.world.ledger:
             truths.setdefault(row, done)
@@ -239,7 +242,7 @@ class Simulation:
             yield "I6: uncertain without a fault"
 
     def _stored(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I4 and I7: one contact an e-mail, with what the rows make of it one after the other."""
+        """I4 and I7: one contact per e-mail, as the rows make it one after the other."""
         groups: dict[str, list[ContactOutcome]] = defaultdict(list)
         for outcome in outcomes:
             if valid(self.scene.rows[outcome.index]) and outcome.repeats is None:
@@ -255,28 +258,28 @@ class Simulation:
                 yield f"I7: {email} is not what its rows make of it one after the other"
 
     def _made(self, email: str, rows: Sequence[int]) -> Any:
-        """Return the contact that rows make one after the other, in a service of their own where nothing goes wrong."""
+        """Return the contact that rows make one after the other in a separate service without faults."""
         fake = service(self.scene, lambda: 0.0)
         for members in (members for row in rows for members in self.scene.means(row)):
             fake.handle(creation(members, self.scene.duplicates))
         return _plain(fake.contact(SPACE, email))
 
     def _frugal(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I8, I13 and I14: no request too many."""
+        """I8, I13 and I14: no unnecessary requests."""
         rows = sum(outcome.attempts > 0 for outcome in outcomes)
         if self.world.sends.total() > rows + self.world.struck + sum(self.crashes):
             yield "I14: too many requests"
         if self.world.most_open > self.scene.concurrency:
             yield "I8: too many requests at a time"
-        told = len(self.delivered)
-        again = self.live()
-        if len(self.delivered) != told or any(name == "send" for name, _ in again.trace):
+        delivered_count = len(self.delivered)
+        second_run = self.live()
+        if len(self.delivered) != delivered_count or any(name == "send" for name, _ in second_run.trace):
             yield "I13: a finished run was not left alone"
 
 
 @contextmanager
 def memory() -> Iterator[Path]:
-    """Give an empty folder, in memory where there is such a place: thousands of commits then wait for no disk."""
+    """Return an empty folder, in memory where possible: thousands of commits then wait for no disk."""
     place = "/dev/shm"  # noqa: S108 - the folder in it is made by tempfile
     with tempfile.TemporaryDirectory(dir=place if Path(place).is_dir() else None) as name:
         yield Path(name)
@@ -305,19 +308,19 @@ def everywhere(
 def simulation(
     scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
 ) -> Simulation:
-    """Make a run in a folder of its own."""
+    """Create a run in a separate folder."""
     folder.mkdir()
     return Simulation(scene, folder, backend, harmed)
 
 
 def _expected(error: BaseException, process: Process) -> bool:
-    """Whether an error may leave a process that ended so."""
+    """Return whether an error may end a process."""
     if isinstance(error, BaseExceptionGroup):
         return process.way in INTERRUPTS and all(_expected(each, process) for each in error.exceptions)
     if isinstance(error, BulkStopped):
         return True
     if isinstance(error, JournalError) and process.journal_fails:
-        return process.way != "cancel" and not process.raised  # those the caller must see
+        return process.way != "cancel" and not process.raised  # errors the caller must see
     kinds: dict[Any, type[BaseException]] = {
         "raise": Left,
         "rows raise": Left,
@@ -328,13 +331,15 @@ def _expected(error: BaseException, process: Process) -> bool:
     return isinstance(error, kinds.get(process.way, ()))
 
 
-def begun(path: Path) -> bool:
-    """Whether there is a journal: a file alone, without its tables, is none yet."""
+def has_started(path: Path) -> bool:
+    """Return whether there is a journal: a file without its tables is not one yet."""
     return path.exists() and path.stat().st_size > 0
 
 
 def _plain(contact: dict[str, Any] | None) -> Any:
-    """Return what counts of a contact: a blank text is as none, for a new contact keeps one that overwriting takes away."""
+    """Return the relevant part of a contact: blank counts as missing, because a new contact keeps a blank that overwriting
+    removes.
+    """
     return contact and (contact["email"], {name: value for name, value in contact["fields"].items() if value})
 
 

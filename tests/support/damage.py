@@ -1,4 +1,4 @@
-"""Journals that are damaged, and what may come of it: an error of the library's own, or the truth. Never a false label."""
+"""Damaged journals and the possible results: an error of ours, or the truth. Never a false label."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 ROWS: Final = 90
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
 _OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
-"""Runs that are killed, and with which request."""
+"""The runs that are killed, with the number of the request."""
 _TIME: Final = VirtualTime()
 
 
@@ -45,24 +45,24 @@ class Specimen:
     name: str
     path: Path
     service: Snapshot
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     outcomes: list[dict[str, Any]]
     report: dict[str, Any]
     events: list[Any]
 
     @property
     def is_open(self) -> bool:
-        """Whether the process was killed."""
+        """Return whether the process was killed."""
         return bool(self.report["state"] == "running")
 
 
 def rows() -> list[dict[str, str]]:
-    """Return the input: every fifth row can never be sent as it is."""
+    """Return the input: every fifth row is invalid."""
     return [{"email": " " if index % 5 == 4 else f"p{index}@a.example"} for index in range(ROWS)]
 
 
 def truth(index: int) -> Outcome:
-    """Return what really became of a row, whoever sent it, once it was sent: each third contact was there before."""
+    """Return what happened to a row once it was sent: each third contact existed before."""
     if index % 5 == 4:
         return Outcome.REJECTED
     return Outcome.SKIPPED if index % 3 == 0 else Outcome.ADDED
@@ -106,19 +106,19 @@ async def _create(transport: Any, path: Path, most: int | None = None, **options
     client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE)
     journal = Journal(path, inline=True)
     async with client.contacts.create_many(rows(), journal=journal, concurrency=8, resume=True, **options) as outcomes:
-        taken = 0
+        copied_count = 0
         async for _ in outcomes:
-            taken += 1
-            if taken == most:
+            copied_count += 1
+            if copied_count == most:
                 break
 
 
-def _run(*given: Any, **options: Any) -> None:
-    anyio.run(lambda: _create(*given, **options), backend_options=_TIME.options("asyncio"))
+def _run(*arguments: Any, **options: Any) -> None:
+    anyio.run(lambda: _create(*arguments, **options), backend_options=_TIME.options("asyncio"))
 
 
 def specimens(folder: Path) -> list[Specimen]:
-    """Make one journal of each kind: killed at several moments, ended in order, finished."""
+    """Create one journal of each kind: killed at several moments, ended in order, finished."""
     found = [_killed(folder / name, name, number) for name, number in _OPEN.items()]
     for name, most in (("left", 30), ("finished", None)):
         service, path = fake(), folder / f"{name}.db"
@@ -130,22 +130,22 @@ def specimens(folder: Path) -> list[Specimen]:
 def _killed(folder: Path, name: str, number: int) -> Specimen:
     folder.mkdir()
     service, living, path = fake(), folder / "living.db", folder / "run.db"
-    given = {"spool": True} if name == "spooled" else {}
-    kept: list[Snapshot] = []
+    arguments = {"spool": True} if name == "spooled" else {}
+    snapshots: list[Snapshot] = []
 
     def keep() -> None:
-        kept.append(service.snapshot())
+        snapshots.append(service.snapshot())
         for ending in ENDINGS:
             shutil.copyfile(f"{living}{ending}", f"{path}{ending}")
 
-    _run(_Killing(service, keep, number), living, **given)
-    return _specimen(name, path, kept[0], given)
+    _run(_Killing(service, keep, number), living, **arguments)
+    return _specimen(name, path, snapshots[0], arguments)
 
 
-def _specimen(name: str, path: Path, service: Snapshot, given: dict[str, Any]) -> Specimen:
+def _specimen(name: str, path: Path, service: Snapshot, arguments: dict[str, Any]) -> Specimen:
     journal = Journal(path)
     found = [facts(outcome) for outcome in journal.outcomes()]
-    return Specimen(name, path, service, given, found, journal.report().to_dict(), list(journal.events()))
+    return Specimen(name, path, service, arguments, found, journal.report().to_dict(), list(journal.events()))
 
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
@@ -169,7 +169,7 @@ def damage(path: Path, kind: str, chance: random.Random) -> None:
 
 
 def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str, Path]]:
-    """Yield damaged copies: every file of every specimen in every way, again and again."""
+    """Yield damaged copies: every file of every specimen in every way, repeatedly."""
     found = specimens(folder)
     places = [
         (specimen, ending, kind)
@@ -210,11 +210,11 @@ class Figures:
 
     @property
     def wrong(self) -> list[str]:
-        """All that must not be."""
+        """Return everything that must not happen."""
         return [*self.labels, *self.reads, *self.errors]
 
     def take(self, specimen: Specimen, what: str, path: Path) -> None:
-        """Read a copy, resume its run, and if that is refused, continue it with every row possibly sent."""
+        """Read a copy and resume its run; if that is refused, continue it with every row possibly sent."""
         self.copies += 1
         for name, read, right in _READINGS:
             self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen))
@@ -241,7 +241,7 @@ class Figures:
             service = fake()
             service.restore(specimen.service)
             try:
-                _run(FakeTransport(service), path, earlier=earlier, **specimen.given)
+                _run(FakeTransport(service), path, earlier=earlier, **specimen.arguments)
             except (InvalidRequest, JournalError) as error:
                 self.counts[f"resuming, earlier {earlier}: refused"] += 1
                 if earlier == "unknown" and not _is_foreign(error):
@@ -258,12 +258,12 @@ class Figures:
     def _judge(self, what: str, found: Sequence[ContactOutcome]) -> None:
         false = [outcome for outcome in found if truth(outcome.index) not in outcome.possible]
         if false or [outcome.index for outcome in found] != list(range(ROWS)):
-            said = [f"{outcome.index} {outcome.status} was {truth(outcome.index)}" for outcome in false]
-            self.labels.append(f"{what}: {len(found)} outcomes, false: {said}")
+            false_labels = [f"{outcome.index} {outcome.status} was {truth(outcome.index)}" for outcome in false]
+            self.labels.append(f"{what}: {len(found)} outcomes, false: {false_labels}")
 
 
 def _is_foreign(error: Exception) -> bool:
-    """Tell whether a file is not taken for a journal, or for one of a newer library: it is never touched."""
+    """Return whether a file is not recognised as a journal of this version: such a file is never changed."""
     return isinstance(error, InvalidRequest) and any(text in str(error) for text in ("is not a journal", "newer version"))
 
 
@@ -271,8 +271,8 @@ def _right_report(specimen: Specimen, found: dict[str, Any]) -> bool:
     if not specimen.is_open:
         return found == specimen.report
     same = ("state", "marked", "windows", "workspace", "source", "fingerprint")
-    rows, kept = found["rows"], specimen.report["rows"]
-    return all(found[name] == specimen.report[name] for name in same) and rows == sum(found["outcomes"].values()) <= kept
+    rows, snapshots = found["rows"], specimen.report["rows"]
+    return all(found[name] == specimen.report[name] for name in same) and rows == sum(found["outcomes"].values()) <= snapshots
 
 
 def _right_outcomes(specimen: Specimen, found: list[dict[str, Any]]) -> bool:
@@ -291,7 +291,7 @@ _READINGS: Final[Sequence[tuple[str, Callable[[Journal], Any], Callable[[Specime
 
 
 def run(folder: Path, count: int, seed: int) -> Figures:
-    """Damage so many copies, and return what came of them."""
+    """Damage so many copies and return the results."""
     figures = Figures()
     for specimen, what, path in copies(folder, count, seed):
         figures.take(specimen, what, path)

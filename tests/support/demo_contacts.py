@@ -95,15 +95,15 @@ FAULTS: Final[dict[str, Callable[[Record], Record]]] = {
 
 
 def people(rng: Random) -> Iterator[Record]:
-    """Yield people, no two with one address."""
-    taken: set[str] = set()
+    """Yield people with unique addresses."""
+    used: set[str] = set()
     while True:
         place, trade = rng.choice(PLACES), rng.choice(list(TRADES))
         first, last, company = rng.choice(FIRST.split()), rng.choice(LAST.split()), f"{rng.choice(COMPANIES.split())} {trade}"
         domain = f"{company.lower().replace(' ', '-')}.example"
         email = f"{plain(first)}.{plain(last)}@{domain}"
-        if email not in taken:
-            taken.add(email)
+        if email not in used:
+            used.add(email)
             known = (email, first, last, rng.choice(TITLES.split("|")), company, TRADES[trade], dialled(place.phone, rng))
             record = (*known, f"https://www.{domain}", *place[:4], rng.choice(PLANS))
             yield {
@@ -111,11 +111,11 @@ def people(rng: Random) -> Iterator[Record]:
             }
 
 
-MAY_MISS: Final = frozenset({*HEADER[3:]} - {"Country"})  # a state is judged by its country
+MAY_MISS: Final = frozenset({*HEADER[3:]} - {"Country"})  # a state is validated by its country
 
 
 def plain(name: str) -> str:
-    """Spell a name as addresses do."""
+    """Spell a name as in an address."""
     spelled = name.lower().replace("ø", "o")
     return "".join(letter for letter in unicodedata.normalize("NFKD", spelled) if letter.isascii() and letter.isalpha())
 
@@ -126,14 +126,14 @@ def dialled(phone: str, rng: Random) -> str:
 
 
 def repeated(person: Record, rng: Random) -> Record:
-    """Return a person once more, as another hand typed the address in."""
+    """Return a person again, with the address typed differently."""
     respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
     respell = rng.choice(respellings)
     return person | {"E-mail": respell(person["E-mail"]), "Title": rng.choice(TITLES.split("|"))}
 
 
 def records(seed: int = 7) -> list[list[str]]:
-    """Return the file's rows: people, repeats and faults, shuffled; two of them have a cell too few or too many."""
+    """Return the rows of the file: people, duplicates and errors, shuffled; two have a cell too few or too many."""
     rng = Random(seed)  # noqa: S311 - reproducible, not secret
     source = people(rng)
     known = [next(source) for _ in range(PEOPLE)]

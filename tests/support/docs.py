@@ -1,4 +1,4 @@
-"""Docstrings as readers meet them: which names are public, which examples stand in their docstrings, and running those."""
+"""Docstrings as readers see them: which names are public, which examples they have, and running the examples."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ the client, at asyncio's own loop."""
 
 _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
 _PATIENCE: Final = 60.0
-"""Seconds after which an example waits for something that does not come."""
+"""Timeout of an example, in seconds."""
 
 _FENCE: Final = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SHOWN: Final = re.compile(r"# -> (.*)$", re.MULTILINE)
@@ -78,7 +78,7 @@ class Named:
     id: str
     value: Any = attrs.field(repr=False, eq=False)
     scope: str
-    """The package whose names are in reach of its example."""
+    """The package whose names the example can use."""
 
     @property
     def doc(self) -> str:
@@ -94,14 +94,14 @@ def examples_of(text: str) -> list[str]:
 
 
 def module_docs() -> Iterator[tuple[str, str]]:
-    """Every module's docstring by its name, with nothing imported."""
+    """Return the docstring of every module by name, without importing anything."""
     for path in _ROOT.rglob("*.py"):
         name = ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
         yield name, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def public(package: str) -> Iterator[Named]:
-    """Every name of a package that is documented where it is defined."""
+    """Return every name of a package that is documented where it is defined."""
     module = importlib.import_module(package)
     for name in module.__all__:
         value = getattr(module, name)
@@ -110,7 +110,7 @@ def public(package: str) -> Iterator[Named]:
 
 
 def methods(named: Named) -> Iterator[Named]:
-    """The methods that a class has and that callers call; what other classes give it is theirs to document."""
+    """Return the methods a class defines for callers; inherited methods are documented in their own class."""
     if not inspect.isclass(named.value):
         return
     for owner in _own(named.value):
@@ -136,7 +136,7 @@ def properties(named: Named) -> Iterator[Named]:
 
 
 def constant_doc(named: Named) -> str:
-    """What stands below a constant in its source: constants have no docstring of their own."""
+    """Return the string below a constant in its source: constants have no docstring."""
     module, _, name = named.id.rpartition(".")
     for home in _homes(module, name):
         body = ast.parse(inspect.getsource(home)).body
@@ -162,14 +162,14 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 
 def raised(function: Callable[..., Any]) -> set[str]:
-    """The errors that a function's own code raises by name."""
+    """Return the errors that the code of a function raises by name."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     calls = [node.exc for node in nodes if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
     return {call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id[0].isupper()}
 
 
 def checks_arguments(function: Callable[..., Any]) -> bool:
-    """Whether a function hands what it was given to a check, which raises."""
+    """Return whether a function passes its arguments to a check that raises."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     names = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     return any(name.startswith(("require", "at_least")) for name in names)
@@ -190,7 +190,7 @@ def example_world() -> FakeService:
 
 
 def in_reach(scope: str, fake: FakeService) -> dict[str, Any]:
-    """What a short example may use without saying so, as `help(outreach_async)` promises."""
+    """Return the names a short example may use without importing them, as `help(outreach_async)` promises."""
     names: dict[str, Any] = {}
     for package in dict.fromkeys(("outreach_async", "outreach_async.fake", scope)):
         module = importlib.import_module(package)
@@ -200,8 +200,8 @@ def in_reach(scope: str, fake: FakeService) -> dict[str, Any]:
 
 
 def compiled(code: str) -> CodeType:
-    made: CodeType = compile(code, "<example>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    return made
+    code_object: CodeType = compile(code, "<example>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return code_object
 
 
 def is_async(code: str) -> bool:
@@ -209,7 +209,7 @@ def is_async(code: str) -> bool:
 
 
 def printed(code: str, names: Mapping[str, Any], backend: str = "asyncio") -> list[str]:
-    """Run an example, and return the lines that it prints."""
+    """Run an example and return the lines it prints."""
     namespace = {"__name__": "__main__", **names}
     with contextlib.redirect_stdout(io.StringIO()) as out:
         if is_async(code):
@@ -225,10 +225,12 @@ def printed(code: str, names: Mapping[str, Any], backend: str = "asyncio") -> li
 
 
 def promised(code: str) -> list[re.Pattern[str]]:
-    """What an example says it prints, a line each; `...` stands for whatever differs from run to run."""
+    """Return the lines an example says it prints; `...` stands for what differs from run to run."""
     return [re.compile(".*".join(map(re.escape, line.rstrip().split("...")))) for line in _SHOWN.findall(code)]
 
 
 def keeps_its_promise(code: str, lines: list[str]) -> bool:
-    wanted = promised(code)
-    return len(wanted) == len(lines) and all(one.fullmatch(line.rstrip()) for one, line in zip(wanted, lines, strict=True))
+    expected_lines = promised(code)
+    return len(expected_lines) == len(lines) and all(
+        one.fullmatch(line.rstrip()) for one, line in zip(expected_lines, lines, strict=True)
+    )

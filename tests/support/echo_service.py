@@ -1,4 +1,4 @@
-"""A service of a few lines for whatever carries requests: it answers with what it was asked."""
+"""A minimal service for tests of transports: it responds with what it was asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TinyService:
     def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
         self.heard = heard
         self.faults = Faults(seed=0)
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     def exchange(self, request: Request, /) -> Exchange:
         self.heard()
@@ -29,12 +29,12 @@ class TinyService:
         return self.faults.around(operation, request, lambda: self._serve(request))
 
     def _serve(self, request: Request) -> Response:
-        self.asked.append(request)
+        self.requests.append(request)
         return Response(201, {"content-type": "application/json", "x-request-id": "req_1"}, answer_to(request))
 
 
 def answer_to(request: Request) -> bytes:
-    """What the service answers, which shows every part of the request."""
+    """Return the response, which shows every part of the request."""
     seen = {
         "method": request.method,
         "target": request.target,
@@ -45,7 +45,7 @@ def answer_to(request: Request) -> bytes:
 
 
 def answer_on_the_wire(request: Request, *fields: str) -> bytes:
-    """The same as a server sends it, byte for byte."""
+    """Return the response as a server sends it, byte for byte."""
     body = answer_to(request)
     lines = [
         "HTTP/1.1 201 Created",

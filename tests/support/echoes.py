@@ -1,4 +1,4 @@
-"""Keys in every encoding, where an answer can echo them, and every place where a person may come to see them."""
+"""Keys in every encoding, the places where a response can echo them, and every place where a person can see them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.traceback import Traceback
 
 
 class Held:
-    """Holds a key where neither the locals nor the repr of a test show it."""
+    """Holds a key hidden from the locals and the reprs of a test."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -36,17 +36,17 @@ def percent(text: str) -> str:
 
 
 def named(text: str) -> str:
-    """Write every character that has a name in HTML by that, and quotes and the like as `html.escape` does."""
+    """Write every character with its HTML name if it has one, and quotes as `html.escape` does."""
     return "".join(f"&{_NAMES[each]}" if each in _NAMES else html.escape(each) for each in text)
 
 
 def base64(encode: Callable[[bytes], bytes], before: int, text: str) -> str:
-    """Write a text in base64, with so many bytes before it."""
+    """Encode a string in base64, with so many bytes before it."""
     return encode(b"?" * before + text.encode()).decode()
 
 
 def bare_base64(before: int, text: str) -> str:
-    """Do so without padding."""
+    """Encode it without padding."""
     return base64(b64encode, before, text).rstrip("=")
 
 
@@ -73,7 +73,7 @@ ENCODINGS: Final[dict[str, Callable[[str], str]]] = {
 
 
 def assert_hidden(key: str, seen: str, where: str) -> None:
-    """Fail if a text holds the key, in any encoding; decoded by others than the library, and searched for afresh."""
+    """Fail if a text contains the key in any encoding, by an independent search."""
     forms = [key, key.encode().hex()]
     for before in range(3):
         letters = b64encode(bytes(before) + key.encode()).decode().rstrip("=")
@@ -86,7 +86,7 @@ def assert_hidden(key: str, seen: str, where: str) -> None:
 
 
 def decoded(text: str) -> set[str]:
-    """Return a text, and what it becomes when it is decoded once, twice or three times."""
+    """Return a text, and the results of decoding it once, twice and three times."""
     found = {text}
     for _ in range(3):
         found |= {decode(each) for each in found for decode in (unquote, html.unescape, unescaped)}
@@ -94,12 +94,12 @@ def decoded(text: str) -> set[str]:
 
 
 def unescaped(text: str) -> str:
-    """Undo JSON's escapes, as far as keys of the basic plane have any."""
+    """Undo JSON escapes that keys of the basic plane can have."""
     return re.sub(r"\\(?:u([0-9a-fA-F]{4})|([\"/\\]))", lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
 
 
 def sights(thing: Any) -> Iterator[tuple[str, str]]:
-    """Yield what a person may come to see of a thing, each with the name of what shows it."""
+    """Yield every representation of an object, each with its name."""
     yield "repr", repr(thing)
     yield "str", str(thing)
     yield "rich", rendered(Pretty(thing, expand_all=True))
@@ -110,7 +110,7 @@ def sights(thing: Any) -> Iterator[tuple[str, str]]:
 
 
 def traceback_of(error: BaseException) -> Traceback:
-    """Return rich's traceback with all that it can show."""
+    """Return rich's traceback with locals."""
     everything = 10**9
     return Traceback.from_exception(
         type(error),
@@ -124,12 +124,12 @@ def traceback_of(error: BaseException) -> Traceback:
 
 
 def rendered(thing: Any) -> str:
-    """Print a thing as rich does, on one long line for each of its own."""
+    """Print an object as rich does, each of its lines unwrapped."""
     page = io.StringIO()
     Console(file=page, width=10_000, color_system=None).print(thing)
     return page.getvalue()
 
 
 def logged(records: list[logging.LogRecord]) -> str:
-    """Return all that log records hold."""
+    """Return the content of log records."""
     return "\n".join(f"{record.getMessage()} {vars(record)!r}" for record in records)

@@ -1,4 +1,4 @@
-"""A scene for each seed, drawn whole: the event loop, the options, what takes how long, and how and where processes end early."""
+"""One random scenario per seed: the event loop, the options, the durations, and how and where processes end early."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Drawn:
     endings: tuple[Ending, ...]
 
     def play(self, folder: Path, harmed: Callable[[JournalWriter], Any] = lambda writer: writer) -> Simulation:
-        """Let the run go through all of its processes."""
+        """Run all processes of the scenario."""
         one = Simulation(self.scene, folder, self.backend, harmed)
         one.finish(iter(self.endings))
         return one
 
     def violations(self) -> list[str]:
-        """Play, and return what was not as it must be."""
+        """Play, and return every violated invariant."""
         with memory() as folder:
             return self.play(folder).violations()
 
 
 def drawn(seed: int) -> Drawn:
-    """Draw a scene."""
+    """Draw a scenario."""
     chance = random.Random(f"drawn {seed}")  # noqa: S311 - repeatable, not secret
     rows = chance.choice([4, 12, 30])
     scene = seeded(

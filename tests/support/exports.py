@@ -1,4 +1,4 @@
-"""Headers of other tools' exports, as they are documented and as they are seen, with a made-up person under each."""
+"""Headers of other tools' exports, as documented and as seen, with a fictitious person below each."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ PERSON: Final = {
     "company_name": "Works",
     "country": "United Kingdom",
 }
-"""A person; each tool has columns for most of these."""
+"""A person; each tool has columns for most fields."""
 
 
 def written(header: str, codes: tuple[str | None, ...]) -> str:
-    """Return an export of that person: each cell under the column that stands for it, and its column's name in all others."""
+    """Return an export of that person: each cell in its column, and the name of the column in all others."""
     columns = header.split(",")
     cells = [PERSON.get(code or "", "" if code else f"of {column}") for column, code in zip(columns, codes, strict=True)]
     file = io.StringIO()

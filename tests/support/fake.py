@@ -1,4 +1,4 @@
-"""Asking a fake directly, and worlds that are not empty."""
+"""Requests to a fake, and worlds that are not empty."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def get(fake: FakeService, path: str, headers: dict[str, str] | None = None, **q
 
 
 def page(fake: FakeService, path: str, **query: Any) -> Response:
-    """GET a page of a list; 10 items of page 1 of `SPACE` unless said otherwise."""
+    """GET a page of a list; by default 10 items of page 1 of `SPACE`."""
     merged: dict[str, Any] = {"workspace": SPACE, "display": 10, "page": 1} | query
     return get(fake, path, **merged)
 
@@ -48,14 +48,14 @@ def post(fake: FakeService, body: Any, headers: dict[str, str] | None = None) ->
 
 
 def creation(email: Any = "ada@acme.example", **members: Any) -> dict[str, Any]:
-    """Make a creation's body; options by their names, anything else is a field. `MISSING` leaves a member out."""
+    """Return the body of a creation; options by their names, anything else is a field. `MISSING` omits a member."""
     options = {name: members.pop(name, value) for name, value in OPTIONS.items()}
     body = {"owner_key": KEY, "workspace": SPACE, "email": email, "upload_options": options} | members
     return {name: _left(value) for name, value in body.items() if value is not MISSING}
 
 
 def creation_request(email: Any = "ada@acme.example", **members: Any) -> Request:
-    """Make a creation's request."""
+    """Return the request of a creation."""
     return Request("POST", "/contacts", JSON, json.dumps(creation(email, **members)).encode())
 
 
@@ -64,18 +64,18 @@ def _left(value: Any) -> Any:
 
 
 def create(fake: FakeService, email: Any = "ada@acme.example", **members: Any) -> Any:
-    """Create a contact and read the answer."""
+    """Create a contact and return the response."""
     return document(post(fake, creation(email, **members)))
 
 
 def document(response: Response) -> Any:
-    """Read an answer, which must be a success."""
+    """Parse a response, which must be a success."""
     assert response.status in {200, 201}, response.body
     return json.loads(response.body)
 
 
 def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
-    """Read a refusal, which must be this one."""
+    """Parse a response, which must be this refusal."""
     answered = json.loads(response.body)
     assert answered["status"] == "error"
     error: dict[str, Any] = answered["error"]
@@ -85,7 +85,7 @@ def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
 
 
 def small_world(behaviour: Behaviour | None = None, **readings: Any) -> FakeService:
-    """Make a fake with two workspaces; the first has a key, two custom fields, mailboxes and campaigns."""
+    """Return a fake with two workspaces; the first has a key, two custom fields, mailboxes and campaigns."""
     fake = FakeService(behaviour=attrs.evolve(behaviour or Behaviour.documented(), **readings))
     fake.add_workspace(SPACE, custom_fields=["Plan", "Region"])
     fake.add_workspace(OTHER)

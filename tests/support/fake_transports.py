@@ -1,4 +1,4 @@
-"""The levels at which a fake can be reached: called directly, in memory, through httpx on a mounted application, on a socket."""
+"""The ways to reach a fake: direct calls, in memory, through httpx on a mounted application, on a socket."""
 
 from __future__ import annotations
 

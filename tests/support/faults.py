@@ -1,4 +1,4 @@
-"""What can go wrong between a transport and a service, as one table: what happens, and what a transport may say of it."""
+"""Faults between a transport and a service, as one table: what happens, and which errors are allowed."""
 
 from __future__ import annotations
 
@@ -112,19 +112,19 @@ class Fault:
 
 
 def service(peer: Peer) -> None:
-    """Answer pages and creations by the truth: a contact that has come before is a duplicate."""
+    """Respond to lists and creations truthfully: a known contact is a duplicate."""
     while True:
         peer.send(answer_to(peer, peer.request()))
 
 
 def answer_to(peer: Peer, request: bytes) -> bytes:
-    """Return the service's whole answer to a request that has just been read."""
+    """Return the complete response to a request."""
     body = (ADDED if peer.seen(request) == 1 else SKIPPED) if request.startswith(b"POST ") else PAGE
     return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def damaged(answer: bytes) -> Behaviour:
-    """Give one whole answer of this damage and go on well: whether the connection is used again is the transport's to say."""
+    """Send one complete response with this damage and continue normally: the transport decides about reusing the connection."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -135,20 +135,20 @@ def damaged(answer: bytes) -> Behaviour:
 
 
 def spell_out(peer: Peer) -> None:
-    """Answer byte by byte."""
+    """Respond byte by byte."""
     while True:
         for byte in answer_to(peer, peer.request()):
             peer.send(bytes([byte]))
 
 
 def answer_then_reset(peer: Peer) -> None:
-    """Answer once and tear the connection down while it is idle."""
+    """Respond once and reset the connection while it is idle."""
     peer.send(answer_to(peer, peer.request()))
     peer.reset()
 
 
 def answer_then_close(peer: Peer) -> None:
-    """Answer once and close the connection while it is idle."""
+    """Respond once and close the connection while it is idle."""
     peer.send(answer_to(peer, peer.request()))
 
 
@@ -159,7 +159,7 @@ def mid_body_reset(peer: Peer) -> None:
 
 
 def greeted(answer: bytes) -> Behaviour:
-    """Say this to a TLS greeting, or nothing, and close the connection."""
+    """Respond to a TLS greeting with these bytes, or nothing, and close the connection."""
 
     def behave(peer: Peer) -> None:
         peer.read()
@@ -169,12 +169,12 @@ def greeted(answer: bytes) -> Behaviour:
 
 
 def mute(peer: Peer) -> None:
-    """Read a greeting and never answer."""
+    """Read a greeting and never respond."""
     peer.outlast()
 
 
 def connect_then(answer: bytes, *, reset: bool = False, close: bool = True) -> Behaviour:
-    """Be a proxy that answers CONNECT so."""
+    """Act as a proxy that responds to CONNECT like this."""
 
     def behave(peer: Peer) -> None:
         peer.connect()
@@ -204,7 +204,7 @@ def _server(kind: str) -> ssl.SSLContext:
 
 
 def _late(kind: str, behave: Behaviour) -> Behaviour:
-    """Greet with a certificate that is made when it is first needed: pytest collects this table without running it."""
+    """Greet with a certificate created on first use: pytest collects this table without running it."""
 
     def behave_over_tls(peer: Peer) -> None:
         over_tls(_server(kind), behave)(peer)
@@ -265,7 +265,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "proxy: reset after the request": Fault(
         _S, meets=reset_after_request, then=service, url="http://service.example", proxy=_PROXY
     ),
-    # a connection that ended while it was kept
+    # a connection that ended while idle
     "closed while idle": _kept(answer_then_close, "running"),
     "reset while idle": _kept(answer_then_reset, "running"),
     "closed while the loop was blocked": _kept(answer_then_close, "blocked", session=Verdict.CAREFUL),
@@ -292,7 +292,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "a stated length too large": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\nxxx")),
     "a body without end": _exchange(_S, flood(CHUNKED, b"400\r\n" + b"x" * 1024 + b"\r\n")),
 }
-"""What happens, by name."""
+"""The faults by name."""
 
 
 @asynccontextmanager
@@ -319,5 +319,5 @@ async def _end_while_idle(transport: Transport, listener: Listener, *, blocked: 
 
 
 def arrived(listener: Listener, method: str) -> bool:
-    """Tell whether a byte of a request by this method has arrived, other than the first one of an idle connection."""
+    """Return whether a byte of a request with this method has arrived, apart from the first one of an idle connection."""
     return f"{method} ".encode() in listener.received.replace(b"GET /warm-up", b"")

@@ -1,4 +1,4 @@
-"""Files of rows, made by hand: what the importer reads."""
+"""Handmade files of rows for the importer."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def old_workbook() -> bytes:
     return zlib.decompress(base64.b85decode(_XLS))
 
 
-def read(given: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
+def read(file_source: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
     """Open bytes as a stream, or the file at a path, and read all of its rows; they are as many as it counts."""
-    return _all_of(open_file(io.BytesIO(given) if isinstance(given, bytes) else given, **options), overrides)
+    return _all_of(open_file(io.BytesIO(file_source) if isinstance(file_source, bytes) else file_source, **options), overrides)
 
 
 def _all_of(file: File, overrides: Mapping[str, str] | None) -> tuple[File, list[Row]]:
@@ -81,49 +81,49 @@ def read_sheet(content: bytes, overrides: Mapping[str, str] | None = None, sheet
 def csv_text(
     table: Iterable[Sequence[str]], *, delimiter: str = ",", ending: str = "\n", quoting: Literal[0, 1, 2] = csv.QUOTE_MINIMAL
 ) -> str:
-    """Write rows as `csv.writer` does."""
+    """Write rows like `csv.writer`."""
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter, lineterminator=ending, quoting=quoting).writerows(table)
     return text.getvalue()
 
 
 def packed(content: bytes, *, gzipped: bool) -> bytes:
-    """Return bytes as they are, or as gzip."""
+    """Return bytes unchanged, or as gzip."""
     return gzip.compress(content, mtime=0) if gzipped else content
 
 
 def text(value: str) -> str:
-    """Make a cell of a text."""
+    """Return a cell with a string."""
     return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>' if value else "<c/>"
 
 
 def number(value: float | str, style: int = GENERAL) -> str:
-    """Make a cell of a number."""
+    """Return a cell with a number."""
     return f'<c s="{style}"><v>{value}</v></c>'
 
 
 def boolean(value: int) -> str:
-    """Make a cell of a truth value."""
+    """Return a cell with a boolean."""
     return f'<c t="b"><v>{value}</v></c>'
 
 
 def formula(shown: str) -> str:
-    """Make a cell of a formula that shows a text."""
+    """Return a cell with a formula that shows a string."""
     return f'<c t="str"><f>A1</f><v>{escape(shown)}</v></c>'
 
 
 def error(shown: str = "#N/A") -> str:
-    """Make a cell of a formula that shows an error."""
+    """Return a cell with a formula that shows an error."""
     return f'<c t="e"><f>NA()</f><v>{shown}</v></c>'
 
 
 def at(place: str, cell: str) -> str:
-    """Say where a cell stands; without, it stands behind the one before."""
+    """Return a cell with its reference; without one, a cell follows the one before."""
     return cell.replace("<c", f'<c r="{place}"', 1)
 
 
 def sheet_of(rows: Iterable[Sequence[str]]) -> str:
-    """Make a sheet of cells."""
+    """Return a sheet of cells."""
     return "".join(f"<row>{''.join(row)}</row>" for row in rows)
 
 
@@ -168,12 +168,12 @@ def workbook(
 
 
 def opendocument(rows: Iterable[Sequence[str]]) -> bytes:
-    """Make an ODS file of texts."""
+    """Return an ODS file of strings."""
     return opendocument_of("".join(f"<table:table-row>{''.join(map(_office_text, row))}</table:table-row>" for row in rows))
 
 
 def opendocument_of(table: str) -> bytes:
-    """Make an ODS file of the XML of its rows."""
+    """Return an ODS file of the XML of its rows."""
     spaces = " ".join(f'xmlns:{name}="{OFFICE}:{name}:1.0"' for name in ("office", "table", "text"))
     content = (
         f'<office:document-content {spaces} office:version="1.2"><office:body><office:spreadsheet>'

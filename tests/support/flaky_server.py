@@ -87,12 +87,12 @@ def arrived(listener: Listener) -> set[bytes]:
 
 
 def deliveries(listener: Listener) -> Counter[bytes]:
-    """Return how often each id has arrived whole."""
+    """Return how often each id has arrived completely."""
     return Counter(found for request in listener.requests for found in _ID.findall(request)[:1])
 
 
 def open_sockets() -> int:
-    """Count this process's sockets, where a socket is a file."""
+    """Count the sockets of this process, where sockets are files."""
     return sum(_is_socket(descriptor) for descriptor in range(1024))
 
 

@@ -1,4 +1,4 @@
-"""A simulated service, and workers that drive a flow against it, all in the event loop's own time."""
+"""A simulated service, and workers that drive a throttle against it in the time of the event loop."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]
 HANG: Final = 30.0
-"""Seconds after which an attempt that hangs is given up."""
+"""Timeout of an attempt, in seconds."""
 SPAN: Final = 5.0
-"""Seconds over which a rate is looked at."""
+"""Window of a rate, in seconds."""
 RECOVERY: Final = 30.0
 """Seconds at most in which `RECOVERED` rows succeed once a service that refused everything accepts requests again."""
 RECOVERED: Final = 300
@@ -67,7 +67,7 @@ class Scene:
     latency: float = 0.05
     outages: Sequence[tuple[float, float, Trouble]] = ()
     asks: float | None = None
-    told: bool = False
+    reports_quota: bool = False
     workers: int = 64
     seed: int = 0
 
@@ -119,7 +119,7 @@ class Service:
             await anyio.sleep(HANG)
             raise TransportError("no answer within 30 s", maybe_sent=True)
         allowed = trouble is None and self._take(at)
-        headers = self._told()
+        headers = self.quota_headers()
         await anyio.sleep(self.scene.latency * self.random.uniform(0.5, 1.5))
         if trouble == "503":
             raise StatusError("503", status_code=503, maybe_sent=True)
@@ -142,8 +142,8 @@ class Service:
         self._tokens -= 1
         return True
 
-    def _told(self) -> dict[str, str]:
-        if not self.scene.told:
+    def quota_headers(self) -> dict[str, str]:
+        if not self.scene.reports_quota:
             return {}
         most, limit = self.most(self._at), self.scene.limit(self._at)
         reset = max(1, round((most - self._tokens) / limit))
@@ -178,12 +178,12 @@ class Run:
 
     @property
     def refusals(self) -> float:
-        """The part of all answers that were 429."""
+        """The share of all responses that were 429."""
         answers = len(self.service.refused) + len(self.service.succeeded)
         return len(self.service.refused) / max(1, answers)
 
     def goodput(self, begins: float = 0.0, ends: float | None = None) -> float:
-        """What succeeded between two instants, as a part of the ideal."""
+        """Successes between two times, as a share of the ideal."""
         ends = self.scene.seconds if ends is None else ends
         succeeded = sum(begins <= at < ends and self.scene.counts(at) for at in self.service.succeeded)
         return succeeded / self.scene.ideal(begins, ends)
@@ -191,7 +191,7 @@ class Run:
     def first_good(self, begins: float = 0.0) -> float:
         """Seconds until a second in which 85 % of the ideal succeeded, after an instant."""
         counts = Counter(int(at - begins) for at in self.service.succeeded if at >= begins)
-        width = max(1, round(5 / self.scene.limit(begins)))  # seconds that hold at least five requests
+        width = max(1, round(5 / self.scene.limit(begins)))  # seconds with at least five requests
         for second in range(int(self.scene.seconds - begins) - width):
             got = sum(counts[second + further] for further in range(width))
             if got >= 0.85 * self.scene.ideal(begins + second, begins + second + width):
@@ -219,7 +219,7 @@ class Run:
         return most
 
     def early(self) -> int:
-        """How many attempts started although a refusal had asked for more time."""
+        """Return how many attempts started although a response had asked for more time."""
         starts = self.service.started
         return sum(bisect_left(starts, until) - bisect_right(starts, at) for at, until in self.service.refused if until > at)
 
@@ -231,7 +231,7 @@ class Run:
         return spent - granted
 
     def shortfalls(self, *, good: float = 0.85, refusals: float = 0.01) -> list[str]:
-        """What the run did not keep to, in words."""
+        """Describe every demand the run did not meet."""
         wrong = {
             f"goodput {self.goodput():.3f}": self.goodput() < good,
             f"refusals {self.refusals:.4f}": self.refusals > refusals,
@@ -245,7 +245,7 @@ class Run:
 
 
 async def drive(run: Run, policy: RetryPolicy) -> None:
-    """Drive the flow with one worker's rows, one after the other, as the engine does."""
+    """Process one worker's rows one after the other, as the engine does."""
     while run.flow.halted is None:
         blamed = attempts = 0
         resumes = anyio.current_time()
@@ -280,7 +280,7 @@ def judged(flow: RunThrottle, error: OutreachError, blamed: int, started: float)
 
 
 async def play(scene: Scene, max_outage: float = 900.0) -> Run:
-    """Play a scene to its end, or to the run's."""
+    """Play a scenario to its end, or to that of the run."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
     run = Run(scene, Service(scene), RunThrottle(policy, RetryAfterGate(), max_outage=max_outage))
@@ -312,7 +312,7 @@ async def play(scene: Scene, max_outage: float = 900.0) -> Run:
 
 
 def simulate(scene: Scene, backend: str, max_outage: float = 900.0) -> Run:
-    """Play a scene in virtual time."""
+    """Play a scenario in virtual time."""
     return anyio.run(partial(play, scene, max_outage), backend=backend, backend_options=VirtualTime().options(backend))
 
 
@@ -357,5 +357,5 @@ async def play_whole(scene: Scene) -> Run:
 
 
 def simulate_whole(scene: Scene, backend: str) -> Run:
-    """Play a scene through a client, in virtual time."""
+    """Play a scenario through a client, in virtual time."""
     return anyio.run(play_whole, scene, backend=backend, backend_options=VirtualTime().options(backend))

@@ -1,4 +1,4 @@
-"""What hostile services say, as Hypothesis draws it and `fuzz.py` mutates it: answers, and every operation that may get one."""
+"""Hostile responses, drawn by Hypothesis and mutated by tools/fuzz.py, and every operation that may receive one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTACT: Final = NewContact("ann@company.example")
 
 
 async def _walked(client: OutreachClient) -> object:
-    """Walk no further than a service that goes on for ever needs to show it."""
+    """Read no more pages than an endless service needs to show its behaviour."""
     return [item async for item in client.campaigns.list(max_items=50)]
 
 
@@ -63,7 +63,7 @@ class Says:
 
 
 def client_of(transport: Any, **options: Any) -> OutreachClient:
-    """Make a client that tries once."""
+    """Return a client without retries."""
     return OutreachClient(transport=transport, owner_key=KEY, workspace="space_1", retry=RetryPolicy(attempts=1), **options)
 
 
@@ -78,23 +78,23 @@ class Ending:
     """
 
     kind: str
-    told: str
+    message: str
     facts: str = ""
 
 
 async def ending(client: OutreachClient, operation: str) -> Ending:
-    """Call, and tell how it ended; what is no error of the tree is raised."""
+    """Make a call and return how it ended; foreign errors are raised."""
     try:
-        given = await OPERATIONS[operation](client)
+        result = await OPERATIONS[operation](client)
     except OutreachError as error:
         return Ending(type(error).__name__, str(error), repr(sorted(vars(error).items())))
-    shown = repr((given.status, given.body, sorted(given.headers.items()))) if isinstance(given, Response) else repr(given)
-    return Ending(type(given).__name__, shown)
+    shown = repr((result.status, result.body, sorted(result.headers.items()))) if isinstance(result, Response) else repr(result)
+    return Ending(type(result).__name__, shown)
 
 
 @contextmanager
 def grows_by_at_most(megabytes: float) -> Iterator[None]:
-    """Fail if what Python holds grows by more meanwhile."""
+    """Fail if the memory that Python holds grows by more meanwhile."""
     tracemalloc.start()
     try:
         yield
@@ -109,7 +109,7 @@ def grows_by_at_most(megabytes: float) -> Iterator[None]:
 
 @cache
 def good_answers() -> tuple[bytes, ...]:
-    """Return the bodies of real answers: each operation's, and refusals."""
+    """Return the bodies of real responses: of each operation, and refusals."""
     fake = FakeService(seed=5)
     space = fake.add_workspace("space_1", custom_fields=["Plan"])
     fake.add_owner_key(space, key=KEY)
@@ -125,8 +125,8 @@ def good_answers() -> tuple[bytes, ...]:
         "/workspaces/space_1/all-fields",
         "/nowhere",
     ]
-    asked = [create, create, *(Request("GET", target) for target in reads)]
-    return tuple(fake.handle(request).body for request in asked)
+    requests = [create, create, *(Request("GET", target) for target in reads)]
+    return tuple(fake.handle(request).body for request in requests)
 
 
 ODD_VALUES: Final = (
@@ -157,7 +157,7 @@ ODD_VALUES: Final = (
     b"[{},{},{}]",
     b"//",
 )
-"""Values that a reader of JSON may stumble over."""
+"""Values that may break a JSON parser."""
 
 ODD_BODIES: Final = (
     b"",
@@ -181,7 +181,7 @@ ODD_BODIES: Final = (
 
 @st.composite
 def mutated(draw: st.DrawFn, sources: tuple[bytes, ...]) -> bytes:
-    """Draw one of these with some of it replaced, left out or repeated."""
+    """Draw one of these with parts replaced, removed or repeated."""
     data = draw(st.sampled_from(sources))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -234,7 +234,7 @@ answers = st.builds(Response, statuses, fields, bodies)
 """Draws an answer as a transport hands it over."""
 
 
-# What the library itself wrote
+# Files written by the library
 
 
 @cache
@@ -277,7 +277,7 @@ def an_audit() -> Report:
 
 @cache
 def a_world() -> str:
-    """Return the file of a world in motion."""
+    """Return the file of a running world."""
     fake = FakeService(seed=1)
     space = fake.add_workspace("space_1", custom_fields=["Plan"])
     fake.add_owner_key(space, key=KEY)

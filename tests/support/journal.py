@@ -1,4 +1,4 @@
-"""Journals for tests: what the run of `journal_child` leaves behind, as it should be and as kills and power failures leave it."""
+"""Journals for tests: complete ones of tools/journal_child.py, and what kills and power failures leave of them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ENDINGS = ("", "-wal", "-shm")
 
 
 def facts(found: ContactOutcome) -> dict[str, Any]:
-    """Return what can be compared of an outcome that was read: errors are equal only to themselves."""
+    """Return the comparable parts of an outcome: errors are equal only to themselves."""
     error = found.error
-    said = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
-    return {**attrs.asdict(found, recurse=False), "error": said}
+    error_facts = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
+    return {**attrs.asdict(found, recurse=False), "error": error_facts}
 
 
 def states() -> set[tuple[int, int]]:
@@ -53,7 +53,7 @@ def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int,
 
 
 def require_resumable(path: Path) -> None:
-    """Check that the run can be brought to its end, after which it has every outcome once."""
+    """Check that the run can be completed, after which it has every outcome once."""
     writer = opened(path, resume=True)
     try:
         for _ in steps(writer):
@@ -79,7 +79,7 @@ def require_refused(path: Path) -> None:
 
 
 def child(path: Path, *options: object) -> subprocess.Popen[str]:
-    """Start the run in a process of its own."""
+    """Start the run in a separate process."""
     command = [sys.executable, "-m", "tools.journal_child", str(path), *map(str, options)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
@@ -88,9 +88,9 @@ def child(path: Path, *options: object) -> subprocess.Popen[str]:
 
 def acknowledged(lines: str) -> tuple[int, int]:
     """Return how many rows a process said were marked and recorded; a line that a kill cut off does not count."""
-    said = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
+    error_facts = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
     most = {"marked": 0, "recorded": 0}
-    for word, number in said:
+    for word, number in error_facts:
         most[word] = max(most[word], int(number))
     return most["marked"], most["recorded"]
 
@@ -118,7 +118,7 @@ def killed_journal(path: Path, commits: int) -> None:
 
 
 def cut_copy(path: Path, folder: Path, size: int) -> Path:
-    """Copy a journal as a power failure may leave it: its log cut to a size."""
+    """Copy a journal as a power failure may leave it, with its log truncated."""
     folder.mkdir()
     for ending in ENDINGS:
         shutil.copyfile(f"{path}{ending}", folder / f"{path.name}{ending}")
@@ -132,7 +132,7 @@ ids = st.none() | st.text(max_size=12) | st.from_regex(r"contact_[a-z0-9]{1,24}"
 
 @st.composite
 def errors(draw: st.DrawFn) -> OutreachError:
-    """Draw an error as a run meets them."""
+    """Draw an error that a run may meet."""
     kind = draw(st.sampled_from([InvalidRequest, StatusError, TransportError, OutreachError]))
     error = kind(
         draw(st.text(max_size=20)),

@@ -1,4 +1,4 @@
-"""What dies: a journal, a writer of it and a transport that kill their own process at a point of its way."""
+"""A journal, a writer and a transport that kill their own process at a given point."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Doom:
         self._left = passing
 
     def strikes(self, *points: Point) -> bool:
-        """Say that one of these points is passed; return whether this is the passing at which to die."""
+        """Record that one of these points is passed; return whether to die there."""
         if self._point not in points:
             return False
         self._left -= 1
         return self._left == 0
 
     def passes(self, point: Point) -> None:
-        """Die, if this is the passing at which to."""
+        """Die if the point is reached for the given time."""
         if self.strikes(point):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -62,7 +62,7 @@ class DoomedWriter(JournalWriter):
         self._store._db.set_trace_callback(self._trace)
 
     def _trace(self, statement: str) -> None:
-        """Take in a statement that is about to be carried out."""
+        """Handle a statement that is about to be executed."""
         if statement == "COMMIT" and self._within is not None:
             self.doom.passes(self._within)
         if statement.startswith("PRAGMA wal_checkpoint") and self._within is Point.IN_MARK:
@@ -90,7 +90,7 @@ class DoomedWriter(JournalWriter):
             super()._set_running(earlier)
 
     def mark(self, window: MarkedWindow) -> None:
-        if window.first < self.hwm:  # one that was marked before: it is only looked at
+        if window.first < self.hwm:  # it was marked before and is only checked
             super().mark(window)
             return
         with self._committing(Point.MARKING, Point.IN_MARK, Point.MARKED):

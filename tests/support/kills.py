@@ -1,4 +1,4 @@
-"""What runs must leave behind whose processes were killed: the service's ledger, the journal and what was delivered, compared."""
+"""What killed runs must leave behind: the ledger of the service, the journal and the deliveries, compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 from support.kill_points import Point
-from tools.kill_importer import Job, Run, told
+from tools.kill_importer import Job, Run, format_outcome
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcomes import ContactOutcome
@@ -23,7 +23,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import Outcome
 
 NOTHING = frozenset({Outcome.NOT_APPLIED, Outcome.REJECTED})
-"""What may be said of a row for which the service did nothing."""
+"""Allowed outcomes of a row for which the service did nothing."""
 
 
 @attrs.frozen
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether it needs a repeat."""
+        """Return whether it needs a retry."""
         return self.fault is not None and not self.fault.startswith("latency")
 
 
@@ -64,7 +64,7 @@ class Left:
 
     @property
     def suspects(self) -> int:
-        """How many rows had to count as possibly sent."""
+        """Return how many rows had to count as possibly sent."""
         return self.marked - len(self.recorded)
 
 
@@ -92,7 +92,7 @@ class Story:
 
 
 def violations(story: Story) -> Iterator[str]:
-    """Say everything that must not be."""
+    """Yield everything that must not happen."""
     if story.state != "finished":
         yield f"the run is {story.state}"
     yield from _unaccounted(story)
@@ -102,25 +102,25 @@ def violations(story: Story) -> Iterator[str]:
 
 
 def _unaccounted(story: Story) -> Iterator[str]:
-    """Look for rows lost, delivered twice, or delivered otherwise than they are kept."""
+    """Find rows that were lost, delivered twice, or delivered differently from the journal."""
     counts = Counter(outcome.index for outcome in story.outcomes)
     yield from (f"row {row}: {counts[row]} outcomes" for row in range(story.run.rows) if counts[row] != 1)
     yield from (f"row {row}: no such row" for row in counts if not 0 <= row < story.run.rows)
-    kept = {told(outcome) for outcome in story.outcomes}
+    recorded_lines = {format_outcome(outcome) for outcome in story.outcomes}
     for line, times in Counter(story.lines).items():
-        if times > 1 or line not in kept:
-            yield f"delivered {times} times, and {'' if line in kept else 'not '}kept: {line.strip()}"
+        if times > 1 or line not in recorded_lines:
+            yield f"delivered {times} times, and {'' if line in recorded_lines else 'not '}kept: {line.strip()}"
 
 
 def _mislabelled(story: Story) -> Iterator[str]:
-    """Look for outcomes that do not allow what the service did."""
+    """Find outcomes that do not allow what the service did."""
     effects: dict[int, set[str]] = {}
     for entry in story.entries:
         effects.setdefault(entry.row, set()).add(entry.effect)
     for outcome in story.outcomes:
         truth = _truth(effects.get(outcome.index, set()))
         if not truth & outcome.possible:
-            yield f"row {outcome.index}: said {told(outcome).strip()}, but was {'/'.join(sorted(truth))}"
+            yield f"row {outcome.index}: said {format_outcome(outcome).strip()}, but was {'/'.join(sorted(truth))}"
         if story.run.calm and not outcome.certain:
             yield f"row {outcome.index}: uncertain, though nothing went wrong"
 
@@ -134,7 +134,7 @@ def _truth(effects: Iterable[str]) -> frozenset[Outcome]:
 
 
 def _misnamed(story: Story) -> Iterator[str]:
-    """Look for contacts of one e-mail, and for ids of another contact than the row's."""
+    """Find several contacts of one e-mail, and ids of other contacts than the row's."""
     ids = dict(story.contacts)
     counts = Counter(email.lower() for email, _ in story.contacts)
     yield from (f"{email}: {count} contacts" for email, count in counts.items() if count > 1)
@@ -145,11 +145,11 @@ def _misnamed(story: Story) -> Iterator[str]:
         if outcome.id is not None and emails.get(outcome.id) != email:
             yield f"row {outcome.index}: {outcome.id} is not the contact of {email}"
         if outcome.possible.isdisjoint({Outcome.NOT_APPLIED, Outcome.REJECTED}) and email not in counts:
-            yield f"row {outcome.index}: {email} is no contact, but {told(outcome).strip()}"
+            yield f"row {outcome.index}: {email} is no contact, but {format_outcome(outcome).strip()}"
 
 
 def _sent_needlessly(story: Story) -> Iterator[str]:
-    """Look for requests that no fault and no kill explains."""
+    """Find requests that no fault and no kill explains."""
     sent = Counter((entry.process, entry.row) for entry in story.entries)
     struck = Counter((entry.process, entry.row) for entry in story.entries if entry.failed)
     for (process, row), times in sent.items():
@@ -163,20 +163,20 @@ def _sent_needlessly(story: Story) -> Iterator[str]:
 
 
 class Service:
-    """The service, in a process of its own."""
+    """The service in a separate process."""
 
     def __init__(self, seed: int) -> None:
         self._process = _started("tools.kill_server", str(seed))
         self.url = _answer(self._process)
 
     def begin(self, run: Run) -> None:
-        """Make a run's workspace."""
+        """Create the workspace of a run."""
         self._ask("PUT", run, {"key": run.key, "before": run.before()})
 
     def ledger(self, run: Run) -> tuple[list[Entry], list[tuple[str, str]]]:
-        """Return what was done for a run, and the contacts of its workspace; ask it once."""
-        said = self._ask("GET", run, None)
-        return [Entry(*each) for each in said["entries"]], [(email, id_) for email, id_ in said["contacts"]]
+        """Return what was done for a run, and the contacts of its workspace; call it once."""
+        answer = self._ask("GET", run, None)
+        return [Entry(*each) for each in answer["entries"]], [(email, id_) for email, id_ in answer["contacts"]]
 
     def _ask(self, method: str, run: Run, body: object) -> Any:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=600)
@@ -250,7 +250,7 @@ def lines(folder: Path) -> list[str]:
 
 
 def spilt(folder: Path, run: Run, left: Left) -> Iterator[str]:
-    """Say what a process must not leave: its key in a file, complaints, an outcome delivered and not kept."""
+    """Find what a process must not leave: its key in a file, error output, an outcome delivered but not recorded."""
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
         if run.key.encode() in content:
@@ -288,11 +288,11 @@ class Figures:
 
     @property
     def killed(self) -> int:
-        """How many processes were killed."""
+        """Return how many processes were killed."""
         return sum(count for (point, _), count in self.kills.items() if point is not Point.LEFT)
 
     def add(self, story: Story, complaints: Iterable[str]) -> None:
-        """Take a run in."""
+        """Add the results of a run."""
         self.runs += 1
         self.rows += story.run.rows
         self.requests += len(story.entries)

@@ -141,7 +141,7 @@ class At:
     row: int = 0
     outcomes: tuple[ContactOutcome, ...] = ()
     suspects: PossiblySent = NO_ROWS
-    begun: int = 0
+    started_rows: int = 0
     marked: int = 0
     refused: frozenset[int] = frozenset()
     sent: frozenset[int] = frozenset()
@@ -294,9 +294,9 @@ class Model:
     def _die(self, at: At) -> None:
         """Kill the process, whatever was marked and whichever of its outcomes were kept by then."""
         for marked in range(max(at.marked, at.row + 1), len(self.rows) + 1):
-            for kept in range(at.begun, at.row + 1):
-                forgotten = any(outcome.error for outcome in at.outcomes[kept:])
-                self._resume(changed(at, overtaken=forgotten or at.overtaken), kept, self.rules.suspects(marked), marked)
+            for pending_row in range(at.started_rows, at.row + 1):
+                forgotten = any(outcome.error for outcome in at.outcomes[pending_row:])
+                self._resume(changed(at, overtaken=forgotten or at.overtaken), pending_row, self.rules.suspects(marked), marked)
 
     def _stop(self, at: At, *, sent: bool | None) -> None:
         """End the run in order, in the middle of an attempt or between two."""
@@ -378,9 +378,9 @@ T = TypeVar("T")
 
 def changed(thing: T, **changes: Any) -> T:
     """Copy something, but for what changes: `copy.copy` and `attrs.evolve` take as long as everything else here."""
-    made: T = object.__new__(type(thing))
-    vars(made).update(vars(thing), **changes)
-    return made
+    copied: T = object.__new__(type(thing))
+    vars(copied).update(vars(thing), **changes)
+    return copied
 
 
 def _merged(duplicates: str) -> tuple[Sent, ...]:

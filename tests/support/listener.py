@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 PATIENCE: Final = 60.0
-"""Seconds after which whoever waits here takes the test for failed."""
+"""Timeout of every wait in this module, in seconds."""
 
 OK: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -27,7 +27,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class Gone(Exception):
-    """The other side has left."""
+    """The peer has disconnected."""
 
 
 class Peer:
@@ -57,7 +57,7 @@ class Peer:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def read(self) -> None:
-        """Take in what arrives next."""
+        """Receive what arrives next."""
         try:
             piece = self._connection.recv(65536)
         except OSError:
@@ -67,7 +67,7 @@ class Peer:
         self.received += piece
 
     def request(self) -> bytes:
-        """Return the next request, whole."""
+        """Return the next complete request."""
         while (request := self._whole()) is None:
             self.read()
         self._taken += len(request)
@@ -75,21 +75,21 @@ class Peer:
         return request
 
     def connect(self) -> None:
-        """Take in a head that is not the service's to see: what a proxy is asked to connect to."""
+        """Receive a head that the service must not see: the CONNECT request to a proxy."""
         while b"\r\n\r\n" not in self.received:
             self.read()
         self._taken = len(self.received)
 
     def note(self, request: bytes) -> None:
-        """Tell whoever waits that the other side has got so far."""
+        """Notify the waiters that the peer has progressed."""
         self._listener.note(request)
 
     def stick(self) -> None:
-        """Tell whoever waits that from here on only a clock ends the exchange."""
+        """Notify the waiters that only a timeout can end the exchange now."""
         self._listener.stuck.set()
 
     def seen(self, request: bytes) -> int:
-        """Tell how often this very request has come so far, on any connection."""
+        """Return how often this request has arrived so far, on any connection."""
         return self._listener.requests.count(request)
 
     def _whole(self) -> bytes | None:
@@ -106,7 +106,7 @@ class Peer:
             raise Gone from None
 
     def outlast(self) -> None:
-        """Say nothing more and wait until the other side leaves."""
+        """Send nothing more and wait until the peer disconnects."""
         self.stick()
         while True:
             self.read()
@@ -121,7 +121,7 @@ class Peer:
                     self.read()
 
     def reset(self) -> None:
-        """Tear the connection down (RST)."""
+        """Reset the connection (RST)."""
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._connection.close()
 
@@ -169,12 +169,12 @@ class Listener:
 
     @property
     def received(self) -> bytes:
-        """Every byte that was read, of all connections."""
+        """Every byte received, on all connections."""
         return b"".join(peer.received for peer in self.peers)
 
     @property
     def connections(self) -> int:
-        """How many are open on this side."""
+        """How many connections are open on this side."""
         return len(self._open)
 
     def note(self, request: bytes) -> None:
@@ -182,11 +182,11 @@ class Listener:
         self._asked.release()
 
     def wait_asked(self) -> None:
-        """Wait for one more request, whole."""
+        """Wait for one more complete request."""
         assert self._asked.acquire(timeout=PATIENCE), "no request arrived"
 
     def wait_stuck(self) -> None:
-        """Wait until only a clock ends an exchange."""
+        """Wait until only a timeout can end an exchange."""
         assert self.stuck.wait(PATIENCE), "no exchange got stuck"
 
     def wait_idle(self, most: int = 0) -> None:
@@ -245,13 +245,13 @@ class Listener:
 
 
 def refused_port() -> int:
-    """Return a port at which nobody listens."""
+    """Return a port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def serve(answer: bytes = OK) -> Behaviour:
-    """Answer every request."""
+    """Respond to every request."""
 
     def behave(peer: Peer) -> None:
         while True:
@@ -262,7 +262,7 @@ def serve(answer: bytes = OK) -> Behaviour:
 
 
 def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
-    """Greet with this context first."""
+    """Start TLS with this context first."""
 
     def behave_over_tls(peer: Peer) -> None:
         peer.start_tls(context)
@@ -272,7 +272,7 @@ def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
 
 
 def tunnel(behave: Behaviour) -> Behaviour:
-    """Be a proxy that connects to whatever it is asked for, and the service behind it."""
+    """Act as a proxy and as the service behind it."""
 
     def behave_as_proxy(peer: Peer) -> None:
         peer.connect()
@@ -283,7 +283,7 @@ def tunnel(behave: Behaviour) -> Behaviour:
 
 
 def answer_once(answer: bytes) -> Behaviour:
-    """Answer one request and close the connection (FIN)."""
+    """Respond to one request and close the connection (FIN)."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -298,25 +298,25 @@ def close_after_request(peer: Peer) -> None:
 
 
 def reset_at_once(peer: Peer) -> None:
-    """Tear the connection down without reading."""
+    """Reset the connection without reading."""
     peer.reset()
 
 
 def reset_after_request(peer: Peer) -> None:
-    """Read a request and tear the connection down."""
+    """Read a request and reset the connection."""
     peer.request()
     peer.reset()
 
 
 def hang(peer: Peer) -> None:
-    """Read requests and never answer."""
+    """Read requests and never respond."""
     while True:
         peer.request()
         peer.stick()
 
 
 def hang_after(answer: bytes) -> Behaviour:
-    """Read a request, send a part of an answer and no more."""
+    """Read a request and send only a part of a response."""
 
     def behave(peer: Peer) -> None:
         peer.request()

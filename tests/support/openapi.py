@@ -1,4 +1,4 @@
-"""The OpenAPI document of the service, and answers held against it."""
+"""The OpenAPI document of the service, and the validation of responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def closed(schema: Any) -> Any:
-    """Let no answer have members that are not named."""
+    """Allow no undocumented members in responses."""
     if isinstance(schema, list):
         return [closed(item) for item in schema]
     if not isinstance(schema, dict):
@@ -44,19 +44,19 @@ CLOSED = closed(DOCUMENT["components"])
 
 @cache
 def validator(operation: str, status: int) -> Draft202012Validator:
-    """Make the judge of an operation's answers with a status."""
-    said = resolved(OPERATIONS[operation][2]["responses"][str(status)])
-    return Draft202012Validator({"components": CLOSED, **said["content"]["application/json"]["schema"]})
+    """Return the validator of an operation's responses with a status."""
+    documented = resolved(OPERATIONS[operation][2]["responses"][str(status)])
+    return Draft202012Validator({"components": CLOSED, **documented["content"]["application/json"]["schema"]})
 
 
 def checked(operation: str, response: Response) -> Any:
-    """Return an answer's document, which must be what is said of this operation and status."""
+    """Return the document of a response after validating it for the operation and status."""
     answers = OPERATIONS[operation][2]["responses"]
     assert str(response.status) in answers, (response.status, response.body)
-    said = resolved(answers[str(response.status)])
-    for name, header in said["headers"].items():
+    documented = resolved(answers[str(response.status)])
+    for name, header in documented["headers"].items():
         assert not resolved(header).get("required") or name in response.headers, name
     value = json.loads(response.body)
-    assert response.headers["content-type"] in said["content"]
+    assert response.headers["content-type"] in documented["content"]
     validator(operation, response.status).validate(value)
     return value

@@ -1,4 +1,4 @@
-"""What really happened to rows, and what may be said of it: a service of a few lines with a ledger, and the judge of labels."""
+"""What really happened to rows, and which outcomes are true: a minimal service with a ledger, and the judge of labels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FIELDS: Final = "abcd"
 FIRST: Final[Payload] = ("first", "first", None, "first")
 SECOND: Final[Payload] = ("second", None, "second", "second")
 BEFORE: Final[Payload] = (None, None, None, "before")
-"""They share fields in every combination, so that it shows in which order they were applied."""
+"""Rows that share fields in every combination, which reveals the order in which they were applied."""
 FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN})
-"""Outcomes that are no answer of the service."""
+"""Outcomes that the service does not send."""
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def _status(code: int, **headers: str) -> Callable[[], OutreachError]:
 
 
 def before_and_after(*codes: int) -> tuple[Way, ...]:
-    """Return two ways for each status: it is answered instead of the creation, or once the creation is done."""
+    """Return two ways for each status: instead of the creation, and after it."""
     acts: tuple[tuple[str, Act], ...] = (("before", "never"), ("after", "now"))
     return tuple(Way(f"{code} {when}", act, _status(code)) for code in codes for when, act in acts)
 
@@ -69,7 +69,7 @@ FAULTS: Final = (
     Way("lost after", "now", _LOST),
     Way("delayed", "later", _LOST),
     Way("broken answer", "now", partial(UnexpectedResponse, "no JSON")),
-    *before_and_after(301, 499),  # the first ends the run, the second the row
+    *before_and_after(301, 499),  # the first stops the run, the second rejects the row
 )
 DEATHS: Final[tuple[tuple[str, Act], ...]] = (("before", "never"), ("after", "now"), ("while delayed", "later"))
 """How an attempt stands with the service when its process is killed."""
@@ -106,12 +106,12 @@ def apply(duplicates: str, stored: Payload | None, sent: Payload) -> tuple[Paylo
         return sent, Outcome.ADDED
     pairs = zip(stored, sent, strict=True)
     if duplicates == "skip":
-        made = stored
+        stored_fields = stored
     elif duplicates == "overwrite":
-        made = tuple(old if new is None else new for old, new in pairs)
+        stored_fields = tuple(old if new is None else new for old, new in pairs)
     else:
-        made = tuple(new if old is None else old for old, new in pairs)
-    return made, DUPLICATE_OUTCOMES[duplicates]
+        stored_fields = tuple(new if old is None else old for old, new in pairs)
+    return stored_fields, DUPLICATE_OUTCOMES[duplicates]
 
 
 @attrs.frozen
@@ -136,8 +136,8 @@ def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
     """
     fixed = [row for row, known in enumerate(sure) if known]
     loose = [row for row, known in enumerate(sure) if known is False]
-    for taken in product((True, False), repeat=len(loose)):
-        chosen = fixed + [row for row, take in zip(loose, taken, strict=True) if take]
+    for choices in product((True, False), repeat=len(loose)):
+        chosen = fixed + [row for row, take in zip(loose, choices, strict=True) if take]
         yield from (order for order in permutations(chosen) if [row for row in order if row in fixed] == fixed)
 
 
@@ -150,13 +150,13 @@ def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sur
         rows: The rows.
         sure: For each, what `turns` takes.
     """
-    made = set()
+    stored_fields = set()
     for order in turns(sure):
         contact = before
         for payload in (payload for row in order for payload in rows[row].means):
             contact, _ = apply(duplicates, contact, payload)
-        made.add(contact)
-    return frozenset(made)
+        stored_fields.add(contact)
+    return frozenset(stored_fields)
 
 
 def wrongs(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A paging service of its own, naive on purpose, that takes any reading of rules P1 to P14; it shares no code with the fake."""
+"""A naive paging service with any interpretation of rules P1 to P14; it shares no code with the fake."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _MAILBOX: Final = {
 
 
 def campaign(name: str) -> dict[str, Any]:
-    """A campaign as it is on the wire."""
+    """A campaign as wire JSON."""
     return {"id": name, **_CAMPAIGN}
 
 
 def mailbox(name: str) -> dict[str, Any]:
-    """A mailbox as it is on the wire."""
+    """A mailbox as wire JSON."""
     return {"id": name, **_MAILBOX}
 
 
@@ -105,7 +105,7 @@ class PagingService:
         self.changes = {change.before: change for change in changes}
         self.patience = iter(patience)
         self.ids: list[str] = []
-        self.made = 0
+        self.created_count = 0
         self._insert(size)
         self.answered: list[int] = []
         self.displays: set[int] = set()
@@ -125,8 +125,8 @@ class PagingService:
     async def aclose(self) -> None: ...
 
     def _insert(self, count: int) -> None:
-        self.ids += [f"camp_{number}" for number in range(self.made, self.made + count)]
-        self.made += count
+        self.ids += [f"camp_{number}" for number in range(self.created_count, self.created_count + count)]
+        self.created_count += count
 
     def _change(self, change: Change) -> None:
         self._insert(change.inserted)
@@ -134,7 +134,7 @@ class PagingService:
         self.ids = [name for name in self.ids if name not in gone]
 
     def listed(self) -> list[str]:
-        """The ids in the list's order."""
+        """The ids in the order of the list."""
         return self.ids[::-1] if self.reading.newest_first else self.ids
 
     def _answer(self, page: int, display: int, item: Any) -> Response:
@@ -191,7 +191,7 @@ class ShortPages(PagingService):
 
 
 def readings(**fixed: Any) -> st.SearchStrategy[Reading]:
-    """Every reading, but for what is fixed."""
+    """Every interpretation, except for what is fixed."""
     drawn: dict[str, st.SearchStrategy[Any]] = {
         "first_page": st.sampled_from([1, 0]),
         "past_end": st.sampled_from(["empty", "clamped", "clamped as asked", 400, 404]),

@@ -33,15 +33,15 @@ Way = Literal[
 ]  # fmt: skip
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 ORDERLY: Final = frozenset({"cancel", "break", "raise", "close the generator", "drain", "rows raise"})
-"""Ways after which the journal says that the run has ended."""
+"""Endings after which the journal says that the run has ended."""
 
 
 class Killed(BaseException):
-    """The process is gone. No handler of the library's may take it for an error."""
+    """The process was killed. No handler of the library may treat this as an error."""
 
 
 class Left(Exception):
-    """The caller's own code fails, or that of the rows."""
+    """An error of the caller or of the row iterator."""
 
 
 @attrs.frozen
@@ -96,7 +96,7 @@ class Process:
 
     @property
     def way(self) -> Way | None:
-        """How it ends, once it has come to that."""
+        """The ending, once it has happened."""
         return self.ending.way if self.ending is not None and self.ended else None
 
     @property
@@ -133,7 +133,7 @@ class Process:
                 later(ending.gap, interrupt)
 
     def rows(self, rows: Sequence[Any]) -> Iterator[Any]:
-        """Yield the rows, as the caller's own code does."""
+        """Yield the rows, like an iterator of the caller."""
         for index, row in enumerate(rows):
             self.at("pull", index)
             if self.way == "rows raise":
@@ -159,7 +159,7 @@ class Process:
 
 
 def later(seconds: float, call: Callable[[], None]) -> None:
-    """Call this in so many seconds, beside every task."""
+    """Call this after so many seconds, independently of every task."""
     if anyio.lowlevel.current_token().backend_class.__module__.endswith("_trio"):
         trio.lowlevel.spawn_system_task(_call_in, seconds, call)
     else:
@@ -172,7 +172,7 @@ async def _call_in(seconds: float, call: Callable[[], None]) -> None:
 
 
 class SlowScribe(WriterThread):
-    """Runs the journal's calls as threads would, in virtual time."""
+    """Runs journal calls as threads would, in virtual time."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(inline=False)
@@ -194,7 +194,7 @@ class SlowScribe(WriterThread):
 def _run(job: Callable[[], Any], results: list[Callable[[], Any]]) -> None:
     try:
         result = job()
-    except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
+    except BaseException as error:  # noqa: BLE001 - raised where the result is needed
         results.append(partial(_raise, error))
     else:
         results.append(lambda: result)
@@ -217,28 +217,28 @@ class MortalWriter:
         return self._mortal(name, found) if callable(found) else found
 
     def _mortal(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*given: Any) -> Any:
-            rows = _rows(given)
+        def construct(*items: Any) -> Any:
+            rows = _rows(items)
             self._process.at(f"{name}...", rows)
-            fails = name not in {"close", "create_counts"}  # these do not write
+            fails = name not in {"close", "create_counts"}  # these calls do not write
             if fails and (self._failed or self._process.journal_fails):
                 self._fail()
-            done = call(*given)
+            done = call(*items)
             if fails and self._process.way == "journal fails late":
                 self._fail()
             self._process.at(name, rows)
             return done
 
-        return made
+        return construct
 
     def _fail(self) -> None:
         self._failed = True
         raise JournalError("the disk is full")
 
 
-def _rows(given: Sequence[Any]) -> Any:
-    """Return which rows a call of the writer is about."""
-    first = given[0] if given else None
+def _rows(items: Sequence[Any]) -> Any:
+    """Return the rows that a call of the writer concerns."""
+    first = items[0] if items else None
     if isinstance(first, list):
         return tuple(each.index if isinstance(each, ContactOutcome) else each[0] for each in first)
     return first if isinstance(first, int | str) else getattr(first, "first", None)
@@ -264,7 +264,7 @@ class MortalJournal(Journal):
 
 
 async def consume(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:
-    """Take outcomes as a caller does, until it leaves."""
+    """Consume outcomes like a caller, until it leaves."""
     if process.ending is not None and process.ending.way == "close the generator":
         await _from_generator(run, process, each)
         return

@@ -1,4 +1,4 @@
-"""HTTP by hand over a real socket, for tests of what exactly is sent."""
+"""Handwritten HTTP over a real socket, for tests of the exact bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOSED, RESET = "closed", "reset"
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
-    """A connection to where the URL points."""
+    """Connect to the host of the URL."""
     parts = urlsplit(url)
     assert parts.hostname
     assert parts.port
@@ -23,7 +23,7 @@ async def connected(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
 
 
 async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
-    """All that still comes, and how the other side ends it."""
+    """Read everything that still arrives, and return how the peer ends the connection."""
     received = b""
     with anyio.fail_after(60):
         try:
@@ -36,7 +36,7 @@ async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
 
 
 async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
-    """What comes up to these bytes, which must be the last so far."""
+    """Read up to these bytes, which must be the last so far."""
     received = b""
     with anyio.fail_after(60):
         while not received.endswith(end):
@@ -45,13 +45,13 @@ async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
 
 
 async def exchanged(url: str, data: bytes) -> tuple[bytes, str]:
-    """Send these bytes on a new connection; what comes back, and how the other side ends it."""
+    """Send these bytes on a new connection; return the response and how the peer ends the connection."""
     async with connected(url) as stream:
         await stream.send(data)
         return await read_to_end(stream)
 
 
 def written(method: str, target: str, body: bytes = b"", *fields: str) -> bytes:
-    """A request as it is sent, with its length."""
+    """Return a request as bytes, with its length."""
     lines = [f"{method} {target} HTTP/1.1", "host: fake", f"content-length: {len(body)}", *fields]
     return "\r\n".join([*lines, "", ""]).encode() + body

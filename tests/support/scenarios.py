@@ -1,4 +1,4 @@
-"""What a simulated run is to do and in what weather, and the service that remembers what was really done."""
+"""The input and the faults of a simulated run, and the service that records what was really done."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SPACE: Final = "space_1"
 KEY: Final = "key_of_the_owner"
 HEADERS: Final = {"content-type": "application/json"}
 NO_FIELD: Final = "custom_x"
-"""What no field can be called."""
+"""A name that no field can have."""
 BAD: Final = 300
 ROW: Final = "custom_1"
-"""The field in which a row says its index."""
+"""The field that contains the index of a row."""
 TROUBLE: Final[tuple[Fault, ...]] = (
     faults.refuse(),
     faults.reset(),
@@ -83,24 +83,24 @@ class Scene:
     misdirected: float = 0.0
 
     def sent_for(self, members: dict[str, Any]) -> int:
-        """Return the index of the row that a request is of."""
+        """Return the index of the row of a request."""
         if self.repeats not in WHOLE_INPUT:
             return int(members[ROW])
         group = self.group(members["email"])
         return group[-1] if self.repeats == "last" else group[0]
 
     def group(self, email: str) -> list[int]:
-        """Return the rows with exactly this e-mail that can be sent."""
+        """Return the valid rows with exactly this e-mail."""
         return [index for index, row in enumerate(self.rows) if valid(row) and row["email"] == email]
 
     def means(self, index: int) -> list[dict[str, Any]]:
-        """Return what a row says when it is sent: itself, or all the rows that were merged into it."""
+        """Return the rows that a row stands for when it is sent: itself, or all rows merged into it."""
         rows = self.group(self.rows[index]["email"]) if self.repeats == "coalesce" else [index]
         return [dict(self.rows[row]) for row in rows]
 
 
 def valid(row: Any) -> bool:
-    """Whether a row of a scene can be sent."""
+    """Return whether a row can be sent."""
     return isinstance(row, dict) and bool(row["email"].strip()) and NO_FIELD not in row
 
 
@@ -123,7 +123,7 @@ class World:
         self.ledger: list[tuple[int, Outcome]] = []
         self.sends: Counter[int] = Counter()
         self.struck = self.open = self.most_open = 0
-        self.given: dict[str, Response] = {}
+        self.delivered: dict[str, Response] = {}
 
     def weather(self, row: int, number: int) -> tuple[Fault, float, float]:
         """Return what happens to a request, and the seconds that it and its answer take."""
@@ -132,7 +132,7 @@ class World:
         return (chance.choice(self.scene.faults) if chance.random() < self.scene.trouble else faults.ok), way, answer
 
     def carry_out(self, row: int, request: Request) -> Response:
-        """Let the service do as it is asked."""
+        """Let the service execute the request."""
         response = self.fake.handle(request)
         document = json.loads(response.body)
         if "id" in document:
@@ -142,17 +142,17 @@ class World:
     def misdirect(self, email: str, number: int, answer: Response) -> Response:
         """Return the answer, or a copy of one that another e-mail was given."""
         chance = random.Random(f"{self.scene.seed} {email} {number}")  # noqa: S311 - repeatable, not secret
-        others = [given for other, given in self.given.items() if other.lower() != email.lower()]
+        others = [all_rows for other, all_rows in self.delivered.items() if other.lower() != email.lower()]
         if answer.status < BAD and others and chance.random() < self.scene.misdirected:
             self.struck += 1
             return chance.choice(others)
         if answer.status < BAD and json.loads(answer.body).get("id"):
-            self.given.setdefault(email, answer)
+            self.delivered.setdefault(email, answer)
         return answer
 
 
 def service(scene: Scene, clock: Callable[[], float]) -> FakeService:
-    """Make the service as a scene finds it."""
+    """Return the initial service of a scenario."""
     fake = FakeService(clock=clock)
     fake.add_workspace(SPACE, custom_fields=["Row", "Plan", "Note"])
     fake.add_owner_key(SPACE, key=KEY)
@@ -171,7 +171,7 @@ def creation(members: dict[str, Any], duplicates: str) -> Request:
 def seeded(seed: int, rows: int = 20, **options: Any) -> Scene:
     """Draw a scene: about a third of its rows repeat an e-mail, some spelled otherwise, and a few can never be sent."""
     chance = random.Random(f"rows {seed}")  # noqa: S311 - repeatable, not secret
-    given: list[Any] = []
+    all_rows: list[Any] = []
     for index in range(rows):
         email = f"user{chance.randrange(max(1, 2 * rows // 3))}@a.example"
         if chance.random() < 0.1 and options.get("repeats") != "coalesce":
@@ -180,7 +180,7 @@ def seeded(seed: int, rows: int = 20, **options: Any) -> Scene:
         for field in ("custom_2", "custom_3", "city"):
             if chance.random() < 0.6:
                 row[field] = chance.choice(["x", "y", "z", f"of row {index}"])
-        given.append(row)
+        all_rows.append(row)
     before = [f"user{number}@a.example" for number in range(rows) if chance.random() < 0.2]
     options = {"attempts": chance.choice([2, 4]), "trouble": chance.choice([0.15, 0.4]), **options}
-    return Scene(rows=given, before=before, seed=seed, **options)
+    return Scene(rows=all_rows, before=before, seed=seed, **options)

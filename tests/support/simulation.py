@@ -1,4 +1,4 @@
-"""Campaigns in motion, and what an independent reader makes of the log of what happened."""
+"""Running campaigns, and an independent evaluation of the log."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(["sent_today", "sent_30days", "sent_90days", "bounced_30days"], 0),
     **dict.fromkeys(["opened_14days", "avg_open_rate", "avg_click_rate"], (0, 0)),
 }
-"""A mailbox that has not sent anything yet."""
+"""The fields of a mailbox that has not sent anything yet."""
 
 SILENT = dict.fromkeys(["open", "click", "reply", "bounce", "unsubscribe", "interested"], 0.0)
-"""Nobody does anything."""
+"""Rates at which nobody responds."""
 
 NUMBERS = ("opened", "clicked", "replied", "unsubscribed")
 ENDS = {"replied", "interested", "unsubscribed", "bounced"}
@@ -33,13 +33,13 @@ def day_of(at: float) -> int:
 def quiet_world(
     count: int = 0, *, limit: int = 40, boxes: int = 1, clock: Any = "2026-01-01T00:00:00Z", **campaign: Any
 ) -> FakeService:
-    """A live campaign `camp_1` through new mailboxes, with a number of contacts; nobody answers unless it is said."""
+    """Return a live campaign `camp_1` with new mailboxes and a number of contacts; by default nobody responds."""
     fake = FakeService(clock=clock)
     fake.add_workspace(SPACE)
     fake.add_owner_key(SPACE, key="key_1")
     ids = fake.add_mailboxes(SPACE, boxes, daily_limit=limit, **NOTHING)
-    given: dict[str, Any] = {"status": "live", "mailboxes": ids, "steps": ["A"], "rates": SILENT} | campaign
-    fake.add_campaign(SPACE, id="camp_1", **given)
+    fields: dict[str, Any] = {"status": "live", "mailboxes": ids, "steps": ["A"], "rates": SILENT} | campaign
+    fake.add_campaign(SPACE, id="camp_1", **fields)
     fake.add_contacts(SPACE, count, campaign="camp_1")
     return fake
 
@@ -73,7 +73,7 @@ def same_number(shown: float, exact: Fraction) -> bool:
 
 @attrs.define
 class Reader:
-    """Reads answers and the log side by side.
+    """Compares the responses of the fake with the log.
 
     Attributes:
         fake: The service.
@@ -99,12 +99,12 @@ class Reader:
         return [entry for entry in self.log if entry.kind == kind or (kind == "replied" and entry.kind == "interested")]
 
     def allow(self, first: int, last: int) -> None:
-        """Note the limits in force on some days."""
+        """Record the limits in force on some days."""
         for box in boxes_of(self.fake):
             for day in range(first, last + 1):
                 self.limits[box["id"], day] = max(self.limits.get((box["id"], day), 0), box["daily_limit"])
 
-    # What the answers say.
+    # Values of the responses.
 
     def check(self) -> None:
         self.check_order_of_the_log()

@@ -1,4 +1,4 @@
-"""Random faults, cancellations at random points and bursts of them: what a short test and the long command both run."""
+"""Random faults, cancellations at random points, and bursts of cancellations, for a short test and the long command."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tally:
     faults: dict[str, int] = attrs.field(factory=dict)
 
     def blame(self, kind: str, times: int = 1) -> None:
-        """Count what must not be."""
+        """Count a violation."""
         if times:
             self.faults[kind] = self.faults.get(kind, 0) + times
 
@@ -86,7 +86,7 @@ async def _service(
 
 
 async def _probe(tally: Tally, transport: Transport) -> None:
-    """Use the transport one by one, then more at once than it has connections for."""
+    """Use the transport sequentially, then concurrently beyond its number of connections."""
     request = Request("GET", "/probe")
     try:
         with anyio.fail_after(_PATIENCE):
@@ -101,7 +101,7 @@ async def _probe(tally: Tally, transport: Transport) -> None:
 
 
 async def _drain(transport: Transport) -> None:
-    """Use up the connections that ended while nobody looked."""
+    """Use up connections that ended unnoticed."""
     for _ in range(POOL):
         try:
             await transport.send(Request("GET", "/probe"), Progress())
@@ -117,7 +117,7 @@ async def _idle(tally: Tally, listener: Listener, most: int) -> None:
 
 
 async def _settle(count: Callable[[], int], expected: int) -> int:
-    """Let the event loop finish what it has begun to close, and count again."""
+    """Let the event loop finish closing, and count again."""
     with anyio.move_on_after(_PATIENCE):
         while count() > expected:  # noqa: ASYNC110 - nobody tells when a socket or a task is gone
             await anyio.sleep(0.001)
@@ -213,11 +213,11 @@ class Points:
         self._chance = random.Random(seed)  # noqa: S311 - points, not secrets
 
     async def strike(self, number: int) -> None:
-        """Begin a call, and end it somewhere."""
+        """Start a call and end it at some point."""
         chance = self._chance
         method = chance.choice((self._create, self._list, self._bulk))
         call = partial(method, number)
-        nth = int(1000 ** chance.random())  # early points are more telling than late ones
+        nth = int(1000 ** chance.random())  # early points find more
         match chance.randrange(5):
             case 0 | 1:
                 with anyio.CancelScope() as scope:
@@ -234,11 +234,11 @@ class Points:
         call = f"id-{number}"
         self.claims[call.encode()] = True  # cancelled, it says nothing
         try:
-            made = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
+            created = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
         except OutreachError as error:
             self.claims[call.encode()] = error.maybe_sent or error.maybe_applied
         else:
-            assert Outcome.ADDED in made.possible, made
+            assert Outcome.ADDED in created.possible, created
 
     async def _list(self, number: int, **options: Any) -> None:
         del number
@@ -290,7 +290,7 @@ async def points(make: Make, *, count: int, seed: int) -> Tally:
         run = Points(client, seed)
         tasks = len(anyio.get_running_tasks())
         for first in range(0, count, SIDE_BY_SIDE):
-            if tally.faults:  # a client without a slot would hang at every further call
+            if tally.faults:  # a client that lost a slot would hang at every further call
                 break
             weather.calm = False
             async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""Clocks for tests: virtual time, as a mark, since a fixture has no place beside hypothesis; and real time that can be moved."""
+"""Clocks for tests: virtual time as a mark, because fixtures do not combine with Hypothesis; and a real clock that can jump."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def jump(seconds: float) -> None:
     """Move the clock of the running event loop forward, as if nothing had run meanwhile: what is due by then is late."""
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # it is trio's
+    except RuntimeError:  # trio has one
         clock = trio.lowlevel.current_clock()
         assert isinstance(clock, MockClock)
         clock.jump(seconds)

@@ -1,4 +1,4 @@
-"""A transport that follows a script: what each request meets, in order."""
+"""A transport that follows a script of responses and failures."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from outreach_async import Progress, Request, Response, TransportError
 
 
 def added(contact_id: str = "contact_1") -> Response:
-    """A creation that worked."""
+    """Return the response to a creation that added a contact."""
     return Response(201, {"x-request-id": "req_1"}, b'{"status":"added","id":"%b","details":null}' % contact_id.encode())
 
 
 def numbered(response: Response, number: int) -> Response:
-    """Give each creation an id of its own, as a service does."""
+    """Give each creation its own id, like a service."""
     body = response.body.replace(b'"contact_1"', b'"contact_%d"' % number)
     return response if body == response.body else attrs.evolve(response, body=body)
 
 
 def skipped() -> Response:
-    """A creation that found a duplicate."""
+    """Return the response to a duplicate."""
     return Response(200, {}, b'{"status":"skipped","id":null,"details":"duplicate"}')
 
 
 def page(number: int = 1) -> Response:
-    """An empty page."""
+    """Return an empty page."""
     figures = b'"headers":[],"data":[],"total_found":0,"current_page":%d,"total_pages":0' % number
     return Response(200, {}, b'{"status":"ok",%b}' % figures)
 
 
 def status(code: int, body: bytes = b"", **headers: str) -> Response:
-    """An answer of some status; `retry_after=` becomes `retry-after`."""
+    """Return a response with a status; `retry_after=` becomes `retry-after`."""
     return Response(code, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
 def lost() -> TransportError:
-    """A failure after which the request may have been carried out."""
+    """Return a failure after which the request may have been applied."""
     return TransportError("the answer was lost", maybe_sent=True)
 
 
 def unsent() -> TransportError:
-    """A failure before any byte left."""
+    """Return a failure before any byte was sent."""
     return TransportError("no connection", maybe_sent=False)
 
 
 HANG = "hang"
-"""A request that is sent and never answered."""
+"""Entry for a request that is sent and never answered."""
 STUCK = "stuck"
-"""A request that never gets as far as its first byte."""
+"""Entry for a request that never sends its first byte."""
 
 
 class Script:

@@ -1,4 +1,4 @@
-"""Every way in which our transports reach a socket, and the event loops on which each of them runs."""
+"""Every transport that reaches a socket, and the event loops it runs on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MAKERS: Final[dict[str, Make]] = {
 """Makes a transport to a URL; must be called in the event loop."""
 
 OWN: Final = ("httpx", "httpx2", "aiohttp")
-"""Those made from a URL, which can prove that nothing has left."""
+"""Transports created from a URL, which can prove that nothing was sent."""
 
 ALL: Final = (*OWN, "httpx_client", "httpx2_client", "aiohttp_session")
 
@@ -60,27 +60,27 @@ Loops = Mapping[str, tuple[str, dict[str, Any]]]
 LOOPS: Final[Loops] = {"asyncio": ("asyncio", {"debug": False}), "trio": ("trio", {})}
 
 EVERY_LOOP: Final[Loops] = {**LOOPS, "uvloop": ("asyncio", {"use_uvloop": True})}
-"""uvloop too, where it is to be had."""
+"""With uvloop, where it is available."""
 
 
 def runs_on(name: str, loop: str) -> bool:
-    """Tell whether a transport knows an event loop, and this machine has it."""
+    """Return whether a transport supports an event loop that this machine has."""
     return (loop != "trio" or not name.startswith("aiohttp")) and (loop != "uvloop" or find_spec("uvloop") is not None)
 
 
 def pairs(*names: str, loops: Loops = LOOPS) -> list[tuple[str, str]]:
-    """Return transports with each event loop that they run on."""
+    """Return transports with each event loop they run on."""
     return [(name, loop) for name in names for loop in loops if runs_on(name, loop)]
 
 
 def over(*names: str, loops: Loops = LOOPS) -> pytest.MarkDecorator:
-    """Run an async test over transports, each on every event loop that it knows; the argument is `make`."""
+    """Run an async test over transports, each on every event loop it supports; the argument is `make`."""
     found = [pytest.param(MAKERS[name], loops[loop], id=f"{name}-{loop}") for name, loop in pairs(*names, loops=loops)]
     return pytest.mark.parametrize(("make", "anyio_backend"), found, indirect=["anyio_backend"])
 
 
 async def fail(transport: Transport, request: Request) -> tuple[TransportError, Progress]:
-    """Send what must fail, close the transport, and return the error and the evidence."""
+    """Send a request that must fail, close the transport, and return the error and the progress."""
     progress = Progress()
     with anyio.fail_after(60), pytest.raises(TransportError) as caught:
         await transport.send(request, progress)

@@ -155,7 +155,7 @@ ENUMS: dict[tuple[str, str], type[OpenEnum]] = {
 }
 
 names = st.sampled_from(sorted(TABLES))
-"""Draws a table."""
+"""A strategy for tables."""
 
 _SEEN = ["", "ok", "live", "draft", "paused", "active", "Google", "SMTP & IMAP", "added", "overwriten", "camp_1", "contact_1"]
 _ODD = ['say "id": 1', '"a":', 'x" : y', "\\", '\\":', "Bonjour :", "é ü/%2F?#", "\U0001f600", "true", "None", "3"]
@@ -167,7 +167,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=4,
 )
-"""Draws any JSON value."""
+"""A strategy for any JSON value."""
 
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "str": texts,
@@ -207,7 +207,7 @@ def _drawn(kind: str, *, unknown: bool) -> st.SearchStrategy[Any]:
 
 
 def written(value: Any, seed: int) -> bytes:
-    """Write JSON as someone might: members in any order, blanks anywhere or nowhere, texts escaped or not."""
+    """Encode JSON in any style: members in any order, any whitespace, strings escaped or not."""
     random = Random(seed)  # noqa: S311 - nothing here is secret
     blanks = random.choice([[""], ["", "", "", " "], [" ", "\n\t", "\r\n", ""]])
     return _written(value, random, blanks, ascii_only=random.random() < 0.5).encode()
@@ -226,8 +226,8 @@ def _written(value: Any, random: Random, blanks: list[str], *, ascii_only: bool)
     return json.dumps(value, ensure_ascii=ascii_only)
 
 
-def made(name: str, value: Wire) -> Any:
-    """Make the model that wire JSON means, by hand."""
+def build_model(name: str, value: Wire) -> Any:
+    """Build by hand the model of wire JSON."""
     table = TABLES[name]
     members = {field: _made(kind, value[field]) for field, kind in table.items()}
     members |= {field: kind(value[field]) for (owner, field), kind in ENUMS.items() if owner == name}
@@ -237,7 +237,7 @@ def made(name: str, value: Wire) -> Any:
 def _made(kind: str, value: Any) -> Any:
     if kind.startswith("["):
         return [_made(kind[1:-1], item) for item in value]
-    return made(kind, value) if kind in TABLES else value
+    return build_model(kind, value) if kind in TABLES else value
 
 
 def exactly(value: Any) -> Any:
@@ -290,12 +290,12 @@ def changed(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
 def without(value: Any, way: tuple[str | int, ...]) -> Any:
     """Return JSON without the member at a place."""
     *owner, name = way
-    held: Any = value
+    current: Any = value
     for step in owner:
-        held = held[step]
-    return changed(value, tuple(owner), {member: inner for member, inner in held.items() if member != name})
+        current = current[step]
+    return changed(value, tuple(owner), {member: inner for member, inner in current.items() if member != name})
 
 
 def kind_of(value: object) -> str:
-    """Name a JSON value's kind as a fault does."""
+    """Name the type of a JSON value as faults do."""
     return "None" if value is None else type(value).__name__

@@ -1,4 +1,4 @@
-"""Services that are wrong in exactly one thing: the fake, with one answer or one request changed on its way."""
+"""Services that are wrong in exactly one way: the fake, with one response or one request changed in transit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Final = {
     "fields": "/all-fields",
     "contacts": "/contacts",
 }
-"""A part of the target that only one operation has."""
+"""A part of the target that is unique to each operation."""
 
 OK: Final = 200
 
@@ -32,7 +32,7 @@ def _unchanged(_: Request, response: Response) -> Response:
 
 
 def _as_asked(_: Any) -> None:
-    """Leave a creation as it is."""
+    """Leave a creation unchanged."""
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ class Wrong:
     """
 
     answered: Answered = _unchanged
-    asked: Asked = _as_asked
+    change_request: Asked = _as_asked
 
 
 class WrongTransport:
@@ -63,7 +63,7 @@ class WrongTransport:
     async def send(self, request: Request, progress: Progress, /) -> Response:
         if request.body:
             body = json.loads(request.body)
-            self._wrong.asked(body)
+            self._wrong.change_request(body)
             request = attrs.evolve(request, body=json.dumps(body).encode())
         return self._wrong.answered(request, await self._transport.send(request, progress))
 
@@ -72,14 +72,14 @@ class WrongTransport:
 
 
 def document(kind: str, change: Changed, *, containing: str = "") -> Wrong:
-    """Change the documents of an operation's successes."""
+    """Change the documents of successful responses of an operation."""
 
     def answered(request: Request, response: Response) -> Response:
         if not _is(kind, request, containing) or response.status > OK + 1:
             return response
-        said = json.loads(response.body)
-        change(said)
-        return attrs.evolve(response, body=json.dumps(said).encode())
+        payload = json.loads(response.body)
+        change(payload)
+        return attrs.evolve(response, body=json.dumps(payload).encode())
 
     return Wrong(answered)
 
@@ -89,30 +89,30 @@ def _is(kind: str, request: Request, containing: str) -> bool:
 
 
 def put(kind: str, path: str, value: Any, *, containing: str = "") -> Wrong:
-    """Put a value where a path leads; a function makes it of the one that is there, `KeyError` takes it away."""
+    """Put a value at a path; a function computes it from the old one, and `KeyError` removes it."""
 
-    def change(said: Any) -> None:
+    def change(payload: Any) -> None:
         *way, last = path.split(".")
         for name in way:
-            said = _part(said, name)
-        if said is not None and _part(said, last, KeyError) is not KeyError:
-            key = int(last) if isinstance(said, list) else last
+            payload = _part(payload, name)
+        if payload is not None and _part(payload, last, KeyError) is not KeyError:
+            key = int(last) if isinstance(payload, list) else last
             if value is KeyError:
-                del said[key]
+                del payload[key]
             else:
-                said[key] = value(said[key]) if callable(value) else value
+                payload[key] = value(payload[key]) if callable(value) else value
 
     return document(kind, change, containing=containing)
 
 
-def _part(said: Any, name: str, default: Any = None) -> Any:
-    if isinstance(said, dict):
-        return said.get(name, default)
-    return said[int(name)] if isinstance(said, list) and int(name) < len(said) else default
+def _part(payload: Any, name: str, default: Any = None) -> Any:
+    if isinstance(payload, dict):
+        return payload.get(name, default)
+    return payload[int(name)] if isinstance(payload, list) and int(name) < len(payload) else default
 
 
 def refused(kind: str, status: int, *, containing: str = "", body: bytes | None = None) -> Wrong:
-    """Answer with another status, and another body if one is given."""
+    """Respond with another status, and another body if one is passed."""
     return Wrong(
         lambda request, response: (
             attrs.evolve(response, status=status, body=response.body if body is None else body)

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import anyio
 import attrs
-from support.audit_reports import HOSTILE, finding, fleet, group, made, row
+from support.audit_reports import HOSTILE, finding, fleet, group, make_report, row
 
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports import write
@@ -101,8 +101,8 @@ class Browser:
     def scripts(self, *, run: bool) -> None:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not run})
 
-    def ask(self, script: str, *given: object) -> Any:
-        return self.driver.execute_script(script, *given)
+    def ask(self, script: str, *arguments: object) -> Any:
+        return self.driver.execute_script(script, *arguments)
 
     def press(self, *keys: str) -> None:
         for key in keys:
@@ -166,14 +166,14 @@ def hostile() -> Report:
         for at, text in enumerate(HOSTILE)
     ]
     rows = [row(id=f"mailbox_{at}", email=text, workspace=text, type=text) for at, text in enumerate(HOSTILE)]
-    return made(found, rows=rows, groups=[group(key=text) for text in HOSTILE], mailboxes=len(rows))
+    return make_report(found, rows=rows, groups=[group(key=text) for text in HOSTILE], mailboxes=len(rows))
 
 
 REPORTS: Final[dict[str, Callable[[], Report]]] = {
     "world": lambda: anyio.run(world),
     "fleet": lambda: fleet(2000, compared=True),
     "healthy": lambda: fleet(40, sick=0),
-    "refused": lambda: made(mailboxes=0, unreadable=["space_1"], denied=True),
+    "refused": lambda: make_report(mailboxes=0, unreadable=["space_1"], denied=True),
     "hostile": hostile,
 }
 

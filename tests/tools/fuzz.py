@@ -63,8 +63,8 @@ def fields(data: bytes) -> None:
 
     lines = [line.partition(b":") for line in data.split(b"\n")]
     headers = decode_headers((name, value) for name, _, value in lines)
-    asked = parse_retry_after(headers, now=0.0)
-    assert asked is None or 0 <= asked < 1e18 + 1
+    retry_after = parse_retry_after(headers, now=0.0)
+    assert retry_after is None or 0 <= retry_after < 1e18 + 1
     for text in mask_headers(headers, (KEY,)).items():
         assert KEY not in "".join(text)
         "".join(text).encode()
@@ -95,12 +95,12 @@ def request(data: bytes) -> None:
     parts = data.decode(errors="surrogateescape").split("\n", 3)
     method, target, name, value = [*parts, "", "", "", ""][:4]
     with suppress(InvalidRequest):
-        made = operations.raw_request(
+        raw_operation = operations.raw_request(
             method, target, b"", require_headers({name: value}), RequestDefaults.from_headers({})
         ).request
-        assert require_origin_form(made.target) == target
-        assert fields_to_send(made, {})[name.lower()] == value or name.lower() == "accept-encoding"
-        assert re.fullmatch(r"[!-~]+", made.method + made.target)
+        assert require_origin_form(raw_operation.target) == target
+        assert fields_to_send(raw_operation, {})[name.lower()] == value or name.lower() == "accept-encoding"
+        assert re.fullmatch(r"[!-~]+", raw_operation.method + raw_operation.target)
     with suppress(InvalidRequest):
         listed = operations.list_steps(f"camp_{target}", RequestDefaults.from_headers({})).request
         assert re.fullmatch(r"/campaigns/[A-Za-z0-9_.~%-]+/steps", listed.target)
@@ -276,16 +276,16 @@ def main(line: list[str]) -> int:
     parser.add_argument("--seconds", type=int, default=60, help="time of each target")
     parser.add_argument("--findings", type=Path, help="where inputs that fail are kept")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    said = parser.parse_args(line)
-    if unknown := set(said.targets) - set(TARGETS):
+    arguments = parser.parse_args(line)
+    if unknown := set(arguments.targets) - set(TARGETS):
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     if find_spec("atheris") is None:
         parser.error("atheris is not installed; run: pip install atheris")
-    findings: Path = said.findings or Path(tempfile.mkdtemp(prefix="fuzz-findings-"))
+    findings: Path = arguments.findings or Path(tempfile.mkdtemp(prefix="fuzz-findings-"))
     findings.mkdir(parents=True, exist_ok=True)
-    if said.alone:
-        fuzz(said.targets[0], said.seconds, findings)
-    found = [name for name in said.targets or TARGETS if not reported(name, said.seconds, findings)]
+    if arguments.alone:
+        fuzz(arguments.targets[0], arguments.seconds, findings)
+    found = [name for name in arguments.targets or TARGETS if not reported(name, arguments.seconds, findings)]
     if found:
         say(f"The inputs are in {findings}.", None)
     return int(bool(found))

@@ -83,8 +83,8 @@ def _write(arguments: argparse.Namespace) -> None:
     try:
         if arguments.break_at == 0:
             _break_log()
-        for number, said in enumerate(steps(writer), 1):
-            os.write(1, f"{said}\n".encode())
+        for number, durable in enumerate(steps(writer), 1):
+            os.write(1, f"{durable}\n".encode())
             if number == arguments.die:
                 os.kill(os.getpid(), signal.SIGKILL)
             if number == arguments.break_at:

@@ -67,13 +67,13 @@ def kills(folder: Path, count: int, seed: int) -> int:
     while done < count:
         process = child(path)
         assert process.stdout is not None
-        said = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 40)))
+        reported = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 40)))
         time.sleep(chance.random() * 0.002)  # an instant of the child's, which has no clock of ours
         process.send_signal(signal.SIGKILL)
         rest, errors = process.communicate()
         assert not errors, errors
         done += process.returncode == -signal.SIGKILL
-        require_prefix(path, acknowledged(said + rest))
+        require_prefix(path, acknowledged(reported + rest))
         if process.returncode == 0:
             path = folder / f"kill{done}.db"
     require_resumable(path)
@@ -85,9 +85,9 @@ def full_disk(folder: Path, sizes: Iterable[int]) -> int:
     met = 0
     for size in sizes:
         path = folder / f"limit{size}.db"
-        code, said = ended(path, "--file-size", size)
+        code, reported = ended(path, "--file-size", size)
         met += code == 3
-        _require_kept(path, said, began=said > (0, 0))
+        _require_kept(path, reported, began=reported > (0, 0))
     return met
 
 
@@ -96,9 +96,9 @@ def broken_log(folder: Path, steps: Iterable[int]) -> int:
     met = 0
     for step in steps:
         path = folder / f"break{step}.db"
-        code, said = ended(path, "--break", step)
+        code, reported = ended(path, "--break", step)
         met += code == 3
-        _require_kept(path, said, began=True)
+        _require_kept(path, reported, began=True)
     return met
 
 
@@ -112,20 +112,20 @@ def small_disk(folder: Path, sizes: Iterable[int]) -> int | None:
             return None
         try:
             path = disk / "run.db"
-            code, said = ended(path)
+            code, reported = ended(path)
             met += code == 3
-            if said > (0, 0):
-                require_prefix(path, said)
+            if reported > (0, 0):
+                require_prefix(path, reported)
             subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)  # noqa: S607 - of the system
-            _require_kept(path, said, began=said > (0, 0))
+            _require_kept(path, reported, began=reported > (0, 0))
         finally:
             subprocess.run(["umount", disk], check=True)  # noqa: S607 - of the system
     return met
 
 
-def _require_kept(path: Path, said: tuple[int, int], *, began: bool) -> None:
+def _require_kept(path: Path, reported: tuple[int, int], *, began: bool) -> None:
     try:
-        require_prefix(path, said)
+        require_prefix(path, reported)
     except InvalidRequest:  # the disk was full before the journal was made
         assert not began
     require_resumable(path)
@@ -151,22 +151,22 @@ def main() -> int:
     parser.add_argument("--limits", type=int, default=150)
     parser.add_argument("--breaks", type=int, default=COMMITS)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    parsed = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            figures = damaged(folder, asked.damaged, asked.seed)
+            figures = damaged(folder, parsed.damaged, parsed.seed)
             say(f"{figures.copies} damaged copies; " + ", ".join(f"{what}: {times}" for what, times in figures.counts.items()))
             say(f"{len(figures.labels)} false labels, {len(figures.reads)} wrong reads, {len(figures.errors)} other exceptions")
             assert not figures.wrong, figures.wrong[:20]
-            states = Counter(cuts(folder, asked.cuts))
-            say(f"log cut at {asked.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
-            sizes = [index * 80_000 // max(1, asked.limits) for index in range(asked.limits)]
+            states = Counter(cuts(folder, parsed.cuts))
+            say(f"log cut at {parsed.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
+            sizes = [index * 80_000 // max(1, parsed.limits) for index in range(parsed.limits)]
             say(f"files limited to {len(sizes)} sizes: {full_disk(folder, sizes)} runs met the limit; all resumed")
-            say(f"log broken at {asked.breaks} commits: {broken_log(folder, range(asked.breaks))} runs noticed; all resumed")
+            say(f"log broken at {parsed.breaks} commits: {broken_log(folder, range(parsed.breaks))} runs noticed; all resumed")
             met = small_disk(folder, range(65536, 400_000, 16384))
             say("full disk: no right to mount" if met is None else f"full disk: {met} runs met it; all resumed")
-            say(f"killed {kills(folder, asked.kills, asked.seed)} times: nothing acknowledged was lost; all resumed")
+            say(f"killed {kills(folder, parsed.kills, parsed.seed)} times: nothing acknowledged was lost; all resumed")
         except (AssertionError, OutreachError) as error:
             say(f"failed: {error!r}")
             raise

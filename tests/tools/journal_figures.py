@@ -150,15 +150,15 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    rows, chance = asked.rows - asked.rows % WINDOW, random.Random(asked.seed)  # noqa: S311 - repeatable, not secret
+    parsed = parser.parse_args()
+    rows, chance = parsed.rows - parsed.rows % WINDOW, random.Random(parsed.seed)  # noqa: S311 - repeatable, not secret
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for insert in (one_statement, many_statements):
-            alone, beside = (milliseconds(folder, insert, asked.batch, beside=beside) for beside in (False, True))
-            say(f"{insert.__name__}: {asked.batch} rows in {alone:.1f} ms alone, {beside:.1f} ms beside a busy thread (median)")
+            alone, beside = (milliseconds(folder, insert, parsed.batch, beside=beside) for beside in (False, True))
+            say(f"{insert.__name__}: {parsed.batch} rows in {alone:.1f} ms alone, {beside:.1f} ms beside a busy thread (median)")
         path = folder / "run.db"
-        took = timed(f"written, {rows} rows", lambda: written(path, rows, asked.batch, chance))
+        took = timed(f"written, {rows} rows", lambda: written(path, rows, parsed.batch, chance))
         each = path.stat().st_size / rows
         say(f"{rows / took:.0f} rows a second, {each:.1f} bytes a row")
         resume = timed("resumed when finished", lambda: resumed(path))

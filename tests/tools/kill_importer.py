@@ -131,9 +131,9 @@ class Job:
     @classmethod
     def read(cls, line: str) -> Job:
         """Read one."""
-        said = json.loads(line)
-        point = None if said["point"] is None else Point(said["point"])
-        return cls(**{**said, "run": Run(**said["run"]), "folder": Path(said["folder"]), "point": point})
+        message = json.loads(line)
+        point = None if message["point"] is None else Point(message["point"])
+        return cls(**{**message, "run": Run(**message["run"]), "folder": Path(message["folder"]), "point": point})
 
     @property
     def patience(self) -> float:
@@ -141,7 +141,7 @@ class Job:
         return self.passing / 1000 if self.point is Point.ANYWHERE else PATIENCE
 
 
-def told(outcome: ContactOutcome) -> str:
+def format_outcome(outcome: ContactOutcome) -> str:
     """Return a line that says an outcome was delivered."""
     return f"{outcome.index} {outcome.status.value} {','.join(sorted(outcome.possible))} {outcome.id or '-'}\n"
 
@@ -169,7 +169,7 @@ async def _import(job: Job) -> int:
         ) as outcomes,
     ):
         async for outcome in outcomes:
-            os.write(delivered, told(outcome).encode())
+            os.write(delivered, format_outcome(outcome).encode())
             doom.passes(Point.DELIVERED)
             if doom.strikes(Point.LEFT):
                 return RESUMABLE

@@ -55,7 +55,7 @@ Death = tuple[Point, int] | None
 """Where a process dies, and at which passing of the point; nothing for one that lives."""
 
 
-def wanted(kills: int, points: Sequence[Point], seed: int) -> Wanted:
+def wanted_kills(kills: int, points: Sequence[Point], seed: int) -> Wanted:
     """Return how many kills to make where: as many at every point under every option, and the rest at random instants.
 
     Besides, as many processes as at any point end in order.
@@ -218,7 +218,7 @@ def loop(kills: int, seed: int, *, rows: int = 80, pretend: bool = False) -> Fig
         pretend: Whether to leave out the mark.
     """
     points = [point for point in Point if not (pretend and point in {Point.IN_MARK, Point.MOVING})]
-    places = list(wanted(kills, points, seed).elements())
+    places = list(wanted_kills(kills, points, seed).elements())
     with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name:
         jobs = [
             pool.submit(_work, Path(name), Counter(places[first::_WORKERS]), first, seed=seed, rows=rows, pretend=pretend)
@@ -248,13 +248,13 @@ def table(figures: Figures) -> str:
     counts["all kills"] = [sum(column) for column in zip(*counts.values(), strict=True)]
     counts[Point.LEFT] = [figures.kills[Point.LEFT, option] for option in DUPLICATE_POLICIES]
     rows = [f"{name:40}" + "".join(f"{count:23}" for count in row) + f"{sum(row):7}" for name, row in counts.items()]
-    said = (
+    message = (
         f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes were done before the point at which to end",
         f"{figures.requests} requests, {figures.repeats} of them repeats after a fault; {figures.suspects} suspects after kills",
         f"{figures.uncertain} uncertain labels",
         f"{len(figures.violations)} violations",
     )
-    return "\n".join([head, *rows, *said])
+    return "\n".join([head, *rows, *message])
 
 
 def main(line: Sequence[str]) -> int:
@@ -264,14 +264,14 @@ def main(line: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=80, help="rows of a run")
     parser.add_argument("--without-mark", action="store_true", help="leave out the window mark")
-    asked = parser.parse_args(line)
+    arguments = parser.parse_args(line)
     began = time.monotonic()
-    figures = loop(asked.kills, asked.seed, rows=asked.rows, pretend=asked.without_mark)
+    figures = loop(arguments.kills, arguments.seed, rows=arguments.rows, pretend=arguments.without_mark)
     say(table(figures))
     say(f"{time.monotonic() - began:.0f} seconds")
     for violation in figures.violations[:40]:
         say(violation)
-    return code(figures, asked.kills)
+    return code(figures, arguments.kills)
 
 
 def code(figures: Figures, kills: int) -> int:

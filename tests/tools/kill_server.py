@@ -72,10 +72,10 @@ class Ledger:
         return exchange
 
     def _begin(self, request: Request) -> None:
-        workspace, said = request.target.removeprefix(RUNS), json.loads(request.body)
+        workspace, message = request.target.removeprefix(RUNS), json.loads(request.body)
         self._fake.add_workspace(workspace)
-        self._fake.add_owner_key(workspace, key=said["key"])
-        self._fake.add_contacts(workspace, [{"email": email} for email in said["before"]])
+        self._fake.add_owner_key(workspace, key=message["key"])
+        self._fake.add_contacts(workspace, [{"email": email} for email in message["before"]])
 
     def _tell(self, request: Request) -> dict[str, Any]:
         workspace = request.target.removeprefix(RUNS)
@@ -85,14 +85,14 @@ class Ledger:
 
     def _serve(self, workspace: str, request: Request) -> Exchange:
         """Let the fake act, and keep what it did."""
-        said = json.loads(request.body)
-        before = self._fake.contact(workspace, said["email"])
+        message = json.loads(request.body)
+        before = self._fake.contact(workspace, message["email"])
         exchange = self._fake.exchange(request)
         done = self._fake.requests[-1]
         effect = ""
-        if done.served and self._fake.contact(workspace, said["email"]) is not None:
-            effect = _DUPLICATE[said["upload_options"]["duplicates"]] if before else "added"
-        self._entries[workspace].append((int(request.headers[PROCESS]), int(said[INDEX]), effect, done.fault))
+        if done.served and self._fake.contact(workspace, message["email"]) is not None:
+            effect = _DUPLICATE[message["upload_options"]["duplicates"]] if before else "added"
+        self._entries[workspace].append((int(request.headers[PROCESS]), int(message[INDEX]), effect, done.fault))
         return exchange
 
     def _kill(self, workspace: str, request: Request) -> Exchange:

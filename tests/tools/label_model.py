@@ -25,10 +25,10 @@ from support.labels import Bounds, Model, models
 HEADING = f"{'scene':34}{'paths':>11}{'known':>9}{'violations':>12}{'seconds':>9}"
 
 
-def scenes(asked: argparse.Namespace) -> dict[str, list[Model]]:
+def scenes(arguments: argparse.Namespace) -> dict[str, list[Model]]:
     """Return what to walk, by name."""
-    whole = Bounds(asked.attempts, asked.faults)
-    crashing = Bounds(asked.attempts, asked.crash_faults, asked.crashes)
+    whole = Bounds(arguments.attempts, arguments.faults)
+    crashing = Bounds(arguments.attempts, arguments.crash_faults, arguments.crashes)
     return {
         "two rows": models(whole),
         "two rows, crashes and resumes": models(crashing),
@@ -57,7 +57,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def arguments_of(given: list[str]) -> argparse.Namespace:
+def arguments_of(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--attempts", type=int, default=3, help="of a row in one process")
@@ -65,23 +65,25 @@ def arguments_of(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--crash-faults", type=int, default=3, help="of a path, where processes do; their ends count")
     parser.add_argument("--crashes", type=int, default=2, help="processes that end early, killed or in order")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes to walk with")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Walk, print, and return the exit code."""
-    asked, wrong, leaves = arguments_of(given), 0, 0
+    arguments, wrong, leaves = arguments_of(argv), 0, 0
     began = time.monotonic()
     say(HEADING)
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        under_way = {name: [pool.submit(model.walk) for model in made] for name, made in scenes(asked).items()}
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        under_way = {
+            name: [pool.submit(model.walk) for model in group_models] for name, group_models in scenes(arguments).items()
+        }
         for name, futures in under_way.items():
             walked = [future.result() for future in futures]
             wrong += line(name, walked, began)
             leaves += sum(model.leaves for model in walked)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    taken = f"{time.monotonic() - began:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processors"
-    say(f"{leaves:,} paths, {wrong:,} violations, {taken}")
+    time_taken = f"{time.monotonic() - began:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processors"
+    say(f"{leaves:,} paths, {wrong:,} violations, {time_taken}")
     return int(wrong > 0)
 
 

@@ -107,11 +107,11 @@ def main() -> int:
     parser.add_argument("--st", default="st", help="how to call schemathesis")
     parser.add_argument("--seconds", default="60", help="bound of each of the four runs")
     parser.add_argument("--seed", default="1", help="seed of what is generated")
-    said = parser.parse_args()
-    st = shlex.split(said.st)
+    arguments = parser.parse_args()
+    st = shlex.split(arguments.st)
     print(subprocess.run([*st, "--version"], capture_output=True, text=True, check=True).stdout.strip())  # noqa: T201 - a report
     with serving() as url, tempfile.TemporaryDirectory() as folder:
-        bound = ("--max-time", said.seconds, "--seed", said.seed)
+        bound = ("--max-time", arguments.seconds, "--seed", arguments.seed)
         with urllib.request.urlopen(f"{url}/_fake/openapi.json") as answer:  # noqa: S310 - its own server
             document = json.load(answer)
         found = [run(st, "service", f"{url}/_fake/openapi.json", *bound)]

@@ -70,16 +70,18 @@ def walk(scene: Scene, backend: str) -> Walked:
     return Walked(len(traces[0][0]), runs, processes, +broken, time.monotonic() - began)
 
 
-def scenes(asked: argparse.Namespace) -> list[tuple[int, Scene, str]]:
+def scenes(arguments: argparse.Namespace) -> list[tuple[int, Scene, str]]:
     """Return all scenes, with their seeds and event loops."""
-    kinds = product(range(asked.first, asked.first + asked.seeds), DUPLICATE_POLICIES, get_args(Repeats), ("asyncio", "trio"))
+    kinds = product(
+        range(arguments.first, arguments.first + arguments.seeds), DUPLICATE_POLICIES, get_args(Repeats), ("asyncio", "trio")
+    )
     return [
-        (seed, seeded(seed, asked.rows, duplicates=duplicates, repeats=repeats), backend)
+        (seed, seeded(seed, arguments.rows, duplicates=duplicates, repeats=repeats), backend)
         for seed, duplicates, repeats, backend in kinds
     ]
 
 
-def arguments_of(given: list[str]) -> argparse.Namespace:
+def arguments_of(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--drawn", action="store_true", help="draw one whole scene for each seed")
@@ -87,17 +89,17 @@ def arguments_of(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--rows", type=int, default=20, help="of an input")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes to work with")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Walk, print, and return the exit code."""
-    asked, found, began = arguments_of(given), list[Walked](), time.monotonic()
-    if asked.drawn:
-        return play_drawn(asked)
+    arguments, found, began = arguments_of(argv), list[Walked](), time.monotonic()
+    if arguments.drawn:
+        return play_drawn(arguments)
     say(HEADING)
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        under_way: Any = [(*each, pool.submit(walk, *each[1:])) for each in scenes(asked)]
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        under_way: Any = [(*each, pool.submit(walk, *each[1:])) for each in scenes(arguments)]
         for seed, scene, backend, future in under_way:
             one: Walked = future.result()
             found.append(one)
@@ -110,11 +112,11 @@ def main(given: list[str]) -> int:
     return int(wrong > 0)
 
 
-def play_drawn(asked: argparse.Namespace) -> int:
+def play_drawn(arguments: argparse.Namespace) -> int:
     """Play the scenes that the seeds draw, print those that broke an invariant, and return the exit code."""
     began, wrong, ways = time.monotonic(), 0, Counter[str]()
-    seeds = range(asked.first, asked.first + asked.seeds)
-    with ProcessPoolExecutor(asked.jobs) as pool:
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with ProcessPoolExecutor(arguments.jobs) as pool:
         for seed, broken in zip(seeds, pool.map(violations_of, seeds, chunksize=4), strict=True):
             scene = drawn(seed)
             ways.update(ending.way for ending in scene.endings)

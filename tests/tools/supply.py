@@ -211,11 +211,11 @@ def differing(python: Path, directory: Path) -> Iterator[str]:
     for epoch in (None, "1600000000"):
         one = Way(directory / f"one-{epoch}", 1_500_000_000, umask=0o022, of_tree=True)
         other = Way(directory / f"some-{epoch}" / "where else", 1_700_000_001, umask=0o077, of_tree=False)
-        made, again = built(python, source, one, epoch), built(python, source, other, epoch)
+        first_build, second_build = built(python, source, one, epoch), built(python, source, other, epoch)
         yield from (
-            f"{name}, SOURCE_DATE_EPOCH {epoch}: {made.get(name)} and {again.get(name)}"
-            for name in made | again
-            if made.get(name) != again.get(name)
+            f"{name}, SOURCE_DATE_EPOCH {epoch}: {first_build.get(name)} and {second_build.get(name)}"
+            for name in first_build | second_build
+            if first_build.get(name) != second_build.get(name)
         )
 
 
@@ -242,13 +242,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=["floors", "newest", "audit", "wheel", "lock"])
     parser.add_argument("--whole", action="store_true", help="run every test")
-    given = parser.parse_args()
+    command_options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        match given.what:
+        match command_options.what:
             case "floors" | "newest":
                 project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-                tested(directory, floors(project) if given.what == "floors" else None, whole=given.whole)
+                tested(directory, floors(project) if command_options.what == "floors" else None, whole=command_options.whole)
             case "audit":
                 return audited(directory)
             case "wheel":

@@ -1,4 +1,4 @@
-"""The adapter for aiohttp: what it is made from, what it adds, what it never does."""
+"""The aiohttp adapter: construction, the requests it sends, sessions and event loops."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c", code], check=True)
 
 
-def test_neither_importing_nor_making_one_imports_aiohttp() -> None:
+def test_neither_importing_nor_creating_one_imports_aiohttp() -> None:
     run(
         "import sys; from outreach_async.transport.aiohttp import AiohttpTransport; AiohttpTransport('https://api.example');"
         "assert not {'aiohttp', 'yarl', 'httpx'} & set(sys.modules)"
     )
 
 
-def test_on_trio_it_says_what_to_take_instead() -> None:
+def test_on_trio_it_says_what_to_use_instead() -> None:
     transport = AiohttpTransport(f"http://localhost:{refused_port()}")
     with pytest.raises(InvalidRequest, match="asyncio only; on trio use HttpxTransport"):
         anyio.run(transport.send, POST, Progress(), backend="trio")
@@ -44,7 +44,7 @@ def test_on_trio_it_says_what_to_take_instead() -> None:
 
 
 @pytest.mark.parametrize("service", [dict, asyncio.Event])
-def test_anything_else_than_a_url_or_a_session_is_refused(service: Callable[[], Any]) -> None:
+def test_only_a_url_or_a_session_is_accepted(service: Callable[[], Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"^transport: expected a base URL or an aiohttp.ClientSession, got "):
         AiohttpTransport(service())
 
@@ -57,7 +57,7 @@ def test_anything_else_than_a_url_or_a_session_is_refused(service: Callable[[], 
         ({"proxy": "socks5://proxy.example"}, "proxy: expected a URL with a host and one of the schemes http, https;"),
     ],
 )
-def test_an_option_that_can_never_be_right_is_refused_by_name(options: dict[str, Any], field: str) -> None:
+def test_an_invalid_option_is_refused_by_name(options: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^{field}"):
         AiohttpTransport("https://api.example", **options)
 
@@ -66,14 +66,14 @@ def test_an_option_that_can_never_be_right_is_refused_by_name(options: dict[str,
 @pytest.mark.parametrize(
     "options", [{"proxy": "http://proxy"}, {"trust_env": False}, {"ssl_context": ssl.create_default_context()}]
 )
-async def test_what_is_for_the_session_to_say_is_refused_beside_it(options: dict[str, Any]) -> None:
+async def test_options_that_belong_to_the_session_are_refused_with_one(options: dict[str, Any]) -> None:
     async with aiohttp.ClientSession("https://api.example") as session:
         with pytest.raises(InvalidRequest, match=f"^{next(iter(options))}: "):
             AiohttpTransport(session, **options)
 
 
 @on_asyncio
-async def test_its_connections_bound_what_is_in_flight() -> None:
+async def test_its_connections_limit_the_requests_in_flight() -> None:
     assert AiohttpTransport("https://api.example").max_in_flight == 64
     assert AiohttpTransport("https://api.example", max_in_flight=8).max_in_flight == 8
     async with aiohttp.ClientSession("https://api.example") as session:
@@ -84,22 +84,22 @@ async def test_its_connections_bound_what_is_in_flight() -> None:
 
 @on_asyncio
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "shown_url"),
     [
         ("https://user:secret@api.example:8443/v1/", "https://api.example:8443/v1"),
         ("http://API.example", "http://api.example"),
         ("http://[::1]:80/a%2Fb/", "http://[::1]/a%2Fb"),
     ],
 )
-async def test_it_tells_where_it_sends_without_user_and_password(url: str, told: str) -> None:
-    assert AiohttpTransport(url).base_url == told
+async def test_its_base_url_and_repr_contain_no_credentials(url: str, shown_url: str) -> None:
+    assert AiohttpTransport(url).base_url == shown_url
     async with aiohttp.ClientSession(url) as session:
-        assert AiohttpTransport(session).base_url == told
+        assert AiohttpTransport(session).base_url == shown_url
 
 
 @on_asyncio
 @pytest.mark.parametrize("url", [None, "ws://api.example"])
-async def test_over_a_session_without_a_base_url_of_http_it_tells_no_place(url: str | None) -> None:
+async def test_over_a_session_without_an_http_base_url_its_base_url_is_none(url: str | None) -> None:
     async with aiohttp.ClientSession(url) as session:
         transport = AiohttpTransport(session)
     assert transport.base_url is None
@@ -107,7 +107,7 @@ async def test_over_a_session_without_a_base_url_of_http_it_tells_no_place(url: 
 
 
 @on_asyncio
-async def test_it_sends_the_request_and_what_http_needs_and_no_more() -> None:
+async def test_it_sends_the_request_and_only_the_headers_http_needs() -> None:
     with Listener(serve()) as listener:
         transport = AiohttpTransport(f"http://localhost:{listener.port}/v1/")
         assert repr(transport) == f"<AiohttpTransport to http://localhost:{listener.port}/v1>"
@@ -134,7 +134,7 @@ async def test_it_sends_the_request_and_what_http_needs_and_no_more() -> None:
 
 
 @on_asyncio
-async def test_user_and_password_of_the_url_become_authorization_unless_the_request_has_its_own() -> None:
+async def test_credentials_of_the_url_are_sent_unless_a_request_has_its_own() -> None:
     with Listener(serve()) as listener:
         transport = AiohttpTransport(f"http://user:pass%40word@localhost:{listener.port}")
         await transport.send(GET, Progress())
@@ -147,7 +147,7 @@ async def test_user_and_password_of_the_url_become_authorization_unless_the_requ
 
 
 @over("aiohttp", "aiohttp_session")
-async def test_a_request_that_is_no_http_is_refused_and_the_transport_goes_on(make: Any) -> None:
+async def test_an_invalid_request_is_refused_and_the_transport_stays_usable(make: Any) -> None:
     with Listener(serve()) as listener:
         transport = make(listener.url)
         for request in (Request("NOT A METHOD", "/"), Request("GET", "/", {"x-key": "secret\r\n"})):
@@ -160,14 +160,14 @@ async def test_a_request_that_is_no_http_is_refused_and_the_transport_goes_on(ma
 
 
 @on_asyncio
-async def test_a_host_that_the_dns_cannot_know_is_refused() -> None:
+async def test_an_invalid_host_name_is_refused() -> None:
     transport = AiohttpTransport(f"http://{'ü' * 70}.example")
     with pytest.raises(InvalidRequest, match=r"^base_url: expected a valid host name"):
         await transport.send(GET, Progress())
 
 
 @on_asyncio
-async def test_an_answer_that_is_not_http_shows_nothing_of_the_request() -> None:
+async def test_a_response_that_is_not_http_shows_nothing_of_the_request() -> None:
     with Listener(answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")) as listener:
         transport = AiohttpTransport(listener.url)
         with pytest.raises(TransportError, match=r"no response from .*: 400 ") as caught:
@@ -181,7 +181,7 @@ async def test_an_answer_that_is_not_http_shows_nothing_of_the_request() -> None
 
 
 @on_asyncio
-async def test_a_sessions_own_settings_are_sent_along_and_its_timeout_is_switched_off() -> None:
+async def test_settings_of_a_session_are_used_except_its_timeout() -> None:
     with Listener(serve()) as listener:
         session = aiohttp.ClientSession(
             f"http://localhost:{listener.port}/v1/",
@@ -198,7 +198,7 @@ async def test_a_sessions_own_settings_are_sent_along_and_its_timeout_is_switche
 
 
 @on_asyncio
-async def test_a_session_keeps_no_cookie_of_an_answer_and_all_of_its_own() -> None:
+async def test_a_session_keeps_no_cookie_of_a_response_and_all_of_its_own() -> None:
     with Listener(serve(OK.replace(b"content", b"set-cookie: theirs=2\r\ncontent", 1))) as listener:
         session = aiohttp.ClientSession(listener.url, cookies={"own": "1"})
         transport = AiohttpTransport(session)
@@ -208,7 +208,7 @@ async def test_a_session_keeps_no_cookie_of_an_answer_and_all_of_its_own() -> No
 
 
 @on_asyncio
-async def test_middlewares_run_around_every_request_and_may_read_its_body() -> None:
+async def test_middlewares_run_for_every_request_and_may_read_its_body() -> None:
     async def sign(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         if isinstance(request.body, aiohttp.Payload):
             assert (await request.body.as_bytes()).decode() == request.body.decode()
@@ -226,7 +226,7 @@ async def test_middlewares_run_around_every_request_and_may_read_its_body() -> N
 
 
 @on_asyncio
-async def test_digest_authentication_by_middleware_sends_the_body_twice_whole() -> None:
+async def test_digest_authentication_by_middleware_sends_the_body_twice() -> None:
     challenge = b'HTTP/1.1 401 Who\r\nwww-authenticate: Digest realm="r", nonce="n", qop="auth-int"\r\ncontent-length: 0\r\n\r\n'
     with Listener(answer_each(challenge, OK)) as listener:
         transport = AiohttpTransport(listener.url, middlewares=[aiohttp.DigestAuthMiddleware("user", "password")])
@@ -248,7 +248,7 @@ def answer_each(*answers: bytes) -> Behaviour:
 
 
 @on_asyncio
-async def test_a_get_is_not_sent_again_on_a_fresh_connection() -> None:
+async def test_a_get_is_not_sent_again_on_a_new_connection() -> None:
     with Listener(close_after_request) as listener:
         for service in (listener.url, aiohttp.ClientSession(listener.url)):
             transport = AiohttpTransport(service)
@@ -261,7 +261,7 @@ async def test_a_get_is_not_sent_again_on_a_fresh_connection() -> None:
 
 @on_asyncio
 @pytest.mark.parametrize("base_url", [None, "unix://socket/"])
-async def test_a_session_without_a_base_url_of_use_is_named_at_the_first_request(base_url: str | None) -> None:
+async def test_a_session_without_a_usable_base_url_is_refused_at_first_use(base_url: str | None) -> None:
     progress = Progress()
     transport = AiohttpTransport(aiohttp.ClientSession(base_url))
     with pytest.raises(InvalidRequest, match=r"^base_url: expected a session with a base URL"):
@@ -270,7 +270,7 @@ async def test_a_session_without_a_base_url_of_use_is_named_at_the_first_request
 
 
 @on_asyncio
-async def test_a_sessions_own_field_that_is_no_http_is_refused_and_never_shown() -> None:
+async def test_an_invalid_header_of_a_session_is_refused_and_never_shown() -> None:
     with Listener(serve()) as listener:
         transport = AiohttpTransport(aiohttp.ClientSession(listener.url, headers={"x-key": "secret\r\nx: y"}))
         with pytest.raises(InvalidRequest, match="the session's own headers") as caught:
@@ -280,7 +280,7 @@ async def test_a_sessions_own_field_that_is_no_http_is_refused_and_never_shown()
 
 
 @on_asyncio
-async def test_a_session_is_closed_along_with_its_transport() -> None:
+async def test_a_session_is_closed_with_its_transport() -> None:
     session = aiohttp.ClientSession("http://service.example")
     transport = AiohttpTransport(session)
     await transport.aclose()
@@ -289,7 +289,7 @@ async def test_a_session_is_closed_along_with_its_transport() -> None:
 
 
 @on_asyncio
-async def test_a_session_of_a_parent_process_is_left_open_by_its_child() -> None:
+async def test_a_forked_child_leaves_the_session_of_its_parent_open() -> None:
     async with aiohttp.ClientSession("http://service.example") as session:
         transport = AiohttpTransport(session)
         transport._sender.discard_after_fork()
@@ -298,7 +298,7 @@ async def test_a_session_of_a_parent_process_is_left_open_by_its_child() -> None
 
 
 @on_asyncio
-async def test_a_session_that_its_owner_has_closed_is_named() -> None:
+async def test_a_session_closed_by_its_owner_is_reported() -> None:
     session = aiohttp.ClientSession("http://service.example")
     await session.close()
     with pytest.raises(InvalidRequest, match=r"^the ClientSession is closed"):
@@ -306,7 +306,7 @@ async def test_a_session_that_its_owner_has_closed_is_named() -> None:
 
 
 @on_asyncio
-async def test_a_middlewares_own_mistake_passes_as_it_is() -> None:
+async def test_an_error_of_a_middleware_is_raised_unchanged() -> None:
     async def slip(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         await handler(request)
         raise KeyError("a mistake of the test's")
@@ -319,7 +319,7 @@ async def test_a_middlewares_own_mistake_passes_as_it_is() -> None:
 
 
 @on_asyncio
-async def test_a_value_error_after_the_request_has_left_is_a_lost_answer() -> None:
+async def test_a_value_error_after_sending_is_a_lost_response() -> None:
     async def slip(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         (await handler(request)).close()
         raise ValueError("a mistake of the test's")
@@ -333,7 +333,7 @@ async def test_a_value_error_after_the_request_has_left_is_a_lost_answer() -> No
 
 
 @on_asyncio
-async def test_a_cancellation_from_outside_passes_although_the_transport_closes() -> None:
+async def test_an_outer_cancellation_propagates_while_the_transport_closes() -> None:
     with Listener(hang) as listener:
         transport = AiohttpTransport(listener.url)
         async with anyio.create_task_group() as group:
@@ -350,7 +350,7 @@ async def test_a_cancellation_from_outside_passes_although_the_transport_closes(
 # Event loops.
 
 
-def test_a_transport_from_a_url_goes_on_in_another_event_loop() -> None:
+def test_a_transport_from_a_url_works_in_another_event_loop() -> None:
     with Listener(serve(OK.replace(b"content", b"connection: close\r\ncontent", 1))) as listener:
         transport = AiohttpTransport(listener.url)
 
@@ -388,7 +388,7 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
         assert len(listener.requests) == 1
 
 
-def test_a_session_of_another_event_loop_that_was_never_used_is_refused() -> None:
+def test_an_unused_session_of_another_event_loop_is_refused() -> None:
     async def make() -> AiohttpTransport:
         async with aiohttp.ClientSession("http://service.example") as session:
             return AiohttpTransport(session)

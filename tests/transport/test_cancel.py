@@ -1,4 +1,4 @@
-"""Cancellation and closing: no lie about what was sent, no connection left, and the transport goes on."""
+"""Cancellation and closing: errors are true, no connection is left, and the transport stays usable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANGS: dict[str, Behaviour] = {
 
 @over(*ALL, loops=EVERY_LOOP)
 @pytest.mark.parametrize("where", HANGS)
-async def test_a_cancelled_exchange_leaves_its_evidence_and_no_connection(make: Make, where: str) -> None:
+async def test_a_cancelled_exchange_keeps_its_progress_and_no_connection(make: Make, where: str) -> None:
     with Listener(HANGS[where], serve()) as listener:
         transport = make(listener.url)
         progress = Progress()
@@ -47,7 +47,7 @@ async def test_a_cancelled_exchange_leaves_its_evidence_and_no_connection(make: 
 
 @over(*ALL)
 @pytest.mark.parametrize("request_", [pytest.param(POST, id="POST"), pytest.param(GET, id="GET")])
-async def test_what_waits_for_its_turn_is_certainly_not_sent(make: Make, request_: Request) -> None:
+async def test_a_request_waiting_for_a_connection_is_certainly_not_sent(make: Make, request_: Request) -> None:
     with Listener(hang) as listener:
         transport = make(listener.url, max_in_flight=1)
         waiting = Progress()
@@ -63,7 +63,7 @@ async def test_what_waits_for_its_turn_is_certainly_not_sent(make: Make, request
 
 
 @over(*OWN, loops=EVERY_LOOP)
-async def test_what_is_cancelled_while_it_connects_is_certainly_not_sent(make: Make) -> None:
+async def test_a_request_cancelled_while_connecting_is_certainly_not_sent(make: Make) -> None:
     with Listener(mute) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client)
         progress = Progress()
@@ -77,7 +77,7 @@ async def test_what_is_cancelled_while_it_connects_is_certainly_not_sent(make: M
 
 
 @over("httpx", "httpx2")
-async def test_what_is_cancelled_while_its_lane_connects_again_leaves_no_connection(make: Make) -> None:
+async def test_a_request_cancelled_while_reconnecting_leaves_no_connection(make: Make) -> None:
     def once_over_tls(peer: Peer) -> None:
         peer.start_tls(certificates().server)
         answer_once(OK)(peer)
@@ -96,7 +96,7 @@ async def test_what_is_cancelled_while_its_lane_connects_again_leaves_no_connect
 
 
 def mute(peer: Peer) -> None:
-    """Read a TLS greeting and never answer."""
+    """Read a TLS greeting and never respond."""
     peer.read()
     peer.note(b"")
     peer.outlast()
@@ -104,7 +104,7 @@ def mute(peer: Peer) -> None:
 
 @over(*ALL)
 @pytest.mark.parametrize("where", ["before the answer", "within the body"])
-async def test_closing_ends_what_is_under_way(make: Make, where: str) -> None:
+async def test_closing_ends_requests_in_flight(make: Make, where: str) -> None:
     with Listener(HANGS[where]) as listener:
         transport = make(listener.url, max_in_flight=2)
         outcomes: list[Exception] = []
@@ -133,21 +133,21 @@ async def test_closing_ends_what_is_under_way(make: Make, where: str) -> None:
 
 @over(*OWN)
 @pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
-async def test_bursts_of_cancellations_leave_every_lane_usable_and_no_connection(make: Make, tls: bool) -> None:
+async def test_bursts_of_cancellations_leave_the_pool_usable_and_no_connection(make: Make, tls: bool) -> None:
     tally = await bursts(make, count=12, seed=5, tls=tls)
     assert tally.denied, "nothing was put to the test"
     assert tally.faults == {}
 
 
 @over(*ALL)
-async def test_under_random_faults_and_cancellations_no_delivered_request_is_denied(make: Make) -> None:
+async def test_random_faults_and_cancellations_never_deny_a_delivered_request(make: Make) -> None:
     tally = await storm(make, calls=160, seed=7)
     assert tally.denied, "nothing was put to the test"
     assert tally.faults == {}
 
 
 @over(*OWN)
-async def test_cancelled_at_any_point_a_client_tells_no_lie_and_goes_on_with_every_slot_free(make: Make) -> None:
+async def test_after_a_cancellation_at_any_point_labels_are_true_and_slots_free(make: Make) -> None:
     tally = await points(make, count=60, seed=3)
     assert tally.calls, "nothing was put to the test"
     assert tally.faults == {}

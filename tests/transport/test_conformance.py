@@ -1,4 +1,4 @@
-"""One suite over every transport and everything that can stand behind it."""
+"""One suite over every transport and every kind of service behind it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def aiohttp_session_on_a_socket(service: Service) -> AsyncIterator[Transpo
 
 
 def mocked(service: Service, request: httpx.Request) -> httpx.Response:
-    """Answer a request that httpx would have sent."""
+    """Respond to a request that httpx would have sent."""
     fields = {name.lower(): value for name, value in request.headers.items()}
     answer = service.handle(Request(request.method, request.url.raw_path.decode(), fields, request.content))
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
@@ -186,13 +186,13 @@ CONVERSATION: Final = (
 
 
 @over_every_route
-async def test_the_fake_service_answers_alike_through_every_transport(route: Open) -> None:
+async def test_the_fake_service_responds_alike_over_every_transport(route: Open) -> None:
     expected = [seeded_answer for service in [seeded()] for seeded_answer in map(service.handle, CONVERSATION)]
     async with route(seeded()) as transport:
         answers = [await exchange(transport, request) for request in CONVERSATION]
     assert [(answer.status, answer.body) for answer in answers] == [(answer.status, answer.body) for answer in expected]
-    for answer, wanted in zip(answers, expected, strict=True):
-        assert wanted.headers.items() <= answer.headers.items()
+    for answer, expected_answer in zip(answers, expected, strict=True):
+        assert expected_answer.headers.items() <= answer.headers.items()
 
 
 DRIFTS: Final = {
@@ -233,7 +233,7 @@ ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(("lanes_o
 
 @pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
 @pytest.mark.parametrize("label", WIRE_FAULTS)
-async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, label: str) -> None:
+async def test_a_fault_has_the_same_effect_on_a_socket_and_in_memory(route: Open, label: str) -> None:
     allowed = [await outcome(fake, label)]
     if label.startswith("wrong_length") and route is aiohttp_on_a_socket:
         # It reads on, and may take what is left of the body for another answer's start: then all is in doubt, the status too.
@@ -241,14 +241,14 @@ async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, la
     assert await outcome(route, label) in allowed
 
 
-def test_every_kind_of_fault_on_the_wire_is_tried_but_the_one_that_a_server_cannot_do() -> None:
+def test_every_kind_of_fault_a_server_can_cause_is_tested() -> None:
     assert {fault.kind for fault in WIRE_FAULTS.values() if isinstance(fault, WireFault)} == {*get_args(WireFaultKind)} - {
         "refuse"
     }
 
 
 @over(*OWN)
-async def test_a_refused_connection_means_in_memory_what_it_means_where_nobody_listens(make: Make) -> None:
+async def test_a_refused_connection_has_the_same_effect_in_memory_and_for_real(make: Make) -> None:
     service = seeded()
     service.faults.add(faults.refuse())
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -261,7 +261,7 @@ async def test_a_refused_connection_means_in_memory_what_it_means_where_nobody_l
 
 
 async def outcome(route: Open, label: str) -> tuple[object, ...]:
-    """Tell what becomes of a create under a fault, and what the service says of the same one after it."""
+    """Return the result of a creation under a fault, and the response of the service to the same request after it."""
     service, progress, scope = seeded(), Progress(), anyio.CancelScope()
     service.faults.script("create_contact", WIRE_FAULTS[label])
     seen: tuple[object, ...] = ("given up",)
@@ -280,7 +280,7 @@ async def answer_or_error(transport: Transport, progress: Progress) -> tuple[obj
 
 
 class Overheard:
-    """Passes requests on to a fake, and says when it has dealt with one."""
+    """Forwards requests to a fake and reports when each is done."""
 
     def __init__(self, fake: FakeService, heard: Callable[[], object]) -> None:
         self.handle = fake.handle

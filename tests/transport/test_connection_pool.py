@@ -1,4 +1,4 @@
-"""Lanes: last in, first out; one exchange each; closed after anything but a whole answer."""
+"""Pooled connections: last in, first out; one request at a time; closed after anything but a complete response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER = Response(200)
 
 
 class Spy:
-    """A lane that notes what is done with it."""
+    """A connection that records what is done with it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -33,109 +33,109 @@ class Spy:
         self.closed = True
 
 
-class Road:
-    """Lanes of spies under a clock that the test moves."""
+class PoolHarness:
+    """A pool of spies with a clock that the test advances."""
 
     def __init__(self, most: int) -> None:
         self.spies: list[Spy] = []
         self.now = 1000.0
-        self.lanes = ConnectionPool(most, self._build, lambda: self.now)
+        self.pool = ConnectionPool(most, self._build, lambda: self.now)
 
     def _build(self) -> Spy:
         self.spies.append(Spy(len(self.spies)))
         return self.spies[-1]
 
-    async def ride(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
-        """Exchange something, and return the number of the lane."""
+    async def send(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
+        """Send a request and return the number of its connection."""
         used = []
 
         async def noted(lane: Spy) -> Response:
             used.append(lane.number)
             return ANSWER if exchange is None else await exchange(lane)
 
-        assert await self.lanes.run(noted, Progress()) is ANSWER
+        assert await self.pool.run(noted, Progress()) is ANSWER
         return used[0]
 
-    async def ride_together(self, count: int) -> None:
-        """Have as many lanes in use at once."""
+    async def send_together(self, count: int) -> None:
+        """Use as many connections at once."""
         together = anyio.Event()
-        riding = []
+        started = []
 
         async def wait(lane: Spy) -> Response:
-            riding.append(lane)
-            if len(riding) == count:
+            started.append(lane)
+            if len(started) == count:
                 together.set()
             await together.wait()
             return ANSWER
 
         async with anyio.create_task_group() as group:
             for _ in range(count):
-                group.start_soon(self.ride, wait)
+                group.start_soon(self.send, wait)
 
     @property
     def closed(self) -> list[int]:
         return [spy.number for spy in self.spies if spy.closed]
 
 
-async def test_one_after_another_use_one_lane() -> None:
-    road = Road(4)
-    assert [await road.ride() for _ in range(3)] == [0, 0, 0]
-    assert road.closed == []
+async def test_consecutive_requests_use_one_connection() -> None:
+    harness = PoolHarness(4)
+    assert [await harness.send() for _ in range(3)] == [0, 0, 0]
+    assert harness.closed == []
 
 
 @virtual_time
-async def test_at_once_use_a_lane_each_and_never_more_than_allowed() -> None:
-    road = Road(3)
-    await road.ride_together(3)
-    assert len(road.spies) == 3
+async def test_concurrent_requests_use_a_connection_each_up_to_the_limit() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(3)
+    assert len(harness.spies) == 3
     with anyio.move_on_after(0.01) as scope:
-        await road.ride_together(4)
+        await harness.send_together(4)
     assert scope.cancelled_caught
-    assert sum(not spy.closed for spy in road.spies) <= 3
+    assert sum(not spy.closed for spy in harness.spies) <= 3
 
 
-async def test_the_lane_used_last_is_taken_first() -> None:
-    road = Road(3)
-    await road.ride_together(3)
-    last = await road.ride()
-    assert [await road.ride() for _ in range(3)] == [last] * 3
+async def test_the_most_recently_used_connection_is_used_first() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(3)
+    last = await harness.send()
+    assert [await harness.send() for _ in range(3)] == [last] * 3
 
 
-async def test_lanes_that_idled_too_long_are_closed_upon_the_next_exchange() -> None:
-    road = Road(3)
-    await road.ride_together(3)
-    road.now += KEEPALIVE_EXPIRY / 2
-    last = await road.ride()
-    road.now += KEEPALIVE_EXPIRY / 2 + 0.001
-    assert await road.ride() == last
-    assert road.closed == [number for number in range(3) if number != last]
-    road.now += KEEPALIVE_EXPIRY + 0.001
-    assert await road.ride() == 3
-    assert road.closed == [0, 1, 2]
+async def test_connections_idle_too_long_are_closed_at_the_next_request() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(3)
+    harness.now += KEEPALIVE_EXPIRY / 2
+    last = await harness.send()
+    harness.now += KEEPALIVE_EXPIRY / 2 + 0.001
+    assert await harness.send() == last
+    assert harness.closed == [number for number in range(3) if number != last]
+    harness.now += KEEPALIVE_EXPIRY + 0.001
+    assert await harness.send() == 3
+    assert harness.closed == [0, 1, 2]
 
 
-async def test_a_lane_that_the_other_side_has_ended_is_closed_and_replaced() -> None:
-    road = Road(2)
-    await road.ride()
-    road.spies[0].open_elsewhere = False
-    assert await road.ride() == 1
-    assert road.closed == [0]
+async def test_a_connection_closed_by_the_peer_is_replaced() -> None:
+    harness = PoolHarness(2)
+    await harness.send()
+    harness.spies[0].open_elsewhere = False
+    assert await harness.send() == 1
+    assert harness.closed == [0]
 
 
-async def test_a_lane_is_closed_and_replaced_after_an_error() -> None:
-    road = Road(1)
+async def test_a_connection_is_replaced_after_an_error() -> None:
+    harness = PoolHarness(1)
 
     async def fail(_: Spy) -> Response:
         raise TransportError("no answer")
 
     with pytest.raises(TransportError, match="no answer"):
-        await road.lanes.run(fail, Progress())
-    assert road.closed == [0]
-    assert await road.ride() == 1
+        await harness.pool.run(fail, Progress())
+    assert harness.closed == [0]
+    assert await harness.send() == 1
 
 
-async def test_a_lane_is_closed_and_replaced_after_a_cancellation() -> None:
-    road = Road(1)
+async def test_a_connection_is_replaced_after_a_cancellation() -> None:
+    harness = PoolHarness(1)
     with anyio.CancelScope() as scope:
 
         async def cancel(_: Spy) -> Response:
@@ -143,59 +143,59 @@ async def test_a_lane_is_closed_and_replaced_after_a_cancellation() -> None:
             await anyio.sleep_forever()
             raise AssertionError
 
-        await road.lanes.run(cancel, Progress())
+        await harness.pool.run(cancel, Progress())
     assert scope.cancelled_caught
-    assert road.closed == [0]
-    assert await road.ride() == 1
+    assert harness.closed == [0]
+    assert await harness.send() == 1
 
 
-async def test_closing_closes_the_idle_lanes_and_refuses_what_comes() -> None:
-    road = Road(3)
-    await road.ride_together(2)
-    await road.lanes.aclose()
-    await road.lanes.aclose()
-    assert road.closed == [0, 1]
+async def test_closing_closes_idle_connections_and_refuses_new_requests() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(2)
+    await harness.pool.aclose()
+    await harness.pool.aclose()
+    assert harness.closed == [0, 1]
     with pytest.raises(InvalidRequest, match="closed"):
-        await road.ride()
+        await harness.send()
 
 
-async def test_closing_waits_until_what_was_under_way_has_let_go() -> None:
-    road = Road(1)
-    riding = anyio.Event()
+async def test_closing_waits_until_connections_in_use_are_released() -> None:
+    harness = PoolHarness(1)
+    started = anyio.Event()
 
     async def hang(_: Spy) -> Response:
-        riding.set()
+        started.set()
         await anyio.sleep_forever()
         raise AssertionError
 
-    async def ride() -> None:
+    async def send() -> None:
         with pytest.raises(TransportError, match="closed while the request was in flight") as caught:
-            await road.ride(hang)
+            await harness.send(hang)
         assert caught.value.maybe_sent
 
     async with anyio.create_task_group() as group:
-        group.start_soon(ride)
-        await riding.wait()
-        await road.lanes.aclose()
-        assert road.closed == [0]
+        group.start_soon(send)
+        await started.wait()
+        await harness.pool.aclose()
+        assert harness.closed == [0]
 
 
-async def test_a_bound_value_is_made_once_and_forgotten_when_released() -> None:
-    made: list[object] = []
+async def test_a_loop_local_value_is_created_once_and_forgotten_on_release() -> None:
+    created: list[object] = []
 
     def make() -> object:
-        made.append(object())
-        return made[-1]
+        created.append(object())
+        return created[-1]
 
     bound = LoopLocal(make)
     assert bound.release() is None
-    assert bound.get() is bound.get() is made[0]
-    assert bound.release() is made[0]
+    assert bound.get() is bound.get() is created[0]
+    assert bound.release() is created[0]
     assert bound.release() is None
-    assert bound.get() is made[1]
+    assert bound.get() is created[1]
 
 
-def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
+def test_a_loop_local_value_is_created_again_in_another_event_loop() -> None:
     bound = LoopLocal(object)
 
     async def get() -> object:
@@ -209,7 +209,7 @@ def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
     assert anyio.run(release) is None
 
 
-def test_in_a_forked_child_a_value_of_the_parent_is_neither_used_nor_released() -> None:
+def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> None:
     used, unused = LoopLocal(object), LoopLocal(object)
 
     async def get(bound: LoopLocal[object]) -> object:

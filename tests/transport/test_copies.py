@@ -1,4 +1,4 @@
-"""Bulk runs over a service that sends some responses twice: no label is certain and wrong."""
+"""Bulk runs over a service that sends some responses twice: no outcome is certain but false."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE: Final = 60.0
 
 
 class Idling:
-    """A transport that lets the service send what it owes as soon as a response was read."""
+    """A transport that lets the service send delayed copies once a response was read."""
 
     def __init__(self, inner: Transport, service: CopyingService) -> None:
         self._inner = inner
@@ -34,7 +34,7 @@ class Idling:
 
 @over(*ALL)
 @pytest.mark.parametrize("timing", TIMINGS)
-async def test_a_run_over_copied_responses_has_no_row_certain_and_wrong(make: Make, timing: Timing) -> None:
+async def test_a_run_over_copied_responses_has_no_certain_but_wrong_row(make: Make, timing: Timing) -> None:
     service = CopyingService(timing, seed=7)
     rows = [{"email": f"user{number}@company.example"} for number in range(ROWS)]
     with Listener(service) as listener, anyio.fail_after(PATIENCE):

@@ -1,4 +1,4 @@
-"""Trouble on real sockets: the right error or answer, no lie about what was sent, the right repeat, a client that goes on."""
+"""Faults on real sockets: the right error or response, the right retries, true labels, and a client that stays usable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Cell = tuple[str, str, str]
 
 
 def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDecorator:
-    """Run a test over these cells."""
+    """Run a test over these combinations."""
     known = [
         pytest.param(fault, name, loops[loop], id=f"{fault}-{name}-{loop}")
         for fault, name, loop in cells
@@ -44,13 +44,13 @@ everywhere = over(*ALL, loops=EVERY_LOOP)
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_to_the_garbage_collector() -> Iterator[None]:
-    """What was left open warns when it is collected, and warnings are errors."""
+    """Unclosed resources warn when they are collected, and warnings are errors."""
     yield
     gc.collect()
 
 
 @matrix((fault, *place) for fault in FAULTS if not FAULTS[fault].clock for place in pairs(*ALL))
-async def test_a_fault_is_an_answer_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
+async def test_a_fault_is_a_response_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
     for request in (POST, GET):
         says = FAULTS[fault].says(name, request.method)
         async with scene(MAKERS[name], FAULTS[fault]) as (transport, listener):
@@ -87,26 +87,26 @@ class Stage:
 
     @property
     def creations(self) -> list[bytes]:
-        """What the service has read."""
+        """The creations that the service has received."""
         return [request for request in self.listener.requests if request.startswith(b"POST ")]
 
 
 async def create(stage: Stage) -> None:
-    """A creation is repeated, and its label holds no more and no less than the evidence."""
-    made = await stage.client.contacts.create(NewContact("ann@company.example"))
-    assert made.attempts == 1 + bool(stage.says)
-    assert made.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
-    assert made.possible == {Outcome.ADDED, made.status}  # the truth is among them: nobody else creates contacts here
+    """A creation is retried, and its label is exactly what the errors prove."""
+    created = await stage.client.contacts.create(NewContact("ann@company.example"))
+    assert created.attempts == 1 + bool(stage.says)
+    assert created.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
+    assert created.possible == {Outcome.ADDED, created.status}  # the true outcome is possible: nobody else creates contacts here
 
 
 async def read(stage: Stage) -> None:
-    """A read is repeated."""
+    """A read is retried."""
     assert (await stage.client.mailboxes.list()).data == []
     assert len(stage.listener.peers) <= 2
 
 
 async def ask(stage: Stage) -> None:
-    """What the library does not know is repeated only if no byte has left."""
+    """A raw request is retried only if no byte was sent."""
     call = partial(stage.client.request, "POST", "/contacts", body=POST.body)
     if stage.says == {True}:
         with pytest.raises(TransportError) as caught:
@@ -121,13 +121,13 @@ async def ask(stage: Stage) -> None:
 
 
 async def end_by_the_clock(listener: Listener) -> None:
-    """Let the time of an exchange run out as soon as nothing else can end it."""
+    """Let the timeout of an exchange expire as soon as nothing else can end it."""
     await anyio.to_thread.run_sync(listener.wait_stuck)
     jump(TIMEOUT)
 
 
 async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], Awaitable[None]]) -> None:
-    """Check one call, then that the client goes on, every slot is free and at most the one idle connection is open."""
+    """Check one call, then that the client stays usable, every slot is free and at most one idle connection is open."""
     async with scene(MAKERS[name], fault) as (transport, listener):
 
         def listen_before_the_repeat() -> float:
@@ -159,7 +159,7 @@ def in_turn() -> Iterator[Cell]:
 
 
 @matrix(in_turn())
-async def test_what_may_be_repeated_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
+async def test_after_a_retryable_fault_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
     async with anyio.create_task_group() as group:
         for check in (create, read, ask):
             group.start_soon(through_the_client, name, FAULTS[fault], check)
@@ -175,13 +175,13 @@ def ended_by_the_clock() -> Iterator[Cell]:
 
 
 @matrix(ended_by_the_clock(), loops=MOVABLE)
-async def test_what_only_the_clock_ends_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
-    for check in (create, read, ask):  # one after the other: what moves the clock moves it for all
+async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
+    for check in (create, read, ask):  # sequentially: a jump of the clock affects all
         await through_the_client(name, FAULTS[fault], check)
 
 
 @everywhere
-async def test_an_unknown_host_is_given_up_with_nothing_sent_and_nothing_applied(make: Make) -> None:
+async def test_an_unknown_host_is_an_error_with_nothing_sent(make: Make) -> None:
     policy = RetryPolicy(attempts=2, backoff=0.0)
     transport = make(f"http://{NOWHERE}")
     async with OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy) as client:
@@ -193,7 +193,7 @@ async def test_an_unknown_host_is_given_up_with_nothing_sent_and_nothing_applied
 
 
 @everywhere
-async def test_while_every_connection_is_busy_what_waits_in_the_transport_is_certainly_not_sent(make: Make) -> None:
+async def test_a_request_waiting_while_all_connections_are_busy_is_not_sent(make: Make) -> None:
     with Listener(hang, service) as listener:
         transport = make(listener.url, max_in_flight=1)
         policy = RetryPolicy(attempts=2, backoff=0.0)
@@ -225,7 +225,7 @@ async def test_tls_with_a_trusted_certificate_works(make: Make) -> None:
 
 @over(*ALL)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_an_answer_and_its_target_gets_nothing(make: Make, status: int) -> None:
+async def test_a_redirect_is_returned_and_not_followed(make: Make, status: int) -> None:
     with Listener(serve()) as other, Listener(serve(redirect(status, other.url))) as listener:
         transport = make(listener.url)
         response = await transport.send(POST, Progress())
@@ -262,14 +262,14 @@ async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
 
 
 def serve_then_close(peer: Peer) -> None:
-    """Answer one request, and close the connection upon the next."""
+    """Respond to one request, and close the connection at the next."""
     peer.request()
     peer.send(OK)
     peer.request()
 
 
 @over(*ALL)
-async def test_a_connection_is_used_again(make: Make) -> None:
+async def test_a_connection_is_reused(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(listener.url)
         for _ in range(5):

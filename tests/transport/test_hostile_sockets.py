@@ -1,4 +1,4 @@
-"""Arbitrary bytes over real sockets: every backend answers or raises `TransportError`, alike, in bounded memory and time."""
+"""Arbitrary bytes over real sockets: every backend returns or raises `TransportError`, alike, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from outreach_async.transport.response_reader import BodyReader
 from outreach_async.transport.wire import Progress, Response
 
 LIMIT: Final = 500_000
-"""Bytes of an answer that are taken."""
+"""Maximum size of a response, in bytes."""
 FLOOD: Final = 20_000_000
-"""Bytes that a hostile service sends, unless it is stopped."""
+"""Bytes a hostile service sends unless it is stopped."""
 
 FIRST: Final = b"HTTP/1.1 200 OK\r\n"
 CHUNKED: Final = FIRST + b"transfer-encoding: chunked\r\n"
@@ -74,7 +74,7 @@ def raw_answers() -> st.SearchStrategy[bytes]:
 @everywhere
 @settings(unhurried, max_examples=8)
 @given(st.lists(st.deferred(raw_answers), min_size=1, max_size=3))
-async def test_any_bytes_are_an_answer_or_a_transport_error_that_never_denies(make: Make, raw: list[bytes]) -> None:
+async def test_any_bytes_are_a_response_or_an_error_that_never_denies(make: Make, raw: list[bytes]) -> None:
     with Listener(*map(answer_once, raw)) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         for request in (POST, GET) * len(raw):
@@ -98,7 +98,7 @@ values = st.binary(max_size=8).map(lambda text: bytes(byte for byte in text if b
 
 @st.composite
 def framed(draw: st.DrawFn) -> bytes:
-    """Draw a whole answer that is HTTP, whatever it says."""
+    """Draw a complete HTTP response with any content."""
     status = draw(st.integers(200, 599).filter(lambda code: code not in {204, 205, 304}))
     coding = draw(st.sampled_from(sorted(CODINGS)))
     body = CODINGS[coding](draw(bodies))
@@ -120,7 +120,7 @@ async def carried(make: Make, raw: bytes, operation: str) -> Any:
 @pytest.mark.parametrize("anyio_backend", [LOOPS["asyncio"]], ids=["asyncio"], indirect=True)
 @settings(unhurried, max_examples=8)
 @given(framed(), operations)
-async def test_a_call_ends_alike_whatever_carries_it(raw: bytes, operation: str) -> None:
+async def test_a_call_ends_alike_over_every_transport(raw: bytes, operation: str) -> None:
     with anyio.fail_after(60):
         answers: list[Response] = []
         with Listener(answer_once(raw)) as listener:
@@ -165,7 +165,7 @@ FLOODS: Final[dict[str, tuple[bytes, bytes]]] = {
 
 @on_our_own
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_too_much_of_anything_is_refused_in_bounded_memory(make: Make, kind: str) -> None:
+async def test_oversized_responses_are_refused_in_bounded_memory(make: Make, kind: str) -> None:
     with Listener(flood(*FLOODS[kind])) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         with grows_by_at_most(8), pytest.raises(TransportError) as caught:
@@ -192,7 +192,7 @@ ENDLESS: Final = {
     ],
     indirect=["anyio_backend"],
 )
-async def test_what_never_ends_is_ended_by_the_clock_if_not_by_its_size_in_bounded_memory(make: Make, kind: str) -> None:
+async def test_an_endless_response_ends_by_size_or_timeout_in_bounded_memory(make: Make, kind: str) -> None:
     with Listener(flood(*ENDLESS[kind])) as listener, anyio.fail_after(60), grows_by_at_most(12):
         async with client_of(make(listener.url, max_answer=LIMIT), timeout=0.05) as client:
             with pytest.raises(TransportError):
@@ -201,20 +201,20 @@ async def test_what_never_ends_is_ended_by_the_clock_if_not_by_its_size_in_bound
 
 @everywhere
 @pytest.mark.parametrize("stated", [0, 1, 1_000, LIMIT])
-async def test_a_length_that_lies_gives_no_more_than_it_states(make: Make, stated: int) -> None:
+async def test_a_false_length_gives_no_more_than_it_states(make: Make, stated: int) -> None:
     answer = FIRST + b"content-length: %d\r\n\r\n" % stated + b"x" * 2_000
     with Listener(answer_once(answer)) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         try:
-            given = await transport.send(POST, Progress())
+            response = await transport.send(POST, Progress())
         except TransportError as error:
             assert error.maybe_sent  # cut short, or the rest was no answer's beginning  # noqa: PT017 - there may be none
         else:
-            assert given.body == b"x" * stated
+            assert response.body == b"x" * stated
         await transport.aclose()
 
 
-def test_many_small_pieces_take_little_more_than_their_sum() -> None:
+def test_many_small_chunks_take_little_more_memory_than_their_sum() -> None:
     intake = BodyReader({}, LIMIT)
     with grows_by_at_most(1):
         for number in range(50_000):
@@ -224,14 +224,14 @@ def test_many_small_pieces_take_little_more_than_their_sum() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_bomb_is_inflated_no_further_than_the_limit(coding: str) -> None:
+def test_a_decompression_bomb_is_inflated_only_up_to_the_limit(coding: str) -> None:
     bomb = CODINGS[coding](bytes(20_000_000))
     intake = BodyReader({"content-encoding": coding}, LIMIT)
     with grows_by_at_most(3), pytest.raises(TransportError, match="too large"):
         intake.feed(bomb)
 
 
-def test_parts_that_hold_something_are_taken_up_to_a_number() -> None:
+def test_a_limited_number_of_nonempty_chunks_is_accepted() -> None:
     part = gzip.compress(b"x", mtime=0)
     intake = BodyReader({"content-encoding": "gzip"}, LIMIT)
     intake.feed(part * 1_024)

@@ -1,4 +1,4 @@
-"""The adapter for httpx and httpx2: what it is made from, what it adds, what it never does."""
+"""The adapter for httpx and httpx2: construction, the requests it sends, and event loops."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
 both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 
 
-# What it is made from.
+# Construction.
 
 
 def run(code: str) -> None:
     subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c", code], check=True)
 
 
-def test_neither_importing_nor_making_one_imports_a_library() -> None:
+def test_neither_importing_nor_creating_one_imports_a_library() -> None:
     run(
         "import sys; from outreach_async.transport.httpx import HttpxTransport; HttpxTransport('https://api.example');"
         "HttpxTransport('https://api.example', family='httpx2'); assert not {'httpx', 'httpx2', 'httpcore'} & set(sys.modules)"
@@ -52,7 +52,7 @@ def test_the_other_library_is_never_imported(family: str, other: str) -> None:
 
 
 @both_libraries
-def test_the_library_is_told_by_the_clients_class(library: Any) -> None:
+def test_the_library_is_recognised_by_the_class_of_the_client(library: Any) -> None:
     class Mine(library.AsyncClient):  # type: ignore[misc]  # either library's
         pass
 
@@ -63,20 +63,20 @@ def test_the_library_is_told_by_the_clients_class(library: Any) -> None:
 
 @both_libraries
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "shown_url"),
     [
         ("https://user:secret@api.example:8443/v1/", "https://api.example:8443/v1"),
         ("http://API.example", "http://api.example"),
         ("http://[::1]:80/a%2Fb", "http://[::1]/a%2Fb"),
     ],
 )
-def test_it_tells_where_it_sends_without_user_and_password(library: Any, url: str, told: str) -> None:
-    assert HttpxTransport(url, family=library.__name__).base_url == told
-    assert HttpxTransport(library.AsyncClient(base_url=url)).base_url == told
+def test_its_base_url_and_repr_contain_no_credentials(library: Any, url: str, shown_url: str) -> None:
+    assert HttpxTransport(url, family=library.__name__).base_url == shown_url
+    assert HttpxTransport(library.AsyncClient(base_url=url)).base_url == shown_url
 
 
 @pytest.mark.parametrize(
-    ("service", "family", "wanted"),
+    ("service", "family", "message"),
     [
         (httpx.AsyncClient, "httpx2", "httpx2.AsyncClient, got AsyncClient"),
         (httpx2.AsyncClient, "httpx", "httpx.AsyncClient, got AsyncClient"),
@@ -84,14 +84,14 @@ def test_it_tells_where_it_sends_without_user_and_password(library: Any, url: st
         (dict, None, "httpx.AsyncClient, got dict"),
     ],
 )
-def test_anything_else_than_a_url_or_an_async_client_is_refused(service: Callable[[], Any], family: Any, wanted: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^transport: expected a base URL or an {wanted}; pass one of them$"):
+def test_only_a_url_or_an_async_client_is_accepted(service: Callable[[], Any], family: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^transport: expected a base URL or an {message}; pass one of them$"):
         HttpxTransport(service(), family=family)
 
 
 @both_libraries
 @pytest.mark.parametrize("base_url", ["", "/v1", "https://api.example/?page=1"])
-def test_a_client_without_a_base_url_of_use_is_refused(library: Any, base_url: str) -> None:
+def test_a_client_without_a_usable_base_url_is_refused(library: Any, base_url: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^base_url: "):
         HttpxTransport(library.AsyncClient(base_url=base_url))
 
@@ -106,7 +106,7 @@ def test_a_client_without_a_base_url_of_use_is_refused(library: Any, base_url: s
         ({"proxy": "socks5://proxy.example"}, r"socksio is not installed; run: pip install 'httpx\[socks\]'"),
     ],
 )
-def test_an_option_that_can_never_be_right_is_refused_by_name(options: dict[str, Any], field: str) -> None:
+def test_an_invalid_option_is_refused_by_name(options: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^{field}"):
         HttpxTransport("https://api.example", **options)
 
@@ -114,12 +114,12 @@ def test_an_option_that_can_never_be_right_is_refused_by_name(options: dict[str,
 @pytest.mark.parametrize(
     "options", [{"proxy": "http://proxy"}, {"trust_env": False}, {"ssl_context": ssl.create_default_context()}]
 )
-def test_what_is_for_the_client_to_say_is_refused_beside_it(options: dict[str, Any]) -> None:
+def test_options_that_belong_to_the_client_are_refused_with_one(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=f"^{next(iter(options))}: "):
         HttpxTransport(httpx.AsyncClient(base_url=NOWHERE), **options)
 
 
-def test_its_lanes_bound_what_is_in_flight() -> None:
+def test_its_connections_limit_the_requests_in_flight() -> None:
     assert HttpxTransport("https://api.example").max_in_flight == 64
     assert HttpxTransport("https://api.example", max_in_flight=8).max_in_flight == 8
     assert HttpxTransport(httpx.AsyncClient(base_url=NOWHERE), max_in_flight=8).max_in_flight == 8
@@ -129,7 +129,7 @@ def test_its_lanes_bound_what_is_in_flight() -> None:
 
 
 @over(*BOTH)
-async def test_it_sends_the_request_and_what_http_needs_and_no_more(make: Make) -> None:
+async def test_it_sends_the_request_and_only_the_headers_http_needs(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(f"http://localhost:{listener.port}/v1/")
         await transport.send(POST, Progress())
@@ -160,7 +160,7 @@ def listener_port(request: str) -> str:
 
 
 @over(*BOTH, "httpx_client", "httpx2_client")
-async def test_a_path_of_the_url_prefixes_the_target_and_user_and_password_become_authorization(make: Make) -> None:
+async def test_path_and_credentials_of_the_url_apply_to_every_request(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(f"http://user:pass%40word@localhost:{listener.port}/v1/")
         await transport.send(GET, Progress())
@@ -171,7 +171,7 @@ async def test_a_path_of_the_url_prefixes_the_target_and_user_and_password_becom
 
 
 @over(*BOTH)
-async def test_a_requests_own_authorization_wins(make: Make) -> None:
+async def test_the_authorization_of_a_request_takes_precedence(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(f"http://user:password@localhost:{listener.port}")
         await transport.send(Request("GET", "/", {"authorization": "Bearer abc"}), Progress())
@@ -181,7 +181,7 @@ async def test_a_requests_own_authorization_wins(make: Make) -> None:
 
 
 @over(*BOTH, "httpx_client", "httpx2_client", "aiohttp", "aiohttp_session")
-async def test_repeated_fields_of_an_answer_are_joined_by_lower_case_name(make: Make) -> None:
+async def test_repeated_response_headers_are_joined_under_lower_case_names(make: Make) -> None:
     with Listener(serve(b"HTTP/1.1 200 OK\r\nX-Seen: 1\r\nx-seen: 2\r\nX-SEEN: 3\r\nContent-Length: 0\r\n\r\n")) as listener:
         transport = make(listener.url)
         response = await transport.send(GET, Progress())
@@ -190,7 +190,7 @@ async def test_repeated_fields_of_an_answer_are_joined_by_lower_case_name(make: 
 
 
 @over(*BOTH, "httpx_client", "httpx2_client")
-async def test_a_request_that_is_no_http_is_refused_and_the_transport_goes_on(make: Make) -> None:
+async def test_an_invalid_request_is_refused_and_the_transport_stays_usable(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(listener.url)
         for request in (Request("NOT A METHOD", "/"), Request("GET", "/", {"x-key": "secret\r\n"}), Request("GET", "/\x00")):
@@ -203,7 +203,7 @@ async def test_a_request_that_is_no_http_is_refused_and_the_transport_goes_on(ma
 
 
 @over(*BOTH)
-async def test_a_host_that_the_dns_cannot_know_is_refused(make: Make) -> None:
+async def test_an_invalid_host_name_is_refused(make: Make) -> None:
     with pytest.raises(InvalidRequest, match=r"^base_url: expected a valid host name"):
         await make(f"http://{'ü' * 70}.example").send(GET, Progress())
 
@@ -212,7 +212,7 @@ async def test_a_host_that_the_dns_cannot_know_is_refused(make: Make) -> None:
 
 
 @pytest.mark.parametrize("family", BOTH)
-def test_a_transport_goes_on_in_another_event_loop(family: Any) -> None:
+def test_a_transport_works_in_another_event_loop(family: Any) -> None:
     closing = OK.replace(b"content", b"connection: close\r\ncontent", 1)
     with Listener(serve(closing)) as listener:
         transport = HttpxTransport(listener.url, family=family, max_in_flight=1)
@@ -230,7 +230,7 @@ def test_a_transport_goes_on_in_another_event_loop(family: Any) -> None:
 
 
 @over(*BOTH)
-async def test_a_lane_whose_answer_was_refused_is_not_used_again(make: Make) -> None:
+async def test_a_connection_whose_response_was_refused_is_not_reused(make: Make) -> None:
     with Listener(too_much, serve()) as listener:
         transport = make(listener.url, max_answer=100, max_in_flight=1)
         with pytest.raises(TransportError, match="max_answer=100"):

@@ -1,4 +1,4 @@
-"""The adapter for httpx and httpx2 over a client that was configured elsewhere."""
+"""The adapter for httpx and httpx2 over a client that the user has configured."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBR
 
 
 def over_mock(library: Any, handler: Callable[[Any], Any], **options: Any) -> HttpxTransport:
-    """Make a transport over a client whose requests a function answers."""
+    """Return a transport over a client whose requests a function answers."""
     return HttpxTransport(library.AsyncClient(base_url=NOWHERE, transport=library.MockTransport(handler), **options))
 
 
 @both_libraries
-async def test_a_clients_own_settings_are_sent_along(library: Any) -> None:
+async def test_settings_of_a_client_are_used(library: Any) -> None:
     seen: list[Any] = []
 
     def handler(request: Any) -> Any:
@@ -55,7 +55,7 @@ async def test_a_clients_own_settings_are_sent_along(library: Any) -> None:
 
 
 @both_libraries
-async def test_digest_authentication_sends_the_body_twice_whole(library: Any) -> None:
+async def test_digest_authentication_sends_the_body_twice(library: Any) -> None:
     seen: list[bytes] = []
 
     async def challenge(request: Any) -> Any:
@@ -71,7 +71,7 @@ async def test_digest_authentication_sends_the_body_twice_whole(library: Any) ->
 
 
 @both_libraries
-async def test_an_answer_that_a_hook_has_read_is_read_again(library: Any) -> None:
+async def test_a_response_already_read_by_a_hook_is_read_again(library: Any) -> None:
     async def hook(response: Any) -> None:
         await response.aread()
 
@@ -86,7 +86,7 @@ async def drops() -> AsyncIterator[bytes]:
 
 
 @both_libraries
-async def test_an_endless_answer_of_a_mock_is_refused(library: Any) -> None:
+async def test_an_endless_response_of_a_mock_is_refused(library: Any) -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b"x" * 1000
@@ -99,7 +99,7 @@ async def test_an_endless_answer_of_a_mock_is_refused(library: Any) -> None:
 
 
 @both_libraries
-async def test_a_clients_timeouts_and_redirects_are_switched_off(library: Any) -> None:
+async def test_timeouts_and_redirects_of_a_client_are_disabled(library: Any) -> None:
     seen: list[Any] = []
 
     def handler(request: Any) -> Any:
@@ -113,7 +113,7 @@ async def test_a_clients_timeouts_and_redirects_are_switched_off(library: Any) -
 
 
 @both_libraries
-async def test_a_client_keeps_no_cookie_of_an_answer_and_all_of_its_own(library: Any) -> None:
+async def test_a_client_keeps_no_cookie_of_a_response_and_all_of_its_own(library: Any) -> None:
     client = library.AsyncClient(
         base_url=NOWHERE,
         cookies={"own": "1"},
@@ -126,7 +126,7 @@ async def test_a_client_keeps_no_cookie_of_an_answer_and_all_of_its_own(library:
 
 
 @both_libraries
-async def test_a_client_is_closed_along_with_its_transport(library: Any) -> None:
+async def test_a_client_is_closed_with_its_transport(library: Any) -> None:
     unused, used = (
         library.AsyncClient(base_url=NOWHERE, transport=library.MockTransport(lambda _: library.Response(200))) for _ in "12"
     )
@@ -139,7 +139,7 @@ async def test_a_client_is_closed_along_with_its_transport(library: Any) -> None
 
 
 @both_libraries
-async def test_a_tls_handshake_that_is_cancelled_leaves_no_connection(library: Any) -> None:
+async def test_a_cancelled_tls_handshake_leaves_no_connection(library: Any) -> None:
     with Listener(mute) as listener:
         transport = HttpxTransport(
             library.AsyncClient(base_url=f"https://localhost:{listener.port}", verify=certificates().client)
@@ -153,14 +153,14 @@ async def test_a_tls_handshake_that_is_cancelled_leaves_no_connection(library: A
 
 
 def mute(peer: Peer) -> None:
-    """Read a TLS greeting and never answer."""
+    """Read a TLS greeting and never respond."""
     peer.read()
     peer.note(b"")
     peer.outlast()
 
 
 @both_libraries
-async def test_a_client_of_a_parent_process_is_left_open_by_its_child(library: Any) -> None:
+async def test_a_forked_child_leaves_the_client_of_its_parent_open(library: Any) -> None:
     client = library.AsyncClient(base_url=NOWHERE)
     transport = HttpxTransport(client)
     transport._sender._in_flight.discard_after_fork()  # type: ignore[union-attr]  # a client's route has it
@@ -170,7 +170,7 @@ async def test_a_client_of_a_parent_process_is_left_open_by_its_child(library: A
 
 
 @both_libraries
-async def test_a_client_that_its_owner_has_closed_is_named(library: Any) -> None:
+async def test_a_client_closed_by_its_owner_is_reported(library: Any) -> None:
     client = library.AsyncClient(base_url=NOWHERE)
     await client.aclose()
     with pytest.raises(InvalidRequest, match=r"^the AsyncClient is closed"):
@@ -178,7 +178,7 @@ async def test_a_client_that_its_owner_has_closed_is_named(library: Any) -> None
 
 
 @both_libraries
-async def test_a_clients_own_field_that_is_no_http_is_refused_and_never_shown(library: Any) -> None:
+async def test_an_invalid_header_of_a_client_is_refused_and_never_shown(library: Any) -> None:
     with Listener(serve()) as listener:
         transport = HttpxTransport(library.AsyncClient(base_url=listener.url, headers={"x-key": "secret\r\n"}))
         with pytest.raises(InvalidRequest, match="the client's own headers") as caught:
@@ -203,7 +203,7 @@ async def test_a_clients_own_field_that_is_no_http_is_refused_and_never_shown(li
         ("LocalProtocolError", True, True),
     ],
 )
-async def test_of_a_foreign_transport_only_the_connect_family_is_believed(
+async def test_only_connect_errors_of_a_foreign_transport_prove_nothing_was_sent(
     library: Any,
     name: str,
     reads: bool,
@@ -223,7 +223,7 @@ async def test_of_a_foreign_transport_only_the_connect_family_is_believed(
 
 @both_libraries
 @pytest.mark.parametrize("kind", [RuntimeError, OSError, anyio.ClosedResourceError])
-async def test_an_application_that_breaks_before_it_reads_may_have_acted(library: Any, kind: type[Exception]) -> None:
+async def test_an_application_that_raises_before_reading_may_have_acted(library: Any, kind: type[Exception]) -> None:
     async def app(*_: object) -> None:
         raise kind
 
@@ -232,7 +232,7 @@ async def test_an_application_that_breaks_before_it_reads_may_have_acted(library
 
 
 @both_libraries
-async def test_what_is_none_of_the_librarys_errors_passes_as_it_is(library: Any) -> None:
+async def test_a_foreign_error_is_raised_unchanged(library: Any) -> None:
     def handler(_: object) -> Any:
         raise KeyError("a mistake of the test's")
 
@@ -241,17 +241,17 @@ async def test_what_is_none_of_the_librarys_errors_passes_as_it_is(library: Any)
 
 
 @both_libraries
-def test_a_client_that_was_used_in_another_event_loop_is_refused_and_closed(library: Any) -> None:
+def test_a_client_used_in_another_event_loop_is_refused_and_closed(library: Any) -> None:
     with Listener(serve()) as listener:
-        made = [HttpxTransport(library.AsyncClient(base_url=listener.url))]
+        transports = [HttpxTransport(library.AsyncClient(base_url=listener.url))]
 
         async def send() -> None:
-            await made[0].send(POST, Progress())
+            await transports[0].send(POST, Progress())
 
         async def fail_and_close() -> None:
             with pytest.raises(InvalidRequest, match="used in another event loop; make a new one in this"):
                 await send()
-            await made.pop().aclose()
+            await transports.pop().aclose()
 
         def end() -> None:
             anyio.run(fail_and_close)

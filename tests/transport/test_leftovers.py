@@ -1,4 +1,4 @@
-"""Bytes behind a response: their connection is never used again, and the response is in doubt unless it was the first on it."""
+"""Bytes behind a response: their connection is not reused, and the response is ambiguous unless it was the first on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ by_post_and_get = pytest.mark.parametrize("request_", [POST, GET], ids=["POST", 
 
 
 def numbered(number: int, field: str = "x-test: 1") -> bytes:
-    """A response that tells which it is."""
+    """Return a response with its number."""
     return f"HTTP/1.1 200 OK\r\n{field}\r\ncontent-length: 1\r\n\r\n{number}".encode()
 
 
@@ -56,7 +56,7 @@ class Closing(Scripted):
 
 
 async def bodies(transport: Transport, count: int, request: Request = POST) -> list[bytes | None]:
-    """Send so many requests one after the other; return the bodies of their responses, `None` for those in doubt."""
+    """Send so many requests one after the other; return the bodies of their responses, `None` for ambiguous ones."""
     received: list[bytes | None] = []
     for _ in range(count):
         try:
@@ -68,14 +68,14 @@ async def bodies(transport: Transport, count: int, request: Request = POST) -> l
 
 
 def in_doubt(error: TransportError) -> None:
-    """Make sure of what the error says."""
+    """Check the error of an ambiguous response."""
     assert error.maybe_sent
     assert "may belong to an earlier request" in str(error)
 
 
 @everywhere
 @by_post_and_get
-async def test_a_first_response_that_comes_twice_counts_and_its_connection_is_closed(make: Make, request_: Request) -> None:
+async def test_a_duplicated_first_response_counts_and_its_connection_is_closed(make: Make, request_: Request) -> None:
     with Listener(Scripted(numbered(1) * 2)) as listener:
         transport = make(listener.url)
         assert await bodies(transport, 2, request_) == [b"1", b"2"]
@@ -85,7 +85,7 @@ async def test_a_first_response_that_comes_twice_counts_and_its_connection_is_cl
 
 @everywhere
 @by_post_and_get
-async def test_a_later_response_that_another_follows_is_in_doubt(make: Make, request_: Request) -> None:
+async def test_a_later_response_followed_by_another_is_ambiguous(make: Make, request_: Request) -> None:
     with Listener(Scripted(numbered(1), numbered(1) + numbered(2))) as listener:
         transport = make(listener.url)
         assert await bodies(transport, 3, request_) == [b"1", None, b"3"]
@@ -95,7 +95,7 @@ async def test_a_later_response_that_another_follows_is_in_doubt(make: Make, req
 
 @everywhere
 @pytest.mark.parametrize("size", [1, 12, 30])
-async def test_a_later_response_that_a_part_of_another_follows_is_in_doubt(make: Make, size: int) -> None:
+async def test_a_later_response_followed_by_part_of_another_is_ambiguous(make: Make, size: int) -> None:
     with Listener(Scripted(numbered(1), numbered(1) + numbered(2)[:size])) as listener:
         transport = make(listener.url)
         assert await bodies(transport, 3) == [b"1", None, b"3"]
@@ -104,7 +104,7 @@ async def test_a_later_response_that_a_part_of_another_follows_is_in_doubt(make:
 
 
 @over(*ALL)
-async def test_over_tls_too_a_later_response_that_another_follows_is_in_doubt(make: Make) -> None:
+async def test_over_tls_a_later_response_followed_by_another_is_ambiguous(make: Make) -> None:
     with Listener(Scripted(numbered(1), numbered(1) + numbered(2)), tls=certificates().server) as listener:
         transport = make(listener.url, tls=certificates().client)
         assert await bodies(transport, 3) == [b"1", None, b"3"]
@@ -114,7 +114,7 @@ async def test_over_tls_too_a_later_response_that_another_follows_is_in_doubt(ma
 
 @over(*ALL)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_a_later_response_that_nothing_but_the_end_follows_counts(make: Make, tls: bool) -> None:
+async def test_a_later_response_followed_only_by_the_end_counts(make: Make, tls: bool) -> None:
     keys = certificates()
     with Listener(Closing(numbered(1), numbered(2, "connection: close")), tls=keys.server if tls else None) as listener:
         transport = make(listener.url, tls=keys.client)
@@ -124,7 +124,7 @@ async def test_a_later_response_that_nothing_but_the_end_follows_counts(make: Ma
 
 @over(*OWN, *CLIENTS, loops=EVERY_LOOP)
 @by_post_and_get
-async def test_a_connection_on_which_bytes_arrive_while_idle_is_not_used_again(make: Make, request_: Request) -> None:
+async def test_a_connection_that_receives_bytes_while_idle_is_not_reused(make: Make, request_: Request) -> None:
     with Listener(Scripted()) as listener:
         transport = make(listener.url)
         assert await bodies(transport, 2, request_) == [b"1", b"2"]
@@ -137,7 +137,7 @@ async def test_a_connection_on_which_bytes_arrive_while_idle_is_not_used_again(m
 @over("aiohttp", loops=EVERY_LOOP)
 @by_post_and_get
 @pytest.mark.parametrize("size", [None, 12], ids=["whole", "in part"])
-async def test_a_connection_whose_idle_bytes_aiohttp_has_read_is_not_used_again(
+async def test_a_connection_whose_idle_bytes_aiohttp_has_read_is_not_reused(
     make: Make, request_: Request, size: int | None
 ) -> None:
     with Listener(Scripted()) as listener:
@@ -158,7 +158,7 @@ async def turn_the_loop() -> None:
 
 @over("aiohttp_session", loops=EVERY_LOOP)
 @by_post_and_get
-async def test_over_a_session_no_response_is_one_that_came_before_its_request(make: Make, request_: Request) -> None:
+async def test_over_a_session_a_response_that_precedes_its_request_is_not_used(make: Make, request_: Request) -> None:
     with Listener(Scripted()) as listener:
         transport = make(listener.url)
         assert await bodies(transport, 1, request_) == [b"1"]
@@ -171,7 +171,7 @@ async def test_over_a_session_no_response_is_one_that_came_before_its_request(ma
 
 
 @over("aiohttp_session", loops=EVERY_LOOP)
-async def test_over_a_session_no_body_is_sent_where_bytes_wait(make: Make) -> None:
+async def test_over_a_session_no_body_is_sent_if_bytes_are_waiting(make: Make) -> None:
     with Listener(Scripted()) as listener:
         transport = make(listener.url)
         assert await bodies(transport, 1) == [b"1"]
@@ -184,7 +184,7 @@ async def test_over_a_session_no_body_is_sent_where_bytes_wait(make: Make) -> No
 
 
 @over("aiohttp", "aiohttp_session")
-async def test_what_aiohttp_has_not_read_yet_puts_a_later_response_in_doubt(make: Make) -> None:
+async def test_bytes_aiohttp_has_not_read_make_a_later_response_ambiguous(make: Make) -> None:
     with Listener(Scripted()) as listener:
 
         async def copy_the_second(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -200,7 +200,7 @@ async def test_what_aiohttp_has_not_read_yet_puts_a_later_response_in_doubt(make
 
 
 @on_asyncio
-async def test_what_arrives_for_the_next_request_puts_no_response_in_doubt() -> None:
+async def test_bytes_for_the_next_request_make_no_response_ambiguous() -> None:
     answer_third, received = threading.Event(), []
 
     def hold_the_third(peer: Peer) -> None:
@@ -235,11 +235,11 @@ async def test_what_arrives_for_the_next_request_puts_no_response_in_doubt() -> 
 
 
 class OwnResponse(aiohttp.ClientResponse):
-    """A session's own class of responses."""
+    """The response class of a session."""
 
 
 @on_asyncio
-async def test_a_sessions_own_class_of_responses_is_kept() -> None:
+async def test_the_response_class_of_a_session_is_kept() -> None:
     seen: list[aiohttp.ClientResponse] = []
 
     async def note(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -255,7 +255,7 @@ async def test_a_sessions_own_class_of_responses_is_kept() -> None:
 
 
 @on_asyncio
-async def test_a_response_that_a_middleware_found_elsewhere_counts() -> None:
+async def test_a_response_a_middleware_got_elsewhere_counts() -> None:
     with Listener(Scripted()) as listener:
         async with aiohttp.ClientSession() as other:
 
@@ -269,7 +269,7 @@ async def test_a_response_that_a_middleware_found_elsewhere_counts() -> None:
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
-async def test_a_client_that_keeps_no_connection_uses_each_once(library: Any) -> None:
+async def test_a_client_without_keepalive_uses_each_connection_once(library: Any) -> None:
     async def read(response: Any) -> None:
         await response.aread()
 
@@ -282,7 +282,7 @@ async def test_a_client_that_keeps_no_connection_uses_each_once(library: Any) ->
 
 
 @on_asyncio
-async def test_a_session_that_keeps_no_connection_uses_each_once() -> None:
+async def test_a_session_without_keepalive_uses_each_connection_once() -> None:
     with Listener(Scripted()) as listener:
         session = aiohttp.ClientSession(f"{listener.url}/", connector=aiohttp.TCPConnector(force_close=True))
         transport = AiohttpTransport(session)
@@ -292,7 +292,7 @@ async def test_a_session_that_keeps_no_connection_uses_each_once() -> None:
 
 
 @on_asyncio
-async def test_a_connection_lost_while_a_trace_waits_is_a_lost_answer() -> None:
+async def test_a_connection_lost_during_a_trace_is_a_lost_response() -> None:
     def leave(peer: Peer) -> None:
         """Close the connection at once."""
         peer.note(b"")
@@ -315,7 +315,7 @@ async def test_a_connection_lost_while_a_trace_waits_is_a_lost_answer() -> None:
 
 @over(*ALL)
 @pytest.mark.parametrize("status", ["000", "099"])
-async def test_a_status_below_100_is_no_answer(make: Make, status: str) -> None:
+async def test_a_status_below_100_is_not_a_response(make: Make, status: str) -> None:
     with Listener(Scripted(numbered(1).replace(b"200", status.encode()))) as listener:
         transport = make(listener.url)
         with pytest.raises(TransportError) as caught:

@@ -1,4 +1,4 @@
-"""Where the bytes behind a response may wait: in h11, in TLS, in anyio, in the kernel."""
+"""Where bytes behind a response can wait: in h11, in TLS, in anyio, in the kernel."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield near, far
 
 
-def test_nothing_waits_on_a_silent_socket(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_silent_socket_has_no_waiting_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
     assert not SocketProbe(near).is_readable()
     assert SocketProbe(near).peek() is None
 
 
-def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_peeking_leaves_the_bytes_in_place(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.sendall(b"xyz")
     near.settimeout(10)
@@ -60,7 +60,7 @@ def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.soc
     assert near.recv(3) == b"xyz"
 
 
-def test_the_end_of_the_stream_is_no_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_end_of_the_stream_is_not_a_byte(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.shutdown(socket.SHUT_WR)
     near.settimeout(10)
@@ -69,14 +69,14 @@ def test_the_end_of_the_stream_is_no_bytes(pair: tuple[socket.socket, socket.soc
     assert SocketProbe(near).peek() == b""
 
 
-def test_a_reset_is_no_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_reset_is_not_a_byte(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     far.close()
-    assert SocketProbe(near).peek() in {None, b""}  # `None` until the kernel has been told
+    assert SocketProbe(near).peek() in {None, b""}  # `None` until the kernel has processed the reset
 
 
-def test_on_a_closed_socket_nothing_waits_and_no_read_blocks(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_closed_socket_has_no_bytes_and_does_not_block(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
     before = SocketProbe(near)
     near.close()
@@ -85,7 +85,7 @@ def test_on_a_closed_socket_nothing_waits_and_no_read_blocks(pair: tuple[socket.
         assert probe.peek() == b""
 
 
-def test_on_a_descriptor_that_was_closed_beneath_its_socket_nothing_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_closed_descriptor_has_no_waiting_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
     probe = SocketProbe(near)
     os.close(near.fileno())
@@ -97,7 +97,7 @@ def test_on_a_descriptor_that_was_closed_beneath_its_socket_nothing_waits(pair: 
 
 
 def answer_once_then_twice(peer: Peer) -> None:
-    """Answer the first request once and the second one twice."""
+    """Respond to the first request once and to the second one twice."""
     for times in (1, 2):
         peer.request()
         peer.send(RESPONSE * times)
@@ -105,7 +105,7 @@ def answer_once_then_twice(peer: Peer) -> None:
 
 
 @both_libraries
-async def test_the_library_shows_what_h11_holds_and_how_many_requests_came_before(library: Any) -> None:
+async def test_the_state_of_h11_and_the_number_of_requests_are_available(library: Any) -> None:
     with Listener(answer_once_then_twice) as listener:
         async with library.AsyncHTTPTransport() as transport:
             for number in (1, 2):
@@ -118,7 +118,7 @@ async def test_the_library_shows_what_h11_holds_and_how_many_requests_came_befor
 
 
 @both_libraries
-async def test_a_client_shows_the_same(library: Any) -> None:
+async def test_a_client_gives_the_same_state(library: Any) -> None:
     with Listener(answer_once_then_twice) as listener:
         async with library.AsyncClient() as client:
             await client.get(listener.url)
@@ -148,7 +148,7 @@ class Wrapped:
     ],
     ids=["httpx mock", "httpx2 mock", "unknown wrapper", "no h11", "no count"],
 )
-def test_where_the_library_shows_nothing_nothing_is_known(stream: object) -> None:
+def test_a_stream_without_known_attributes_has_no_state(stream: object) -> None:
     assert http11_state(stream) is None
 
 
@@ -156,7 +156,7 @@ def test_where_the_library_shows_nothing_nothing_is_known(stream: object) -> Non
 
 
 class Machine:
-    """What h11 shows of a connection."""
+    """The attributes of an h11 connection."""
 
     def __init__(self, trailing: bytes = b"") -> None:
         self.trailing_data = (trailing, False)
@@ -186,13 +186,13 @@ def test_a_clean_connection_is_kept() -> None:
     assert not machine.failed
 
 
-def test_a_first_response_with_bytes_behind_it_ends_its_connection() -> None:
+def test_a_first_response_followed_by_bytes_closes_its_connection() -> None:
     machine = Machine(b"H")
     assert not ConnectionMonitor(Network()).check_leftovers(beneath(machine, 1), closing=False)
     assert machine.failed
 
 
-def test_a_later_response_with_bytes_behind_it_ends_its_connection_in_an_error() -> None:
+def test_a_later_response_followed_by_bytes_is_an_error() -> None:
     machine = Machine(b"H")
     with pytest.raises(TransportError, match="may belong to an earlier request") as caught:
         ConnectionMonitor(Network()).check_leftovers(beneath(machine, 2), closing=False)
@@ -200,7 +200,7 @@ def test_a_later_response_with_bytes_behind_it_ends_its_connection_in_an_error()
     assert machine.failed
 
 
-def test_bytes_in_the_kernel_put_a_later_response_in_doubt(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_bytes_in_the_kernel_make_a_later_response_ambiguous(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     link = ConnectionMonitor(Network(socket=near))
     assert link.check_leftovers(beneath(Machine(), 2), closing=False)
@@ -213,7 +213,7 @@ def test_bytes_in_the_kernel_put_a_later_response_in_doubt(pair: tuple[socket.so
         link.check_leftovers(beneath(Machine(), 2), closing=False)
 
 
-def test_the_end_of_the_stream_ends_the_connection_without_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_end_of_the_stream_closes_the_connection_without_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.shutdown(socket.SHUT_WR)
     assert near.recv(1, socket.MSG_PEEK) == b""
@@ -226,7 +226,7 @@ def test_the_end_of_the_stream_ends_the_connection_without_an_error(pair: tuple[
 
 
 class Tls:
-    """Both sides of TLS in memory, with the handshake behind them."""
+    """Both sides of TLS in memory, after the handshake."""
 
     def __init__(self) -> None:
         keys, self.to_client, to_server = certificates(), ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -242,13 +242,13 @@ class Tls:
         return ConnectionMonitor(Network(ssl_object=self.client, **parts))
 
 
-def test_over_tls_the_servers_tickets_are_no_bytes() -> None:
+def test_tls_session_tickets_are_not_leftover_bytes() -> None:
     tls = Tls()
     assert tls.to_client.pending > 0
     assert tls.link().check_leftovers(beneath(Machine(), 2), closing=False)
 
 
-def test_a_record_that_nobody_has_decrypted_puts_a_later_response_in_doubt() -> None:
+def test_an_undecrypted_record_makes_a_later_response_ambiguous() -> None:
     tls = Tls()
     tls.server.write(RESPONSE)
     with pytest.raises(TransportError):
@@ -256,7 +256,7 @@ def test_a_record_that_nobody_has_decrypted_puts_a_later_response_in_doubt() -> 
 
 
 @pytest.mark.parametrize("how", ["closed", "broken"])
-def test_a_connection_whose_tls_has_ended_ends_without_an_error(how: str) -> None:
+def test_a_connection_whose_tls_has_ended_is_closed_without_an_error(how: str) -> None:
     tls = Tls()
     if how == "closed":
         with pytest.raises(ssl.SSLWantReadError):
@@ -268,7 +268,7 @@ def test_a_connection_whose_tls_has_ended_ends_without_an_error(how: str) -> Non
     assert machine.failed
 
 
-def test_what_ends_tls_after_a_last_response_is_no_response(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_end_of_tls_after_a_last_response_is_not_a_response(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.sendall(b"\x17")
     assert near.recv(1, socket.MSG_PEEK) == b"\x17"
@@ -284,7 +284,7 @@ def test_what_ends_tls_after_a_last_response_is_no_response(pair: tuple[socket.s
 @pytest.mark.parametrize("anyio_backend", [LOOPS["asyncio"]], indirect=True, ids=["asyncio"])
 @pytest.mark.parametrize("backend", [httpcore.AnyIOBackend, httpcore2.AnyIOBackend], ids=["httpcore", "httpcore2"])
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_what_anyio_has_read_too_much_of_puts_a_later_response_in_doubt(backend: Any, tls: bool) -> None:
+async def test_bytes_buffered_by_anyio_make_a_later_response_ambiguous(backend: Any, tls: bool) -> None:
     with Listener(say_six) as listener:
         network = await backend().connect_tcp("127.0.0.1", listener.port)
         assert await network.read(3) == b"abc"
@@ -302,17 +302,17 @@ def say_six(peer: Peer) -> None:
     peer.outlast()
 
 
-# Where nothing is known.
+# Unknown streams.
 
 
 class Foreign(httpx.AsyncByteStream):
-    """A stream of nobody's that we know."""
+    """A stream of an unknown type."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield b"ok"
 
 
-async def test_a_lane_of_which_nothing_is_known_is_used_once() -> None:
+async def test_a_connection_of_unknown_state_is_used_once() -> None:
     answer = httpx.Response(200, stream=Foreign(), extensions={"network_stream": Network()})
     with respx.mock(base_url=NOWHERE) as router:
         router.get("/").mock(return_value=answer)
@@ -325,7 +325,7 @@ async def test_a_lane_of_which_nothing_is_known_is_used_once() -> None:
     await transport.aclose()
 
 
-def test_a_lane_notices_that_its_library_has_opened_another_connection() -> None:
+def test_a_reconnection_by_the_library_is_noticed() -> None:
     lane, first, second = _HttpxConnection(None), Network(), Network()
     links = [lane.mark_open(network) for network in (first, first, second)]
     assert [link and link.network for link in links] == [first, first, second]
@@ -334,7 +334,7 @@ def test_a_lane_notices_that_its_library_has_opened_another_connection() -> None
 
 @both_libraries
 @pytest.mark.parametrize("status", [0, 99, 199])
-async def test_a_status_that_ends_no_exchange_is_refused_of_a_mock_too(library: Any, status: int) -> None:
+async def test_an_informational_status_of_a_mock_is_refused(library: Any, status: int) -> None:
     with pytest.raises(TransportError, match=f"expected 200 or more, got {status:03}") as caught:
         await read_response(library.Response(status), 100, None)
     assert caught.value.maybe_sent

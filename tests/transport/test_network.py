@@ -1,4 +1,4 @@
-"""Proxies: the environment's and those that are given."""
+"""Proxies of the environment, and those passed by the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outreach_async.transport.wire import Progress
 
 @over(*OWN)
 @pytest.mark.parametrize("source", ["the environment", "an option"])
-async def test_a_proxy_gets_the_request_and_its_password_shows_nowhere(
+async def test_a_proxy_receives_the_request_and_its_password_is_shown_nowhere(
     make: Make, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Listener(serve()) as proxy:
@@ -41,7 +41,7 @@ async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable
 
 
 @over(*OWN)
-async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unusable_proxy_of_the_environment_is_reported(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "gopher://user:secret@proxy.example")
     with pytest.raises(
         InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: expected a URL .* schemes http, https"
@@ -51,7 +51,7 @@ async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(make: Mak
 
 
 @over(*OWN)
-async def test_no_proxy_and_distrust_keep_the_environments_proxy_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_and_trust_env_false_disable_the_proxy(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://localhost:{refused_port()}")
     with Listener(serve()) as listener:
         transport = make(listener.url, trust_env=False)
@@ -73,7 +73,7 @@ async def test_no_proxy_and_distrust_keep_the_environments_proxy_out(make: Make,
     ],
     ids=["refused", "closed", "connected to something else"],
 )
-async def test_what_a_proxy_does_not_let_through_is_certainly_not_sent(make: Make, refusal: bytes) -> None:
+async def test_a_request_that_a_proxy_refuses_is_certainly_not_sent(make: Make, refusal: bytes) -> None:
     with Listener(answer_once(refusal)) as proxy:
         transport = make("https://service.example", proxy=f"http://user:secret@localhost:{proxy.port}")
         error, _ = await fail(transport, POST)
@@ -83,7 +83,7 @@ async def test_what_a_proxy_does_not_let_through_is_certainly_not_sent(make: Mak
 
 
 @over(*OWN)
-async def test_a_proxy_that_cannot_be_reached_is_certainly_not_sent_to(make: Make) -> None:
+async def test_a_request_to_an_unreachable_proxy_is_certainly_not_sent(make: Make) -> None:
     transport = make(NOWHERE, proxy=f"http://user:secret@localhost:{refused_port()}")
     error, _ = await fail(transport, GET)
     assert error.maybe_sent is False

@@ -52,14 +52,14 @@ MAKERS = ON_BOTH if loop == "trio" else {**ON_BOTH, **ON_ASYNCIO}
 
 
 def run(script: str, *urls: str, pem: Path | str = "", loop: str = "asyncio") -> None:
-    """Run a script after the prelude, with every warning an error, and expect it to end well and to say nothing."""
+    """Run a script after the prelude with warnings as errors; it must succeed and print nothing."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + script, " ".join(urls), str(pem), loop]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def answer_or_hang(peer: Peer) -> None:
-    """Answer what is not for `/hang`."""
+    """Respond unless the target is `/hang`."""
     while True:
         if not peer.request().startswith(b"POST /hang"):
             peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
@@ -109,7 +109,7 @@ gc.collect()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_process_that_closes_with_requests_in_flight_ends_without_a_warning(loop: str, authority: Path) -> None:
+def test_a_process_that_closes_with_requests_in_flight_ends_without_warnings(loop: str, authority: Path) -> None:
     with Listener(answer_or_hang) as plain, Listener(answer_or_hang, tls=certificates().server) as tls:
         run(CLOSING, plain.url, tls.url, pem=authority, loop=loop)
         for listener in (plain, tls):
@@ -183,7 +183,7 @@ anyio.run(main, backend=loop, backend_options=options)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="on Windows no process is forked")
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_forked_child_is_told_to_make_a_new_client_and_disturbs_no_connection_of_its_parent(loop: str, authority: Path) -> None:
+def test_a_forked_child_must_create_a_new_client_and_does_no_harm(loop: str, authority: Path) -> None:
     with Listener(answer_or_hang) as plain, Listener(answer_or_hang, tls=certificates().server) as tls:
         run(FORKING, plain.url, tls.url, pem=authority, loop=loop)
         for listener in (plain, tls):

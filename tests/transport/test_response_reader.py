@@ -1,4 +1,4 @@
-"""Answers are read within a bound and decoded alike for every backend."""
+"""Responses are read within a limit and decoded alike for every backend."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENCODERS: dict[tuple[str, str], Callable[[bytes], bytes]] = {
 }
 
 
-def test_a_field_is_read_as_utf_8_and_as_latin_1_if_it_is_not() -> None:
+def test_a_header_is_decoded_as_utf_8_or_else_as_latin_1() -> None:
     assert decode_headers([(b"X-Place", b"K\xc3\xb6ln"), (b"x-place", b"K\xf6ln")]) == {"x-place": "Köln, Köln"}
 
 
@@ -50,7 +50,7 @@ def take(intake: BodyReader, pieces: Iterable[bytes]) -> bytes:
 
 @pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
 @given(body=st.binary(max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
-def test_a_body_is_decoded_wherever_it_is_cut(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
+def test_a_body_is_decoded_wherever_it_is_split(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
     pieces = cut(ENCODERS[coding, kind](body), sizes)
     assert take(BodyReader({"content-encoding": coding}, len(body) or 1), pieces) == body
 
@@ -64,7 +64,7 @@ def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind
     assert caught.value.maybe_sent
 
 
-def test_a_small_piece_that_holds_very_much_is_never_decoded_whole() -> None:
+def test_a_small_chunk_that_inflates_is_never_decoded_as_a_whole() -> None:
     bomb = gzip.compress(b"0" * 50_000_000, mtime=0)
     intake = BodyReader({"content-encoding": "gzip"}, 1000)
     with pytest.raises(TransportError, match="too large"):
@@ -73,18 +73,18 @@ def test_a_small_piece_that_holds_very_much_is_never_decoded_whole() -> None:
 
 
 @pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30, "-1", "1, 1", "٣"])
-def test_a_stated_length_beyond_the_limit_or_beyond_reason_is_refused_unread(stated: str) -> None:
+def test_a_content_length_beyond_the_limit_is_refused_unread(stated: str) -> None:
     with pytest.raises(TransportError, match="its content-length is") as caught:
         BodyReader({"content-length": stated}, 1000)
     assert caught.value.maybe_sent
 
 
-def test_a_stated_length_within_the_limit_is_accepted() -> None:
+def test_a_content_length_within_the_limit_is_accepted() -> None:
     assert take(BodyReader({"content-length": "1000"}, 1000), [b"x" * 1000]) == b"x" * 1000
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd"])
-def test_an_encoding_that_was_not_asked_for_is_refused(coding: str) -> None:
+def test_an_encoding_that_was_not_requested_is_refused(coding: str) -> None:
     with pytest.raises(TransportError, match=f"{coding}.*expected gzip, deflate"):
         BodyReader({"content-encoding": coding}, MAX_ANSWER)
 
@@ -97,10 +97,10 @@ def test_a_body_in_another_encoding_than_stated_is_refused(coding: str) -> None:
 
 
 @pytest.mark.parametrize(("coding", "body"), [("gzip", gzip.compress(b"ok", mtime=0)), ("deflate", zlib.compress(b"ok"))])
-def test_a_body_that_ends_within_its_encoding_is_refused(coding: str, body: bytes) -> None:
+def test_a_body_that_ends_inside_its_encoding_is_refused(coding: str, body: bytes) -> None:
     with pytest.raises(TransportError, match="is truncated within its stated content-encoding"):
         take(BodyReader({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
 
 
-def test_what_comes_decoded_is_taken_as_it_is() -> None:
+def test_a_decoded_body_is_accepted_unchanged() -> None:
     assert take(BodyReader({"content-encoding": "br"}, MAX_ANSWER, decoded=True), [b"plain"]) == b"plain"

@@ -1,4 +1,4 @@
-"""What a transport's own URLs and clients keep secret is masked like the client's own secrets."""
+"""Secrets in the URLs and clients of a transport are masked like those of the client."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ USER = "user:hunter2%C3%A9"
 
 
 def echo(peer: Peer) -> None:
-    """Refuse every request and tell what it was."""
+    """Refuse every request and echo it."""
     while True:
         head = peer.request()
-        said = b'{"status":"error","message":"%b is no %b"}' % (head.replace(b"\r\n", b" "), WORD.encode())
+        echoed = b'{"status":"error","message":"%b is no %b"}' % (head.replace(b"\r\n", b" "), WORD.encode())
         peer.send(
-            b"HTTP/1.1 401 %b\r\nx-echo: %b\r\ncontent-length: %d\r\n\r\n%b" % (PAIR.encode(), PAIR.encode(), len(said), said)
+            b"HTTP/1.1 401 %b\r\nx-echo: %b\r\ncontent-length: %d\r\n\r\n%b" % (PAIR.encode(), PAIR.encode(), len(echoed), echoed)
         )
 
 
@@ -40,7 +40,7 @@ async def all_that_shows(client: OutreachClient) -> str:
 
 @over(*OWN)
 @pytest.mark.parametrize("place", ["base URL", "proxy"])
-async def test_a_password_of_a_url_that_the_service_echoes_shows_nowhere(make: Make, place: str) -> None:
+async def test_a_password_of_a_url_echoed_by_the_service_is_shown_nowhere(make: Make, place: str) -> None:
     with Listener(echo) as listener:
         with_password = f"http://{USER}@localhost:{listener.port}"
         transport = make(with_password) if place == "base URL" else make("http://service.example", proxy=with_password)
@@ -63,7 +63,7 @@ async def test_a_refused_tunnel_shows_no_password(make: Make) -> None:
         assert PAIR not in shown
 
 
-async def test_what_a_client_or_session_authorizes_itself_with_is_a_secret(anyio_backend: Any) -> None:
+async def test_credentials_of_a_client_or_session_are_secrets(anyio_backend: Any) -> None:
     fields = {"authorization": "Bearer abcdef", "x-tenant": "tenant"}
     for library in (httpx, httpx2):
         client = library.AsyncClient(base_url=f"http://{USER}@localhost:{refused_port()}", headers=fields)
@@ -74,7 +74,7 @@ async def test_what_a_client_or_session_authorizes_itself_with_is_a_secret(anyio
             assert AiohttpTransport(session).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
 
 
-def test_what_is_too_short_to_mask_is_left_and_a_user_without_password_is_a_key() -> None:
+def test_short_secrets_are_not_masked_and_a_user_without_password_is_a_key() -> None:
     assert url_secrets("https://a:b@api.example") == ("YTpi",)
     assert url_secrets("https://key_1@api.example", None, "https://api.example") == ("key_1", "a2V5XzE6")
     assert header_secrets({"cookie": "sid=1", "proxy-authorization": "abc"}) == ("sid=1",)

@@ -1,4 +1,4 @@
-"""What a transport may say of a request's fate, and of its header fields."""
+"""What a transport may report about a request, and its headers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")
         pytest.param(Request("POST", "/", {"x": "a" * 9000}, b"{}"), True, None, id="a long header field"),
     ],
 )
-def test_only_a_body_behind_a_short_head_proves_that_nothing_has_left(request_: Request, proof: bool, sent: bool | None) -> None:
+def test_only_a_body_behind_a_short_head_proves_that_nothing_was_sent(request_: Request, proof: bool, sent: bool | None) -> None:
     progress = Progress()
     mark_unsent(progress)
     assert progress.sent is False
@@ -30,7 +30,7 @@ def test_only_a_body_behind_a_short_head_proves_that_nothing_has_left(request_: 
     assert progress.sent is sent
 
 
-def test_what_has_been_sent_once_stays_sent() -> None:
+def test_what_was_sent_once_stays_sent() -> None:
     progress = Progress()
     progress.sent = True
     mark_unsent(progress)
@@ -47,7 +47,7 @@ def test_an_error_says_what_the_progress_says(sent: bool | None, maybe: bool) ->
     assert error.maybe_sent is maybe
 
 
-def test_header_fields_are_joined_by_lower_case_name_and_the_requests_own_win() -> None:
+def test_headers_are_joined_under_lower_case_names_and_a_requests_own_win() -> None:
     assert merge_headers(POST, {"host": "api.example", "content-type": "text/plain"}) == {
         "host": "api.example",
         "content-type": "application/json",
@@ -57,29 +57,29 @@ def test_header_fields_are_joined_by_lower_case_name_and_the_requests_own_win() 
 
 
 @pytest.mark.parametrize(("method", "length"), [("POST", "0"), ("PUT", "0"), ("PATCH", "0"), ("GET", None), ("DELETE", None)])
-def test_an_empty_body_has_a_length_where_one_is_awaited(method: str, length: str | None) -> None:
+def test_an_empty_body_has_a_length_where_one_is_expected(method: str, length: str | None) -> None:
     assert merge_headers(Request(method, "/"), {}).get("content-length") == length
 
 
 @pytest.mark.parametrize("value", ["secret\r\nx: y", "secret\n", "sécret", " secret", "secret ", "sec\x00ret", "sec\x7fret"])
-def test_a_field_that_libraries_would_send_in_different_ways_is_refused_by_name_and_never_shown(value: str) -> None:
+def test_an_ambiguous_header_is_refused_by_name_and_never_shown(value: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^headers\['x-key'\]: ") as caught:
         merge_headers(Request("GET", "/", {"x-key": value}), {})
     assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["", "a", "Bearer abc=", "a\tb", "~"])
-def test_a_field_of_visible_ascii_passes(value: str) -> None:
+def test_a_header_of_visible_ascii_is_accepted(value: str) -> None:
     assert merge_headers(Request("GET", "/", {"x-key": value}), {})["x-key"] == value
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "EXPECT"])
-def test_how_bodies_are_sent_is_not_for_a_request_to_say(name: str) -> None:
+def test_a_request_may_not_set_the_headers_that_frame_its_body(name: str) -> None:
     with pytest.raises(InvalidRequest, match="which the transport sets; remove them"):
         merge_headers(Request("POST", "/", {name: "1"}, b"{}"), {})
 
 
-def test_a_librarys_error_becomes_one_short_line() -> None:
+def test_the_error_of_a_library_becomes_one_short_line() -> None:
     assert describe_cause(OSError("two\n  lines")) == "OSError: two lines"
     assert describe_cause(RuntimeError()) == "RuntimeError"
     assert len(describe_cause(ValueError("x" * 10_000))) < 250
@@ -89,7 +89,7 @@ def test_a_librarys_error_becomes_one_short_line() -> None:
     assert describe_cause(silent) == "RuntimeError: the reason"
 
 
-def test_what_is_missing_is_named_with_what_to_install() -> None:
+def test_a_missing_library_is_named_with_what_to_install() -> None:
     require_module("json", "nothing")
     with pytest.raises(InvalidRequest) as caught:
         require_module("no_such_module", "outreach_async[extra]")
@@ -97,19 +97,19 @@ def test_what_is_missing_is_named_with_what_to_install() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, "4", None])
-def test_a_count_is_a_whole_number_of_one_or_more(value: object) -> None:
+def test_a_count_is_a_positive_integer(value: object) -> None:
     assert require_positive("max_in_flight", 1) == 1
     with pytest.raises(InvalidRequest, match=r"^max_in_flight: expected a whole number of 1 or more"):
         require_positive("max_in_flight", value)
 
 
-def test_options_beside_a_client_are_refused_by_name() -> None:
+def test_options_are_refused_by_name_if_a_client_is_passed() -> None:
     reject_options("client", proxy=None)
     with pytest.raises(InvalidRequest, match=r"^proxy, trust_env: not allowed together with a client"):
         reject_options("client", proxy="http://user:secret@proxy", ssl_context=None, trust_env=False)
 
 
-def test_a_class_is_known_by_its_ancestors() -> None:
+def test_a_library_is_recognised_by_the_base_classes_of_its_objects() -> None:
     class Mine(InvalidRequest):
         pass
 
@@ -117,6 +117,6 @@ def test_a_class_is_known_by_its_ancestors() -> None:
     assert find_library(object(), "InvalidRequest") is None
 
 
-def test_neither_a_request_nor_a_response_shows_header_values_or_bodies() -> None:
+def test_the_repr_of_a_request_or_response_shows_no_header_values_or_bodies() -> None:
     assert repr(Request("POST", "/contacts", {"authorization": "secret"}, b"secret")) == "<Request POST /contacts (6 bytes)>"
     assert repr(Response(200, {"set-cookie": "secret"}, b"secret")) == "<Response 200 (6 bytes)>"

@@ -1,4 +1,4 @@
-"""Whom a connection trusts: verified by default, as the environment says, and made once for all who trust the same."""
+"""TLS trust: verified by default, configured by the environment, and shared between transports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAIN: dict[str, Callable[[str], Transport]] = {
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
-    """The certificate of an authority that only the environment can make known."""
+    """The certificate of an authority that only the environment can make trusted."""
     pem = tmp_path / "authority.pem"
     certificates().authority.cert_pem.write_to_path(str(pem))
     return pem
@@ -48,7 +48,7 @@ def authority(tmp_path: Path) -> Path:
     [pytest.param(name, LOOPS[loop], id=f"{name}-{loop}") for name in PLAIN for loop in LOOPS if runs_on(name, loop)],
     indirect=["anyio_backend"],
 )
-async def test_with_nothing_said_a_certificate_of_an_unknown_authority_is_refused(name: str) -> None:
+async def test_by_default_a_certificate_of_an_unknown_authority_is_refused(name: str) -> None:
     with Listener(serve(), tls=certificates().server) as listener:
         error, _ = await fail(PLAIN[name](listener.url), POST)
         assert "CERTIFICATE_VERIFY_FAILED" in str(error)
@@ -57,7 +57,7 @@ async def test_with_nothing_said_a_certificate_of_an_unknown_authority_is_refuse
 
 @over(*OWN)
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-async def test_the_environments_certificates_are_trusted_and_only_if_it_is(
+async def test_certificates_of_the_environment_are_used_only_with_trust_env(
     make: Make, variable: str, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "")
@@ -72,7 +72,7 @@ async def test_the_environments_certificates_are_trusted_and_only_if_it_is(
 
 
 def hashed(certificate: Path) -> Path:
-    """A folder in which OpenSSL finds the certificate: it looks for a file named by the hash of the subject."""
+    """A folder in which OpenSSL finds the certificate by the hash of its subject."""
     folder = certificate.parent / "folder"
     folder.mkdir()
     (folder / f"{subject_hash(certificate.read_bytes())}.0").write_bytes(certificate.read_bytes())
@@ -80,7 +80,7 @@ def hashed(certificate: Path) -> Path:
 
 
 def subject_hash(certificate: bytes) -> str:
-    """SHA-1 of the subject's attributes in lower case, as X509_NAME_hash makes it."""
+    """Return the SHA-1 of the subject's attributes in lower case, as X509_NAME_hash computes it."""
 
     def der(tag: int, content: bytes) -> bytes:
         return bytes([tag, len(content)]) + content
@@ -93,7 +93,7 @@ def subject_hash(certificate: bytes) -> str:
 
 
 @over(*OWN)
-async def test_certificates_that_cannot_be_read_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreadable_certificates_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
     with pytest.raises(InvalidRequest, match=r"^SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates \(FileNotFound"):
         await make("https://localhost").send(POST, Progress())
@@ -101,7 +101,7 @@ async def test_certificates_that_cannot_be_read_are_refused(make: Make, monkeypa
 
 @pytest.mark.parametrize("kind", [True, "/ca.pem", ssl.SSLContext])
 @pytest.mark.parametrize("transport", [HttpxTransport, AiohttpTransport])
-def test_a_context_of_another_kind_is_refused_with_the_remedy(transport: Any, kind: Any) -> None:
+def test_a_context_of_the_wrong_type_is_refused_with_a_remedy(transport: Any, kind: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^ssl_context: expected an ssl.SSLContext, got .*create_default_context"):
         transport("https://api.example", ssl_context=kind)
 
@@ -114,7 +114,7 @@ def trust(environment: dict[str, str] | None = None, *, trust_env: bool = True) 
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_all_who_trust_the_same_share_one_context(library: str, authority: Path) -> None:
+def test_transports_with_the_same_certificates_share_one_context(library: str, authority: Path) -> None:
     named = {"SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(authority.parent)}
     shared = trust().get_context(library)
     assert shared is trust().get_context(library) is trust(named, trust_env=False).get_context(library)
@@ -124,7 +124,7 @@ def test_all_who_trust_the_same_share_one_context(library: str, authority: Path)
     assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_a_file_that_was_replaced_is_read_again(authority: Path) -> None:
+def test_a_replaced_file_is_read_again(authority: Path) -> None:
     named = trust({"SSL_CERT_FILE": str(authority)})
     before = named.get_context("httpx")
     replacement = authority.with_name("new.pem")
@@ -133,9 +133,12 @@ def test_a_file_that_was_replaced_is_read_again(authority: Path) -> None:
     assert named.get_context("httpx") is not before
 
 
-def test_a_context_that_is_given_goes_before_all_else(authority: Path) -> None:
-    given = certificates().client
-    assert TrustSettings.from_environment(given, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx") is given
+def test_a_context_passed_by_the_user_takes_precedence(authority: Path) -> None:
+    passed_context = certificates().client
+    assert (
+        TrustSettings.from_environment(passed_context, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx")
+        is passed_context
+    )
 
 
 def test_aiohttp_trusts_what_httpx_trusts() -> None:
@@ -144,7 +147,7 @@ def test_aiohttp_trusts_what_httpx_trusts() -> None:
 
 
 @over(*OWN)
-async def test_the_environment_is_read_when_a_transport_is_made(
+async def test_the_environment_is_read_when_a_transport_is_created(
     make: Make, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Listener(serve(), tls=certificates().server) as listener:
@@ -161,7 +164,7 @@ async def test_the_environment_is_read_when_a_transport_is_made(
 
 
 @over(*ALL)
-async def test_one_context_carries_a_client_certificate_through_a_proxy_that_asks_for_a_password(make: Make) -> None:
+async def test_a_client_certificate_works_through_a_proxy_with_a_password(make: Make) -> None:
     keys = mutual()
     with Listener(tunnel(over_tls(keys.server, serve()))) as proxy:
         transport = make("https://localhost:1", tls=keys.client, proxy=f"http://user:p%40ssword@localhost:{proxy.port}")
@@ -175,7 +178,7 @@ async def test_one_context_carries_a_client_certificate_through_a_proxy_that_ask
 
 @over(*OWN)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_proxys_password_may_have_any_characters(make: Make, scheme: str) -> None:
+async def test_the_password_of_a_proxy_may_have_any_characters(make: Make, scheme: str) -> None:
     behaviour = tunnel(over_tls(certificates().server, serve())) if scheme == "https" else serve()
     with Listener(behaviour) as proxy:
         url = f"http://us%C3%A9r:p%40ss%E2%82%AC@localhost:{proxy.port}"
@@ -186,7 +189,7 @@ async def test_a_proxys_password_may_have_any_characters(make: Make, scheme: str
 
 
 @over(*ALL)
-async def test_without_a_client_certificate_a_service_that_asks_for_one_is_not_reached(make: Make) -> None:
+async def test_without_a_client_certificate_a_service_that_requires_one_refuses(make: Make) -> None:
     with Listener(serve(), tls=mutual().server) as listener:
         await fail(make(listener.url, tls=certificates().client), POST)
         assert listener.requests == []

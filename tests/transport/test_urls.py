@@ -1,4 +1,4 @@
-"""Base URLs and proxies: checked before anything is opened, chosen as httpx chooses, shown without credentials."""
+"""Base URLs and proxies: validated before connecting, selected as httpx selects them, shown without credentials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROXY = "http://proxy.example:3128"
         ("https://bücher.example", "https://bücher.example", ""),
     ],
 )
-def test_a_base_url_is_taken_apart_and_shown_without_its_credentials(text: str, shown: str, path: str) -> None:
+def test_a_base_url_is_parsed_and_shown_without_its_credentials(text: str, shown: str, path: str) -> None:
     base = parse_base_url(text)
     assert (str(base), base.path) == (shown, path)
     assert parse_base_url(shown) == parse_base_url(str(parse_base_url(shown)))
@@ -37,7 +37,7 @@ def test_a_base_url_is_taken_apart_and_shown_without_its_credentials(text: str, 
     ("user", "field"),
     [("", None), ("user:pass%40word@", "Basic dXNlcjpwYXNzQHdvcmQ="), ("user@", "Basic dXNlcjo="), ("ü:ß@", "Basic w7w6w58=")],
 )
-def test_user_and_password_become_basic_authorization_and_show_nowhere(user: str, field: str | None) -> None:
+def test_credentials_become_basic_authorization_and_are_shown_nowhere(user: str, field: str | None) -> None:
     base = parse_base_url(f"https://{user}api.example")
     assert base.authorization == field
     assert "pass" not in repr(base)
@@ -70,7 +70,7 @@ def test_user_and_password_become_basic_authorization_and_show_nowhere(user: str
         'https://api.example/"quoted"',
     ],
 )
-def test_a_url_at_which_no_service_can_be_is_refused_by_name_and_never_repeated(text: str) -> None:
+def test_an_impossible_url_is_refused_by_name_and_never_shown(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^base_url: ") as caught:
         parse_base_url(text)
     assert "secret" not in str(caught.value)
@@ -78,7 +78,7 @@ def test_a_url_at_which_no_service_can_be_is_refused_by_name_and_never_repeated(
 
 
 @pytest.mark.parametrize("text", ["proxy.example:3128", "ftp://proxy.example", "http://", "http://user:secret@:3128"])
-def test_a_proxy_that_can_never_work_is_refused_by_name_and_never_repeated(text: str) -> None:
+def test_an_impossible_proxy_is_refused_by_name_and_never_shown(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^proxy: expected .* http, https") as caught:
         choose_proxy(parse_base_url("http://api.example"), text, ("http", "https"), trust_env=False)
     assert "secret" not in str(caught.value)
@@ -127,13 +127,13 @@ URLS = [
     ),
 )
 @example(url="http://api.example", no=["*"], proxies={"http": PROXY})
-def test_the_environment_chooses_the_proxy_that_it_chooses_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
+def test_the_environment_selects_the_same_proxy_as_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
     found = choose_environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
     assert found == by_httpx(url, {**proxies, "no": ", ".join(no)})
 
 
 def by_httpx(url: str, proxies: dict[str, str]) -> str | None:
-    """Ask httpx, which reads the same variables by itself."""
+    """Ask httpx, which reads the same variables itself."""
     names = {"http": "http_proxy", "https": "https_proxy", "all": "all_proxy", "no": "no_proxy"}
     with pytest.MonkeyPatch.context() as patch:
         for scheme, name in names.items():
@@ -155,7 +155,7 @@ def test_a_network_in_no_proxy_covers_its_addresses(host: str, covered: bool) ->
     assert found == (None if covered else PROXY)
 
 
-def test_the_proxy_that_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_passed_by_the_user_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://environment:1")
     base = parse_base_url("http://api.example")
     assert choose_proxy(base, PROXY, ("http",), trust_env=True) == PROXY

@@ -1,4 +1,4 @@
-"""A socket whose descriptor was closed beneath it never closes what has the descriptor now."""
+"""A socket whose descriptor was closed elsewhere never closes the new owner of the descriptor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a socket is no 
 ADDRESS = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80))
 
 
-def test_a_socket_closed_beneath_is_let_go_when_the_next_one_is_made() -> None:
+def test_a_socket_closed_by_descriptor_is_released_when_the_next_is_created() -> None:
     sockets = SocketFactory()
     first = sockets(ADDRESS)
     os.close(first.fileno())
@@ -24,7 +24,7 @@ def test_a_socket_closed_beneath_is_let_go_when_the_next_one_is_made() -> None:
         assert (first.fileno(), second.fileno() >= 0) == (-1, True)
 
 
-def test_another_files_descriptor_is_not_closed_in_its_place() -> None:
+def test_a_reused_descriptor_is_not_closed() -> None:
     sockets = SocketFactory()
     first = sockets(ADDRESS)
     descriptor = first.fileno()
@@ -36,7 +36,7 @@ def test_another_files_descriptor_is_not_closed_in_its_place() -> None:
     os.close(descriptor)  # it is still open
 
 
-def test_a_socket_in_use_stays_as_it_is() -> None:
+def test_a_socket_in_use_is_not_touched() -> None:
     sockets = SocketFactory()
     with sockets(ADDRESS) as first, sockets(ADDRESS) as second:
         sockets._detach_closed()

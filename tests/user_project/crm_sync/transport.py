@@ -14,11 +14,11 @@ class Tagged:
         self.secrets: tuple[str, ...] = getattr(inner, "secrets", ())
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             return await self.inner.send(attrs.evolve(request, headers={**request.headers, "x-run": self.run}), progress)
         finally:
-            self.slowest = max(self.slowest, time.monotonic() - begun)
+            self.slowest = max(self.slowest, time.monotonic() - started)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

@@ -10,7 +10,7 @@ from crm_sync.health import check_workspaces, urgent
 
 
 @pytest.mark.anyio
-async def test_a_mailbox_without_spf_is_urgent_until_it_is_mended(
+async def test_a_mailbox_without_spf_is_urgent_until_it_is_fixed(
     outreach_client: OutreachClient, outreach_fake: FakeService, outreach_workspace: str, tmp_path: Path
 ) -> None:
     healthy, broken = outreach_fake.add_mailboxes(outreach_workspace, 2)
@@ -27,7 +27,7 @@ async def test_a_mailbox_without_spf_is_urgent_until_it_is_mended(
 
 
 @pytest.mark.anyio
-async def test_a_rule_that_our_policy_turns_off_finds_nothing(
+async def test_a_rule_disabled_by_our_policy_finds_nothing(
     outreach_client: OutreachClient, outreach_fake: FakeService, outreach_workspace: str, tmp_path: Path
 ) -> None:
     outreach_fake.add_mailboxes(outreach_workspace, 1, spf=False)
@@ -36,9 +36,7 @@ async def test_a_rule_that_our_policy_turns_off_finds_nothing(
 
 
 @pytest.mark.anyio
-async def test_a_workspace_that_cannot_be_read_is_named(
-    outreach_client: OutreachClient, outreach_workspace: str, tmp_path: Path
-) -> None:
+async def test_an_unreadable_workspace_is_named(outreach_client: OutreachClient, outreach_workspace: str, tmp_path: Path) -> None:
     report = await check_workspaces(outreach_client, [outreach_workspace, "space_gone"], Policy.default(), tmp_path)
     assert report.unreadable == ["space_gone"]
     assert report.exit_code() == 3

@@ -39,7 +39,7 @@ class Spy:
 
 
 @pytest.mark.outreach(world={"workspaces": [{"id": "space_crm", "custom_fields": {"custom_4": "Plan"}}]})
-def test_everybody_becomes_a_contact_with_the_plan_in_the_workspaces_own_field(
+def test_everybody_becomes_a_contact_with_the_plan_in_its_own_field(
     outreach_client: OutreachClient, outreach_fake: FakeService, outreach_workspace: str, crm: CRM, tmp_path: Path
 ) -> None:
     report = asyncio.run(sync(outreach_client, crm(7), tmp_path / "run.db"))
@@ -69,16 +69,16 @@ async def test_progress_is_shown_for_every_hundred_people(outreach_client: Outre
 
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.commit_then(faults.reset())]})
-async def test_an_answer_that_was_lost_is_told(outreach_client: OutreachClient, crm: CRM, tmp_path: Path) -> None:
-    told: list[str] = []
-    report = await sync(outreach_client, crm(3), tmp_path / "run.db", complain=told.append)
-    assert (report.uncertain, len(told)) == (1, 1)
-    assert "one of added" in told[0]
+async def test_a_lost_response_is_reported(outreach_client: OutreachClient, crm: CRM, tmp_path: Path) -> None:
+    messages: list[str] = []
+    report = await sync(outreach_client, crm(3), tmp_path / "run.db", complain=messages.append)
+    assert (report.uncertain, len(messages)) == (1, 1)
+    assert "one of added" in messages[0]
 
 
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.status(429, retry_after=600)]})
-async def test_a_wait_of_ten_minutes_is_kept_to(
+async def test_a_wait_of_ten_minutes_is_respected(
     outreach_client: OutreachClient, outreach_virtual_time: VirtualTime, crm: CRM, tmp_path: Path
 ) -> None:
     report = await sync(outreach_client, crm(3), tmp_path / "run.db")
@@ -88,7 +88,7 @@ async def test_a_wait_of_ten_minutes_is_kept_to(
 
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.status(503)] * 200}, unfired="ignore")
-async def test_a_service_that_stays_away_suspends_the_run_and_the_next_one_goes_on(
+async def test_an_outage_suspends_the_run_and_the_next_one_continues(
     outreach_client: OutreachClient,
     outreach_fake: FakeService,
     outreach_workspace: str,
@@ -115,7 +115,7 @@ async def test_an_unknown_campaign_stops_the_run(outreach_client: OutreachClient
 
 @pytest.mark.anyio
 @pytest.mark.outreach(behaviour="pairwise")
-async def test_whatever_the_service_means_by_what_it_leaves_unsaid_nobody_is_lost(
+async def test_nobody_is_lost_under_any_interpretation_of_the_interface(
     outreach_client: OutreachClient, outreach_fake: FakeService, outreach_workspace: str, crm: CRM, tmp_path: Path
 ) -> None:
     report = await sync(outreach_client, crm(6), tmp_path / "run.db")
@@ -147,7 +147,7 @@ async def test_people_are_sent_over_a_real_port(
 
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.status(503), faults.ok]})
-async def test_metrics_count_rows_repeats_and_states(
+async def test_metrics_count_rows_retries_and_states(
     outreach_fake: FakeService,
     outreach_workspace: str,
     outreach_owner_key: str,
