@@ -102,7 +102,7 @@ def service() -> FakeService:
 @pytest.fixture
 def server_options(service: FakeService) -> Iterator[tuple[str, ...]]:
     """Serve the small service, and yield the options that connect the command to it."""
-    from support.cli import connected, served
+    from support.cli import connection_options, serve_in_thread
 
-    with served(service) as url:
-        yield connected(url)
+    with serve_in_thread(service) as url:
+        yield connection_options(url)

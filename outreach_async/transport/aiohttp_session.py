@@ -1,8 +1,8 @@
 """Send over an aiohttp session. Importing this module imports aiohttp.
 
-uvloop closes the descriptor of a socket passed to it if connecting fails. The socket object does not notice, and closes the
-descriptor again when it is collected. By then the descriptor may belong to
-another connection or a file (https://github.com/MagicStack/uvloop/pull/646).
+Sockets for uvloop need care: it closes the descriptor of a socket passed to it if connecting fails. The socket object does not
+notice, and closes the descriptor again when it is collected. By then the descriptor may belong to another connection or a file
+(https://github.com/MagicStack/uvloop/pull/646).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ async def test_reading_goes_on_only_when_the_last_finding_of_a_page_is_taken() -
         for _ in range(4):
             await anext(findings)
             await anyio.wait_all_tasks_blocked()
-            asked.append(len(service.asked))
+            asked.append(len(service.requests))
 
     assert asked[0] == asked[1] == asked[2] < asked[3] < 5
 
@@ -88,7 +88,7 @@ async def test_leaving_the_block_early_ends_the_readers_and_the_iteration() -> N
     left = [finding async for finding in findings]
 
     assert [first.mailbox, *(finding.mailbox for finding in left)] == [f"mailbox_{n}" for n in range(4)]
-    assert len(service.asked) < 9 * 10
+    assert len(service.requests) < 9 * 10
     with pytest.raises(InvalidRequest, match="has not finished"):
         _ = findings.report
 

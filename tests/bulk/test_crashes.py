@@ -10,10 +10,10 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.crashes import Simulation, everywhere, memory
-from support.endings import LOOPS, drawn
+from support.crashes import Simulation, kill_everywhere, memory
+from support.endings import LOOPS, draw_scenario
 from support.processes import WAYS
-from support.scenarios import KEY, NO_FIELD, ROW, Scene, seeded
+from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
 from outreach_async.bulk.journal import Journal, JournalWriter
@@ -80,7 +80,7 @@ def test_a_run_killed_at_any_point_can_be_resumed_with_true_outcomes(
 ) -> None:
     scene = seeded(7, 4, duplicates=duplicates, repeats=repeats, trouble=0.3, concurrency=2)
     passed = set()
-    for number, one in enumerate(everywhere(scene, folder, backend)):
+    for number, one in enumerate(kill_everywhere(scene, folder, backend)):
         assert one.violations() == [], f"run {number}: {[process.trace[-1] for process in one.processes]}"
         passed |= {name for process in one.processes for name, _ in process.trace}
     assert number > 20
@@ -118,7 +118,7 @@ def test_a_marked_row_that_has_changed_is_refused_after_a_kill(backend: str, fol
 )
 def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Fault, folder: Path) -> None:
     rows = [{"email": f"user{index}@a.example", ROW: str(index)} for index in range(6)]
-    down = Scene(rows=rows, trouble=1.0, faults=[fault], attempts=50, concurrency=3)
+    down = Scenario(rows=rows, trouble=1.0, faults=[fault], attempts=50, concurrency=3)
     one = Simulation(down, folder, "asyncio")
     one.live()
     report = Journal(one.path).report()
@@ -132,7 +132,7 @@ def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Faul
     assert one.violations() == []
 
 
-class Harmed:
+class HarmedWriter:
     """A writer with one changed behaviour."""
 
     def __init__(self, writer: JournalWriter) -> None:
@@ -142,13 +142,13 @@ class Harmed:
         return getattr(self.writer, name)
 
 
-class Unsuspecting(Harmed):
+class Unsuspecting(HarmedWriter):
     """Breaks the rule that rows without an outcome after a kill may have been sent."""
 
     possibly_sent: PossiblySent = NO_ROWS
 
 
-class Lazy(Harmed):
+class Lazy(HarmedWriter):
     """Breaks the rule that outcomes are stored before they are delivered: each batch is written with the next one."""
 
     batch: Sequence[ContactOutcome] = ()
@@ -163,7 +163,7 @@ class Lazy(Harmed):
         self.writer.end(*arguments)
 
 
-class Forgetful(Harmed):
+class Forgetful(HarmedWriter):
     """Breaks the rule that a row with an outcome is not sent again."""
 
     def completed_rows(self, _first: int, _rows: int) -> frozenset[int]:
@@ -172,19 +172,19 @@ class Forgetful(Harmed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_outcomes_are_true_however_a_run_ends_early(seed: int) -> None:
-    assert drawn(seed).violations() == []
+    assert draw_scenario(seed).violations() == []
 
 
 def test_the_first_scenarios_cover_every_ending_on_both_event_loops() -> None:
-    scenes = [drawn(seed) for seed in range(40)]
+    scenes = [draw_scenario(seed) for seed in range(40)]
     assert {ending.way for scene in scenes for ending in scene.endings} == set(WAYS)
     assert {scene.backend for scene in scenes} == set(LOOPS)
 
 
 @pytest.mark.parametrize(("harmed", "kind"), [(Unsuspecting, "I5"), (Lazy, "I2")])
-def test_the_simulation_detects_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
+def test_the_simulation_detects_a_broken_rule(harmed: type[HarmedWriter], kind: str, folder: Path) -> None:
     scene = seeded(7, 8, trouble=0.3, concurrency=2)
-    found: Iterator[str] = (wrong for one in everywhere(scene, folder, "asyncio", harmed) for wrong in one.violations())
+    found: Iterator[str] = (wrong for one in kill_everywhere(scene, folder, "asyncio", harmed) for wrong in one.violations())
     assert any(wrong.startswith(kind) for wrong in found)
 
 
@@ -201,7 +201,7 @@ no_rows = st.sampled_from([3, {"email": " "}, {"email": "a@a.example", NO_FIELD:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> Scene:
+def scenes(draw: st.DrawFn) -> Scenario:
     """Draw scenarios: rows, many of which repeat an e-mail or are invalid, and the behaviour of the service."""
     repeats: Repeats = draw(st.sampled_from(["serial", "error", "first", "last", "coalesce"]))
     emails = ["a@a.example", "b@a.example", "c@a.example"]
@@ -209,7 +209,7 @@ def scenes(draw: st.DrawFn) -> Scene:
         emails += ["A@a.example", "B@A.example"]  # the same contacts in other spellings, so that rows are not merged
     sound = st.builds(lambda email, more: {"email": email, **more}, st.sampled_from(emails), fields)
     rows = draw(st.lists(st.one_of(sound, sound, sound, no_rows), max_size=12))
-    return Scene(
+    return Scenario(
         rows=[{**row, ROW: str(index)} if isinstance(row, dict) else row for index, row in enumerate(rows)],
         duplicates=draw(st.sampled_from(DUPLICATE_POLICIES)),
         repeats=repeats,
@@ -224,7 +224,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 @pytest.mark.parametrize("backend", LOOPS)
 @settings(max_examples=25)
 @given(scene=scenes(), deaths=st.lists(st.integers(1, 80), max_size=3))
-def test_contacts_end_up_as_if_the_rows_were_applied_one_by_one(backend: str, scene: Scene, deaths: list[int]) -> None:
+def test_contacts_end_up_as_if_the_rows_were_applied_one_by_one(backend: str, scene: Scenario, deaths: list[int]) -> None:
     with memory() as folder:
         one = Simulation(scene, folder, backend)
         one.finish(iter(deaths))

@@ -72,7 +72,7 @@ async def until_paused(outcomes: Outcomes) -> None:
         await anyio.sleep(0.05)
 
 
-async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
+async def drain_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
     """Drain a run once it is paused; return its outcomes and how many seconds it continued."""
     found: list[ContactOutcome] = []
     began = math.nan
@@ -94,7 +94,7 @@ async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
 @pytest.mark.parametrize("pause", ["Retry-After", "503", "no connection", "never reached", "lost answers"])
 async def test_draining_ends_a_paused_run_at_once(journal: Journal, pause: str, order: Order) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), journal=journal, concurrency=8, order=order)
-    found, seconds = await drained_in_pause(run)
+    found, seconds = await drain_in_pause(run)
     report = journal.report()
     assert seconds < 0.1
     assert (report.state, report.rows) == ("interrupted", len(found))
@@ -105,7 +105,7 @@ async def test_draining_ends_a_paused_run_at_once(journal: Journal, pause: str, 
 )
 async def test_a_run_drained_during_a_pause_is_resumed_with_true_outcomes(journal: Journal, pause: str, count: int) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(count), journal=journal, concurrency=8)
-    _, seconds = await drained_in_pause(run)
+    _, seconds = await drain_in_pause(run)
     report = await client(Script(skipped())).contacts.create_many(rows(count), journal=journal, resume=True)
     never_applied = pause in {"Retry-After", "no connection", "never reached"}
     assert seconds < 31
@@ -128,7 +128,7 @@ async def test_a_row_whose_response_is_lost_after_the_drain_counts_as_possibly_s
 
 async def test_without_a_journal_every_row_read_still_has_an_outcome() -> None:
     run = client(Distant(*PAUSES["lost answers"])).contacts.create_many(rows(300), concurrency=8)
-    found, seconds = await drained_in_pause(run)
+    found, seconds = await drain_in_pause(run)
     left = [outcome for outcome in found if outcome.error is not None and outcome.attempts < 4]
     assert seconds < 0.1
     assert sorted(outcome.index for outcome in found) == list(range(len(found)))
@@ -138,7 +138,7 @@ async def test_without_a_journal_every_row_read_still_has_an_outcome() -> None:
 
 
 async def test_a_drained_run_without_a_journal_does_not_raise() -> None:
-    found, _ = await drained_in_pause(client(Script(*PAUSES["Retry-After"])).contacts.create_many(rows(300), concurrency=8))
+    found, _ = await drain_in_pause(client(Script(*PAUSES["Retry-After"])).contacts.create_many(rows(300), concurrency=8))
     assert [outcome.status for outcome in found].count(Outcome.ADDED) == 5
 
 
@@ -185,7 +185,7 @@ async def test_throttling_that_uses_up_the_retry_budget_is_the_reason() -> None:
 # Ctrl-C.
 
 
-async def interrupted(run: Any, after: float | None) -> float:
+async def interrupt_run(run: Any, after: float | None) -> float:
     """Send Ctrl-C after so many seconds, or once the run is paused; return how long the run continued."""
     began = math.nan
     async with handle_interrupts(SCREEN) as interrupts, run as outcomes:
@@ -207,14 +207,14 @@ async def interrupted(run: Any, after: float | None) -> float:
 @pytest.mark.parametrize("pause", PAUSES)
 async def test_the_first_ctrl_c_ends_a_paused_run_within_two_seconds(journal: Journal, pause: str) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), journal=journal, concurrency=8)
-    assert await interrupted(run, None) < 2
+    assert await interrupt_run(run, None) < 2
     assert journal.report().state == "interrupted"
 
 
 async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Journal) -> None:
     script = Distant(*[added()] * 5, *[status(503)] * 17, HANG)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
-    seconds = await interrupted(run, 20.0)
+    seconds = await interrupt_run(run, 20.0)
     assert len(script.requests) == 23  # the last one is the probe
     assert seconds == pytest.approx(1.0, abs=0.1)
     assert journal.report().state == "interrupted"
@@ -222,4 +222,4 @@ async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Journal) -
 
 async def test_after_ctrl_c_requests_in_flight_have_30_seconds_to_finish(journal: Journal) -> None:
     run = client(Script(added(), HANG)).contacts.create_many(rows(30), journal=journal, concurrency=8)
-    assert await interrupted(run, 0.1) == pytest.approx(29.9, abs=0.2)
+    assert await interrupt_run(run, 0.1) == pytest.approx(29.9, abs=0.2)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journal import facts, killed_journal
-from tools.journal_child import IDENTITY, opened, outcome, steps, window
+from support.journal import facts, make_killed_journal
+from tools.journal_child import IDENTITY, open_journal, outcome, steps, window
 
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, lock
 from outreach_async.bulk.journal.identity import MarkedWindow
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[JournalWriter]:
-    writer = opened(path, resume=resume, **options)
+    writer = open_journal(path, resume=resume, **options)
     try:
         yield writer
     finally:
@@ -99,7 +99,7 @@ def test_a_finished_run_leaves_one_file(path: Path) -> None:
 
 def test_reading_creates_and_changes_no_file_even_after_a_kill(tmp_path: Path) -> None:
     killed, whole = tmp_path / "killed.db", tmp_path / "whole.db"
-    killed_journal(killed, commits=7)
+    make_killed_journal(killed, commits=7)
     with writing(whole) as writer:
         writer.mark(window(0))
         for _ in range(2):  # during a run with its log, then after it without one
@@ -257,7 +257,7 @@ class TestRefused:
     def test_an_empty_file_which_is_left_unchanged(self, path: Path, resume: bool) -> None:
         path.touch()
         with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "already exists; resume its run"):
-            opened(path, resume=resume)
+            open_journal(path, resume=resume)
         with pytest.raises(InvalidRequest, match=r"empty file.*earlier="):
             Journal(path).report()
         assert path.read_bytes() == b""
@@ -332,7 +332,7 @@ class TestEnds:
     """The end of a run decides which rows the next one treats as possibly sent."""
 
     def test_after_a_kill_every_marked_row_counts_as_possibly_sent(self, path: Path) -> None:
-        killed_journal(path, commits=7)
+        make_killed_journal(path, commits=7)
         with writing(path, resume=True) as writer:
             assert writer.possibly_sent == PossiblySent(((0, writer.hwm),))
             assert writer.hwm
@@ -561,7 +561,7 @@ def test_a_damaged_journal_is_an_error_with_the_file_and_the_remedy(path: Path) 
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     path.write_bytes(content)
-    for read in (lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
+    for read in (lambda: list(Journal(path).outcomes()), lambda: open_journal(path, resume=True)):
         with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
             read()
     with pytest.raises(JournalError), writing(path, resume=True):  # and is not locked afterwards
@@ -627,7 +627,7 @@ def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
 
 
 def test_a_log_without_its_index_is_an_error_to_read_but_can_be_resumed(path: Path) -> None:
-    killed_journal(path, commits=7)
+    make_killed_journal(path, commits=7)
     path.with_name("run.db-shm").unlink()
     with pytest.raises(JournalError, match=r"run\.db-shm, the index of its log, is missing"):
         Journal(path).report()
@@ -636,7 +636,7 @@ def test_a_log_without_its_index_is_an_error_to_read_but_can_be_resumed(path: Pa
 
 
 def test_a_closed_writer_refuses_writes_and_may_be_closed_again(path: Path) -> None:
-    writer = opened(path)
+    writer = open_journal(path)
     writer.close()
     writer.close()
     with pytest.raises(JournalError, match="is closed"):
@@ -644,7 +644,7 @@ def test_a_closed_writer_refuses_writes_and_may_be_closed_again(path: Path) -> N
     with writing(path, resume=True) as other:
         writer.close()
         with pytest.raises(InvalidRequest, match="another run"):
-            opened(path, resume=True)
+            open_journal(path, resume=True)
         other.mark(window(0))
 
 

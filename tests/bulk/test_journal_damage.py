@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
-from support.journal import ENDINGS, killed_journal, require_prefix, require_resumable
+from support.journal import ENDINGS, make_killed_journal, require_prefix, require_resumable
 from support.time import virtual_time
 from support.transport import HANG, Script, added, skipped
-from tools.journal_child import IDENTITY, opened, outcome, outcome_of, steps, window
+from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, steps, window
 from tools.journal_faults import damaged
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path, **options: Any) -> Iterator[JournalWriter]:
-    writer = opened(path, resume=True, **options)
+    writer = open_journal(path, resume=True, **options)
     try:
         yield writer
     finally:
@@ -62,7 +62,7 @@ def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
 
 def requires_earlier(path: Path, match: str = "") -> None:
     """Check that a journal can neither be read nor resumed, and that the error names the remedy."""
-    for look in (Journal(path).report, lambda: opened(path, resume=True)):
+    for look in (Journal(path).report, lambda: open_journal(path, resume=True)):
         with pytest.raises(JournalError, match=rf'run\.db is damaged: .*{match}.*earlier="unknown".*--earlier unknown'):
             look()
 
@@ -80,19 +80,19 @@ class TestLog:
 
     @pytest.mark.parametrize("commits", [1, 2, 3, 7])
     def test_a_missing_log_is_an_error(self, path: Path, commits: int) -> None:
-        killed_journal(path, commits)
+        make_killed_journal(path, commits)
         for ending in ("-wal", "-shm"):
             Path(f"{path}{ending}").unlink()
         requires_earlier(path, r"whose name ends in -wal\) is missing")
 
     def test_an_unreadable_log_is_an_error(self, path: Path) -> None:
-        killed_journal(path, 2)
+        make_killed_journal(path, 2)
         log = Path(f"{path}-wal")
         log.write_bytes(b"\x00" * 12 + log.read_bytes()[12:])
         requires_earlier(path, "is empty or unreadable")
 
     def test_a_log_that_cannot_be_opened_is_an_error(self, path: Path) -> None:
-        killed_journal(path, 2)
+        make_killed_journal(path, 2)
         Path(f"{path}-wal").unlink()
         Path(f"{path}-wal").mkdir()
         requires_earlier(path, "is empty or unreadable")
@@ -120,7 +120,7 @@ class TestLog:
                 assert db.execute("SELECT value FROM meta WHERE name = 'state'").fetchone() == ('"running"',)
 
     def test_an_old_log_does_not_undo_newer_facts(self, path: Path) -> None:
-        writer = opened(path)
+        writer = open_journal(path)
         writer.mark(window(0))
         log = Path(f"{path}-wal").read_bytes()
         for ending in ENDINGS[1:]:
@@ -139,18 +139,18 @@ class TestLog:
         assert Journal(path).report().rows == 2
 
     def test_the_log_of_another_run_is_ignored(self, path: Path, tmp_path: Path) -> None:
-        killed_journal(tmp_path / "other.db", 7)
+        make_killed_journal(tmp_path / "other.db", 7)
         ended(path)
         for ending in ENDINGS[1:]:
             (tmp_path / f"other.db{ending}").rename(f"{path}{ending}")
         assert (Journal(path).report().state, Journal(path).report().rows) == ("finished", 3)
 
     def test_a_log_without_its_journal_is_an_error_and_no_new_run_uses_it(self, path: Path) -> None:
-        killed_journal(path, 7)
+        make_killed_journal(path, 7)
         path.unlink()
         for resume in (True, False):
             with pytest.raises(JournalError, match=r"the file is missing, but its log .* exists"):
-                opened(path, resume=resume)
+                open_journal(path, resume=resume)
         with writing(path, earlier="unknown") as writer:
             assert writer.possibly_sent == EVERY_ROW
         assert {"run.db", "run.db.damaged-wal", "run.db.damaged-shm"} <= names(path.parent)
@@ -162,7 +162,7 @@ class TestLog:
 
     def test_a_torn_page_is_restored_from_the_log(self, path: Path) -> None:
         """A power failure may tear a page while the log is copied into the file."""
-        killed_journal(path, 6)
+        make_killed_journal(path, 6)
         with path.open("r+b") as file:
             file.seek(4096 + 100)
             file.write(b"\xff" * 3000)
@@ -174,7 +174,7 @@ class TestClosing:
     """The log is kept unless the file says that it is not needed."""
 
     def test_a_writer_that_was_not_closed_leaves_its_log(self, path: Path) -> None:
-        writer = opened(path)
+        writer = open_journal(path)
         writer.mark(window(0))
         writer.record([outcome(0)])
         writer._lock.release()
@@ -189,7 +189,7 @@ class TestClosing:
         assert Journal(path).report().possibly_sent == 20
 
     def test_a_writer_that_failed_leaves_its_log(self, path: Path) -> None:
-        writer = opened(path)
+        writer = open_journal(path)
         writer.mark(window(0))
         for _ in range(2):
             with pytest.raises(JournalError, match="UNIQUE"):
@@ -199,7 +199,7 @@ class TestClosing:
         assert Journal(path).report().possibly_sent == 20
 
     def test_a_writer_closed_beside_a_reader_leaves_its_log(self, path: Path) -> None:
-        writer = opened(path)
+        writer = open_journal(path)
         writer.mark(window(0))
         with reader_of(path):
             writer.record([outcome(0)])
@@ -219,7 +219,7 @@ class TestClosing:
                 with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
                     found.extend(db.execute("SELECT count(*) FROM outcome").fetchone())
 
-        writer = opened(path)
+        writer = open_journal(path)
         writer.mark(window(0))
         writer.record([outcome(index) for index in range(3)])
         writer._store._db.set_trace_callback(look)
@@ -265,7 +265,7 @@ class TestEarlierUnknown:
     """A damaged journal is moved aside, and the new one treats every row as possibly sent."""
 
     def test_a_damaged_journal_is_kept_under_the_name_in_its_event(self, path: Path) -> None:
-        killed_journal(path, 7)
+        make_killed_journal(path, 7)
         Path(f"{path}-wal").unlink()
         content = path.read_bytes()
         with writing(path, earlier="unknown") as writer:
@@ -286,7 +286,7 @@ class TestEarlierUnknown:
 
     def test_a_missing_journal_is_created(self, path: Path) -> None:
         for resume in (True, False):
-            writer = opened(path.with_name(f"{resume}.db"), resume=resume, earlier="unknown")
+            writer = open_journal(path.with_name(f"{resume}.db"), resume=resume, earlier="unknown")
             assert (writer.resumed, writer.possibly_sent) == (False, EVERY_ROW)
             writer.close()
 
@@ -294,7 +294,7 @@ class TestEarlierUnknown:
     def test_a_foreign_file_is_refused_and_left_unchanged(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         with pytest.raises(InvalidRequest, match="is not a journal"):
-            opened(path, resume=True, earlier="unknown")
+            open_journal(path, resume=True, earlier="unknown")
         assert {each: (path.parent / each).read_bytes() for each in names(path.parent)} == {"run.db": content}
 
     def test_an_invalid_header_is_damage(self, path: Path) -> None:
@@ -303,13 +303,13 @@ class TestEarlierUnknown:
             file.seek(16)  # the size of a page
             file.write(b"\x00\x03")
         with pytest.raises(JournalError, match="is damaged"):
-            opened(path, resume=True)
+            open_journal(path, resume=True)
         with writing(path, earlier="unknown") as writer:
             assert not writer.resumed
 
     def test_it_implies_resume_and_keeps_every_outcome_of_an_intact_journal(self, path: Path) -> None:
-        killed_journal(path, 2)
-        writer = opened(path, earlier="unknown")
+        make_killed_journal(path, 2)
+        writer = open_journal(path, earlier="unknown")
         assert (writer.resumed, writer.hwm, writer.possibly_sent) == (True, 20, EVERY_ROW)
         assert writer.completed_rows(0, 20) == set(range(12))
         writer.close()
@@ -332,7 +332,7 @@ class TestEarlierUnknown:
 
     def test_a_journal_in_use_is_not_moved_aside(self, path: Path) -> None:
         with writing(path), pytest.raises(InvalidRequest, match="another run is writing"):
-            opened(path, resume=True, earlier="unknown")
+            open_journal(path, resume=True, earlier="unknown")
         assert names(path.parent) == {"run.db"}
 
     def test_a_journal_of_another_run_is_still_refused(self, path: Path) -> None:
@@ -373,7 +373,7 @@ def test_changes_to_a_journal_are_detected_before_it_is_resumed(path: Path, chan
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(change)
     with pytest.raises(JournalError, match=r"run\.db is damaged"):
-        opened(path, resume=True)
+        open_journal(path, resume=True)
     with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and every read detects what it reads
         (Journal(path).report(), list(Journal(path).outcomes()), list(Journal(path).events()))
 
@@ -431,7 +431,7 @@ class TestCreation:
 
     def test_a_journal_that_cannot_be_started_is_released(self, path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
-            opened(path, wall=lambda: 1 // 0)
+            open_journal(path, wall=lambda: 1 // 0)
         with writing(path) as writer:
             assert writer.resumed
 

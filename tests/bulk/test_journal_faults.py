@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.journal import cut_copy, killed_journal, require_prefix, require_resumable
-from tools.journal_child import opened, outcome_of, window
+from support.journal import cut_copy, make_killed_journal, require_prefix, require_resumable
+from tools.journal_child import open_journal, outcome_of, window
 from tools.journal_faults import broken_log, cuts, full_disk, kills
 
 from outreach_async.bulk.journal import Journal, JournalWriter
@@ -23,7 +23,7 @@ def test_a_log_cut_anywhere_leaves_an_earlier_state_of_the_run(tmp_path: Path) -
 @pytest.mark.parametrize("size", [0, 31, 32])
 def test_an_empty_log_is_an_error_at_once(tmp_path: Path, size: int) -> None:
     path = tmp_path / "run.db"
-    killed_journal(path, 2)
+    make_killed_journal(path, 2)
     copy = cut_copy(path, tmp_path / "cut", size)
     began = time.monotonic()
     with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
@@ -33,7 +33,7 @@ def test_an_empty_log_is_an_error_at_once(tmp_path: Path, size: int) -> None:
 
 def test_a_log_whose_first_frame_is_cut_loses_outcomes_but_no_mark(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
-    killed_journal(path, 2)
+    make_killed_journal(path, 2)
     report = Journal(cut_copy(path, tmp_path / "cut", 33)).report()
     assert (report.marked, report.rows, report.possibly_sent) == (20, 0, 20)
 
@@ -57,7 +57,7 @@ def fill(writer: JournalWriter) -> None:
 
 def test_a_full_database_ends_writing_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
-    writer = opened(path)
+    writer = open_journal(path)
     writer.mark(window(0))
     writer.record([outcome_of(index) for index in range(12)])
     (pages,) = writer._store._db.execute("PRAGMA page_count").fetchone()

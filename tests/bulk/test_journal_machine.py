@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.journal import ENDINGS, facts, outcomes
-from tools.journal_child import IDENTITY, opened, window
+from tools.journal_child import IDENTITY, open_journal, window
 
 from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.bulk.journal.identity import MarkedWindow
@@ -48,7 +48,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.writer = opened(self.path)
+        self.writer = open_journal(self.path)
 
     @rule(rows=st.integers(1, 9), digest=st.binary(min_size=8, max_size=8))
     def mark(self, rows: int, digest: bytes) -> None:
@@ -127,7 +127,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.resume()
 
     def resume(self) -> None:
-        self.writer = opened(self.path, resume=True)
+        self.writer = open_journal(self.path, resume=True)
         expected = PossiblySent.of(ranges=[(0, self.hwm)]) if self.state == "running" else self.suspects
         assert (self.writer.resumed, self.writer.possibly_sent) == (True, expected)
         self.events.append("resumed")

@@ -88,7 +88,7 @@ def test_an_id_is_stored_without_its_prefix() -> None:
 
 
 @given(outcomes(), st.data())
-def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataObject) -> None:
+def test_a_change_of_any_column_is_detected(found: ContactOutcome, data: st.DataObject) -> None:
     rows, errors = encode_batch([found])
     texts = dict(msgspec.json.decode(errors)) if errors else {}
     (row,) = msgspec.json.decode(rows)
@@ -98,7 +98,7 @@ def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataO
         decode_outcome(row, texts.get(row[5]), None)
 
 
-def test_an_error_that_is_missing_or_another_is_noticed() -> None:
+def test_a_missing_or_different_error_is_detected() -> None:
     rows, _ = encode_batch([outcome(1, error=StatusError("x"))])
     (row,) = msgspec.json.decode(rows)
     with pytest.raises(CorruptContentError, match="the error of row 1 is missing"):

@@ -97,13 +97,13 @@ async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Journa
     assert [outcome.index for outcome in journal.outcomes()] == list(range(300))
 
 
-async def finished(journal: Journal, count: int = 20, **options: Any) -> BulkReport:
+async def finish_run(journal: Journal, count: int = 20, **options: Any) -> BulkReport:
     return await client(Script(added())).contacts.create_many(rows(count), journal=journal, concurrency=8, **options)
 
 
 @pytest.mark.parametrize("kind", ["list", "generator"])
 async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal: Journal, kind: str) -> None:
-    report, script = await finished(journal), Script(added())
+    report, script = await finish_run(journal), Script(added())
     passed_rows = list(rows(20)) if kind == "list" else rows(20)
     content = journal.path.read_bytes()
     rerun = await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
@@ -123,7 +123,7 @@ async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal:
     ids=["none", "fewer", "more", "another", "unreadable"],
 )
 async def test_resuming_a_finished_run_with_other_rows_is_refused(journal: Journal, passed_rows: Any, wrong: str) -> None:
-    await finished(journal)
+    await finish_run(journal)
     script = Script(added())
     with pytest.raises(InvalidRequest, match=f"rows: the input changed: .*{wrong}"):
         await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
@@ -132,7 +132,7 @@ async def test_resuming_a_finished_run_with_other_rows_is_refused(journal: Journ
 
 async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(journal: Journal) -> None:
     journal.fingerprint = "f1"
-    await finished(journal)
+    await finish_run(journal)
     untouched = rows(20)
     rerun = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
     assert (rerun.rows, len([*untouched])) == (20, 20)
@@ -144,21 +144,21 @@ async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(jou
 @pytest.mark.parametrize("fingerprint", [None, "f1"])
 async def test_one_fingerprint_alone_does_not_decide(journal: Journal, fingerprint: str | None) -> None:
     journal.fingerprint = fingerprint
-    await finished(journal)
+    await finish_run(journal)
     journal.fingerprint = None if fingerprint else "f1"
     with pytest.raises(InvalidRequest, match="ends before row 0"):
         await client(Script(added())).contacts.create_many([], journal=journal, resume=True)
 
 
 async def test_a_finished_run_that_was_spooled_ignores_the_rows(journal: Journal) -> None:
-    await finished(journal, spool=True)
+    await finish_run(journal, spool=True)
     for spool in (False, True):
         report = await client(Script(added())).contacts.create_many([{"email": "x"}], journal=journal, resume=True, spool=spool)
         assert report.rows == 20
 
 
 async def test_a_finished_run_is_not_spooled_afterwards(journal: Journal) -> None:
-    await finished(journal)
+    await finish_run(journal)
     report = await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True, spool=True)
     assert report.rows == 20
     assert next(journal.outcomes()).contact is None
@@ -364,14 +364,14 @@ async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(
     same = [NewContact("ann@a.example")] * 3
     async with client(Script(HANG)).contacts.create_many(same, journal=journal):
         await anyio.sleep(1)
-        killed = Journal(copied(journal.path, tmp_path / "killed.db"), inline=True)
+        killed = Journal(copy_journal(journal.path, tmp_path / "killed.db"), inline=True)
     async with client(Script(HANG)).contacts.create_many(same, journal=killed, resume=True):
         await anyio.sleep(1)
     found = await take_outcomes(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
     assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
 
 
-def copied(path: Path, to: Path) -> Path:
+def copy_journal(path: Path, to: Path) -> Path:
     """Copy a journal as it is now, as a kill at this moment would leave it."""
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copyfile(file, to.with_name(to.name + file.name.removeprefix(path.name)))

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 from support.kill_points import Point
-from support.kills import Entry, Figures, Importers, Left, Service, Story, spilt, violations
+from support.kills import Entry, Figures, Importers, Left, Service, Story, find_leaks, violations
 from tools.kill_importer import Run, format_outcome
 from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted_kills
 
@@ -53,13 +53,13 @@ def good() -> Story:
     )
 
 
-def relabelled(story: Story, at: int, **values: Any) -> Story:
+def relabel(story: Story, at: int, **values: Any) -> Story:
     """Describe the same run with another outcome for one row, both delivered and in the journal."""
     outcomes = [attrs.evolve(each, **values) if each.index == at else each for each in story.outcomes]
     return attrs.evolve(story, outcomes=outcomes, lines=[])
 
 
-def asked_more(story: Story, *entries: Entry) -> Story:
+def with_entries(story: Story, *entries: Entry) -> Story:
     return attrs.evolve(story, entries=(*story.entries, *entries))
 
 
@@ -72,27 +72,27 @@ WRONG: Sequence[tuple[Change, str]] = (
     (lambda story: attrs.evolve(story, lines=[*story.lines, story.lines[0]]), "delivered 2 times, and kept: 0 skipped skipped -"),
     (lambda story: attrs.evolve(story, lines=["0 added added -\n"]), "delivered 1 times, and not kept: 0 added added -"),
     (
-        lambda story: relabelled(story, 2, possible=frozenset({Outcome.SKIPPED})),
+        lambda story: relabel(story, 2, possible=frozenset({Outcome.SKIPPED})),
         "row 2: said 2 skipped skipped -, but was added",
     ),
     (
-        lambda story: relabelled(story, 0, status=Outcome.NOT_APPLIED, possible=frozenset({Outcome.NOT_APPLIED})),
+        lambda story: relabel(story, 0, status=Outcome.NOT_APPLIED, possible=frozenset({Outcome.NOT_APPLIED})),
         "row 0: said 0 not_applied not_applied -, but was skipped",
     ),
     (
         lambda story: attrs.evolve(story, run=attrs.evolve(RUN, calm=True)),
         "row 2: uncertain, though nothing went wrong",
     ),
-    (lambda story: relabelled(story, 0, id="contact_2"), "row 0: contact_2 is not the contact of p0@3.example"),
+    (lambda story: relabel(story, 0, id="contact_2"), "row 0: contact_2 is not the contact of p0@3.example"),
     (
         lambda story: attrs.evolve(story, contacts=[*story.contacts, ("P0@3.EXAMPLE", "contact_9")]),
         "p0@3.example: 2 contacts",
     ),
     (lambda story: attrs.evolve(story, contacts=story.contacts[1:]), "row 0: p0@3.example is no contact"),
-    (lambda story: asked_more(story, Entry(1, 2, "", None)), "row 2: sent 2 times by process 1, of which 0 failed"),
-    (lambda story: asked_more(story, Entry(1, 0, "", None)), "row 0: sent by process 1, although it had its outcome"),
+    (lambda story: with_entries(story, Entry(1, 2, "", None)), "row 2: sent 2 times by process 1, of which 0 failed"),
+    (lambda story: with_entries(story, Entry(1, 0, "", None)), "row 0: sent by process 1, although it had its outcome"),
     (
-        lambda story: asked_more(story, Entry(0, 3, "", None)),
+        lambda story: with_entries(story, Entry(0, 3, "", None)),
         "row 3: sent again by process 1, to whose journal it never was",
     ),
 )
@@ -111,7 +111,7 @@ def test_whatever_goes_wrong_is_a_violation(change: Change, message: str) -> Non
 def test_leaked_keys_tracebacks_and_premature_outcomes_are_violations(tmp_path: Path) -> None:
     (tmp_path / "run.db-wal").write_bytes(b"\0" + RUN.key.encode() + b"\0")
     (tmp_path / "errors").write_text("Traceback\nRuntimeError: x\n", encoding="utf-8")
-    assert list(spilt(tmp_path, RUN, Left(9, frozenset({0}), (0, 1)))) == [
+    assert list(find_leaks(tmp_path, RUN, Left(9, frozenset({0}), (0, 1)))) == [
         "a process complained: RuntimeError: x",
         "the owner key is in run.db-wal",
         "row 1: delivered, but not kept",

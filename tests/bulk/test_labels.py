@@ -25,7 +25,7 @@ CRASHING = Bounds(attempts=3, faults=2, crashes=1)
 
 
 @cache
-def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
+def walk_models(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
     """Walk all models; return the number of paths, of those with the known exception, and the violations."""
     done = [model.walk() for model in models(bounds, coalesce=coalesce)]
     violations: Counter[str] = Counter()
@@ -36,7 +36,7 @@ def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter
 
 @pytest.mark.parametrize(("bounds", "least"), [(FAULTY, 30_000), (CRASHING, 9_000)], ids=["faults", "crashes"])
 def test_every_label_is_true_and_rows_are_applied_once_and_in_order(bounds: Bounds, least: int) -> None:
-    leaves, _, violations = walked(bounds)
+    leaves, _, violations = walk_models(bounds)
     assert leaves > least
     assert not violations
 
@@ -44,9 +44,9 @@ def test_every_label_is_true_and_rows_are_applied_once_and_in_order(bounds: Boun
 def test_only_a_late_overwrite_breaks_the_order_and_merging_prevents_it() -> None:
     apart = [model.walk() for model in models(Bounds(attempts=2, faults=2))]
     assert {model.duplicates for model in apart if model.known} == {"overwrite"}
-    assert walked(FAULTY)[1] > 0
-    assert walked(Bounds(attempts=2, faults=3, delays=0))[1] == 0
-    leaves, known, violations = walked(FAULTY, coalesce=True)
+    assert walk_models(FAULTY)[1] > 0
+    assert walk_models(Bounds(attempts=2, faults=3, delays=0))[1] == 0
+    leaves, known, violations = walk_models(FAULTY, coalesce=True)
     assert leaves > 100
     assert (known, violations) == (0, Counter())
 

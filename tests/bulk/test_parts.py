@@ -86,7 +86,7 @@ def test_a_repeated_email_within_reach_refers_to_the_row_that_was_sent(emails: l
 
 
 @given(st.floats(0.5, 10_000), st.lists(st.floats(0.1, 20), min_size=1, max_size=50))
-def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: float, steps: list[float]) -> None:
+def test_a_steady_rate_is_measured_correctly_however_often_it_is_read(rate: float, steps: list[float]) -> None:
     now = 100.0
     pace = RateEstimator(now)
     for step in steps:
@@ -95,7 +95,7 @@ def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: 
         assert pace.rate(now) / 1000 == pytest.approx(rate, rel=0.02, abs=0.02)
 
 
-def test_a_rate_forgets_what_was_long_ago() -> None:
+def test_a_rate_forgets_old_rows() -> None:
     pace = RateEstimator(0.0)
     for second in range(600):
         pace.add(100)

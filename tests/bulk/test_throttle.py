@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.flow import RECOVERY, Run, Scene, Trouble, simulate
+from support.flow import RECOVERY, Run, Scenario, Trouble, simulate
 from support.time import virtual_time
 from support.transports import LOOPS
 
@@ -34,20 +34,20 @@ def on(loop: str) -> pytest.MarkDecorator:
 
 @on("asyncio")
 def test_a_limit_of_500_per_second_is_found_and_respected(play: Any) -> None:
-    run: Run = play(Scene(seconds=10, limits=[(0, 500)]))
+    run: Run = play(Scenario(seconds=10, limits=[(0, 500)]))
     assert not run.shortfalls()
     assert run.first_good() <= 5
 
 
 @on("trio")
 def test_a_limit_of_10_per_second_is_found_and_respected(play: Any) -> None:
-    run: Run = play(Scene(seconds=250, limits=[(0, 10)]))
+    run: Run = play(Scenario(seconds=250, limits=[(0, 10)]))
     assert not run.shortfalls(refusals=0.05)
 
 
 @on("asyncio")
 def test_a_changing_limit_is_followed_down_and_up(play: Any) -> None:
-    run: Run = play(Scene(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
+    run: Run = play(Scenario(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
     assert not run.shortfalls(refusals=0.05)
     assert run.first_good(40) <= 5
     assert run.first_good(80) <= 20
@@ -60,7 +60,7 @@ def test_a_changing_limit_is_followed_down_and_up(play: Any) -> None:
     indirect=["anyio_backend"],
 )
 def test_an_outage_of_five_minutes_fails_no_row_and_adds_little_time(play: Any, kind: Trouble) -> None:
-    run: Run = play(Scene(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
+    run: Run = play(Scenario(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
     assert not run.shortfalls(refusals=0.05)
     within = sum(60 <= at < 360 for at in run.service.started)
     assert within <= 2 * 64 + 15  # requests in flight before the first failure, their retries, and the probes
@@ -68,14 +68,14 @@ def test_an_outage_of_five_minutes_fails_no_row_and_adds_little_time(play: Any, 
 
 @on("asyncio")
 def test_nothing_starts_during_a_retry_after(play: Any) -> None:
-    run: Run = play(Scene(seconds=300, limits=[(0, 10)], asks=1))
+    run: Run = play(Scenario(seconds=300, limits=[(0, 10)], asks=1))
     assert len(run.service.refused) > 64
     assert not run.shortfalls(refusals=0.05, good=0.8)  # the first 64 requests are a large part of five minutes
 
 
 @on("trio")
 def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
-    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
+    run: Run = play(Scenario(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
     assert not run.shortfalls(refusals=0.15)
     assert len(run.service.refused) < 70  # hardly any but the first ones, sent before the quota was known
 
@@ -86,14 +86,14 @@ def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
 def test_a_service_that_recovers_from_total_refusal_gets_300_rows_in_30_seconds(
     play: Any, begins: float, ends: float, workers: int, asks: float | None
 ) -> None:
-    scene = Scene(seconds=ends + RECOVERY, limits=[(0, 50)], outages=[(begins, ends, "429")], asks=asks, workers=workers)
+    scene = Scenario(seconds=ends + RECOVERY, limits=[(0, 50)], outages=[(begins, ends, "429")], asks=asks, workers=workers)
     run: Run = play(scene)
     assert run.recovery() <= RECOVERY
 
 
 @on("trio")
 def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: Any) -> None:
-    run: Run = play(Scene(seconds=300, limits=[(0, 50)], outages=[(0, 300, "429")], workers=8))
+    run: Run = play(Scenario(seconds=300, limits=[(0, 50)], outages=[(0, 300, "429")], workers=8))
     minutes = [sum(60 * minute <= at < 60 * (minute + 1) for at in run.service.started) for minute in range(5)]
     assert minutes[0] <= 8 + 30
     assert minutes[1] <= 12
@@ -102,7 +102,7 @@ def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: An
 
 @on("trio")
 def test_a_run_is_suspended_during_an_endless_outage(play: Any) -> None:
-    run: Run = play(Scene(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
+    run: Run = play(Scenario(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
     assert isinstance(run.flow.halted, BulkSuspended)
     assert 605 <= run.ended <= 605 + 61
     assert run.fates == {RetryDecision.STOP_RUN: 64}
@@ -110,7 +110,7 @@ def test_a_run_is_suspended_during_an_endless_outage(play: Any) -> None:
 
 
 def test_a_run_that_never_reaches_the_service_is_suspended_in_seconds(play: Any) -> None:
-    run: Run = play(Scene(seconds=900, limits=[(0, 100)], outages=[(0, 900, "refused")]))
+    run: Run = play(Scenario(seconds=900, limits=[(0, 100)], outages=[(0, 900, "refused")]))
     assert isinstance(run.flow.halted, BulkSuspended)
     assert run.ended == pytest.approx(3.5)
     assert run.service.started == pytest.approx([0, 0.5, 1.5, 3.5])
@@ -128,7 +128,7 @@ def test_simultaneous_failures_count_once_while_the_service_is_unreached() -> No
 
 
 def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
-    run: Run = play(Scene(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
+    run: Run = play(Scenario(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
     assert run.flow.halted is None
     assert not run.fates
     assert len(run.service.succeeded) > 0.8 * 20 * 54
@@ -273,10 +273,10 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
 
 
 @virtual_time
-async def test_a_retry_after_closes_the_gate_for_the_longest_that_anybody_was_asked_for() -> None:
+async def test_the_longest_retry_after_closes_the_gate() -> None:
     run = flow()
-    for asked in (10.0, 30.0, 5.0, 0.0):
-        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=asked) is RetryDecision.RETRY
+    for retry_after in (10.0, 30.0, 5.0, 0.0):
+        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=retry_after) is RetryDecision.RETRY
     assert run.opens_at(100.0) == 131.0  # and the jitter
     assert run.state(130.0) == "paused"
     assert not run.try_start(130.9)
@@ -284,7 +284,7 @@ async def test_a_retry_after_closes_the_gate_for_the_longest_that_anybody_was_as
 
 
 @virtual_time
-async def test_a_503_with_retry_after_closes_the_gate_and_teaches_no_limit() -> None:
+async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit() -> None:
     run = flow()
     succeed(run, 1.0, 100)
     error = StatusError("503", status_code=503)
@@ -293,7 +293,7 @@ async def test_a_503_with_retry_after_closes_the_gate_and_teaches_no_limit() -> 
 
 
 @virtual_time
-async def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None:
+async def test_a_retry_after_beyond_the_policy_suspends_the_run() -> None:
     run = flow(retry_after_cap=60)
     error = RateLimited("429", status_code=429, operation="create_contact", headers={"retry-after": "61"})
     assert fail(run, error, FailureKind.REFUSED, 1.0, retry_after=61.0) is RetryDecision.STOP_RUN
@@ -305,15 +305,15 @@ async def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -
 
 
 @virtual_time
-async def test_refusals_without_end_suspend_the_run_after_the_longest_outage_but_a_quota_that_is_told_does_not() -> None:
-    mute, asking, told = flow(), flow(), flow()
+async def test_endless_throttling_suspends_the_run_unless_it_reports_a_quota() -> None:
+    without_retry_after, with_retry_after, quota_reported = flow(), flow(), flow()
     quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
     for at in range(0, 1000, 10):
-        fail(mute, REFUSED, FailureKind.REFUSED, float(at))
-        fail(asking, REFUSED, FailureKind.REFUSED, float(at), retry_after=5.0)
-        fail(told, quota, FailureKind.REFUSED, float(at))
-        assert (mute.halted is not None) is (asking.halted is not None) is (at >= 900)
-    assert told.halted is None
+        fail(without_retry_after, REFUSED, FailureKind.REFUSED, float(at))
+        fail(with_retry_after, REFUSED, FailureKind.REFUSED, float(at), retry_after=5.0)
+        fail(quota_reported, quota, FailureKind.REFUSED, float(at))
+        assert (without_retry_after.halted is not None) is (with_retry_after.halted is not None) is (at >= 900)
+    assert quota_reported.halted is None
 
 
 def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() -> None:
@@ -345,7 +345,7 @@ async def test_a_run_waits_for_the_gate_that_another_call_of_the_client_closed_a
     assert (run.state(began + 1), run.pause_reason) == ("paused", "the service answered 429 and asked to wait 10 s")
 
 
-def test_a_probe_that_is_forgone_leaves_its_turn_to_the_next() -> None:
+def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
     run = flow()
     succeed(run, 1.0)
     for at in range(30):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from support.flow import Scene, simulate_whole
+from support.flow import Scenario, simulate_whole
 from support.time import virtual_time
 from support.transport import Script, added, status
 
 from outreach_async import NewContact, Outcome, OutreachClient, Response, RetryPolicy
 
 SCENES = {
-    "100/s": (Scene(seconds=30, limits=[(0, 100)]), 0.04),
-    "10/s, told": (Scene(seconds=120, limits=[(0, 10)], burst=1, reports_quota=True), 0.07),
-    "down for five minutes": (Scene(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
-    "hanging for five minutes": (Scene(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
+    "100/s": (Scenario(seconds=30, limits=[(0, 100)]), 0.04),
+    "10/s, told": (Scenario(seconds=120, limits=[(0, 10)], burst=1, reports_quota=True), 0.07),
+    "down for five minutes": (Scenario(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
+    "hanging for five minutes": (Scenario(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
 }
 """Scenarios with the share of responses that may be 429: in so short a time the first attempts of 64 workers weigh much.
 `tools/flow_table.py --client` plays longer ones."""

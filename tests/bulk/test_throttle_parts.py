@@ -342,7 +342,7 @@ def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
 # Outages and unreachable services
 
 
-def test_failures_at_the_same_time_make_one_round() -> None:
+def test_simultaneous_failures_count_as_one_round() -> None:
     contact = Reachability()
     assert [contact.record_failure(*attempt) for attempt in ((0, 1), (0, 1.5), (1, 2), (1.5, 3), (3, 4))] == [
         True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from support.cli import KEY, Shell, saved
+from support.cli import KEY, Shell, save_contacts
 
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth
 from outreach_async.fake.faults import commit_then, drift, reset
@@ -86,7 +86,7 @@ PEOPLE = "E-mail,First Name,plan\nann@a.example,Ann,Gold\nANN@a.example,Ann,\nbo
 def test_import_reports_the_outcome_of_every_row(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    ended = shell("import", saved(tmp_path, PEOPLE), "--campaign", "camp_1", *server_options, "--json")
+    ended = shell("import", save_contacts(tmp_path, PEOPLE), "--campaign", "camp_1", *server_options, "--json")
     assert ended.code == 3
     report = json.loads(ended.out)
     assert list(report) == ["rows", "outcomes", "uncertain", "repeats", "seconds"]
@@ -110,7 +110,7 @@ def test_import_reports_the_outcome_of_every_row(
 def test_import_in_a_pipe_lists_every_failed_row_with_its_reason(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    ended = shell("import", saved(tmp_path, "email\n" + "bad\n" * 30), *server_options)
+    ended = shell("import", save_contacts(tmp_path, "email\n" + "bad\n" * 30), *server_options)
     assert ended.out.count(": bad: rejected: create_contact: the service answered 422: email") == 30
     assert "rejected\t30\n" in ended.out
     assert "30 of 30 rows in " in ended.out
@@ -120,7 +120,7 @@ def test_import_passes_its_options_to_the_service(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.add_contacts("space_1", [{"email": "ann@a.example", "first_name": "Old"}])
-    path = saved(tmp_path, "Mail;Vorname;Rest\nann@a.example;Ann;z\nb@nowhere;Bo;z\n")
+    path = save_contacts(tmp_path, "Mail;Vorname;Rest\nann@a.example;Ann;z\nb@nowhere;Bo;z\n")
     arguments = ("--duplicates", "overwrite", "--no-strict", "--concurrency", "2")
     maps = ("--map", "Mail=email", "--map", "Vorname=first_name", "--map", "Rest=ignore")
     code, report = shell.json("import", path, *arguments, *maps, *server_options)
@@ -135,7 +135,7 @@ def test_import_says_that_lost_responses_leave_outcomes_uncertain(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.faults.script("create_contact", commit_then(reset()))
-    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options)
+    ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options)
     assert ended.code == 0
     assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in ended.out
 
@@ -147,7 +147,7 @@ def test_import_says_that_lost_responses_leave_outcomes_uncertain(
 def test_import_stops_at_a_refusal_of_the_whole_run(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path, options: tuple[str, ...], code: int
 ) -> None:
-    path = saved(tmp_path, "email\na@a.example\nb@a.example\nc@a.example\n")
+    path = save_contacts(tmp_path, "email\na@a.example\nb@a.example\nc@a.example\n")
     ended = shell(
         "import", path, *server_options[:2], *_without(server_options[2:], options[0]), *options, "--concurrency", "1", "--json"
     )
@@ -165,7 +165,7 @@ def _without(options: tuple[str, ...], name: str) -> tuple[str, ...]:
 def test_rows_queued_behind_a_refused_one_are_counted_and_the_error_shown_once(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = saved(tmp_path, "email\n" + "a@a.example\n" * 100)
+    path = save_contacts(tmp_path, "email\n" + "a@a.example\n" * 100)
     ended = shell("import", path, *server_options, "--campaign", "camp_none", "--concurrency", "2")
     assert ended.code == 3
     assert "rejected\t0\n" in ended.out
@@ -178,7 +178,7 @@ def test_rows_queued_behind_a_refused_one_are_counted_and_the_error_shown_once(
 def test_a_dry_run_checks_every_row_and_sends_no_request(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = saved(tmp_path, "email,title\na@a.example,x\n,y\nb@a.example\n")
+    path = save_contacts(tmp_path, "email,title\na@a.example,x\n,y\nb@a.example\n")
     for connection in ((), server_options):
         ended = shell("import", path, "--dry-run", *connection, "--json")
         assert ended.code == 3
@@ -188,14 +188,14 @@ def test_a_dry_run_checks_every_row_and_sends_no_request(
         assert (report["outcomes"]["not_applied"], report["outcomes"]["rejected"]) == (1, 2)
         assert [line.split(":")[1] for line in ended.err.splitlines()] == [" line 3", " line 4"]
     assert len(service.requests) == 0
-    clean = shell("import", saved(tmp_path, "email\na@a.example\n"), "--dry-run")
+    clean = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), "--dry-run")
     assert (clean.code, clean.out) == (0, "1 of 1 rows can be sent; nothing was created\n")
 
 
 def test_a_dry_run_reads_the_fields_of_the_workspace_if_a_column_needs_them(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = saved(tmp_path, "email,Plan\na@a.example,x\n")
+    path = save_contacts(tmp_path, "email,Plan\na@a.example,x\n")
     assert shell("import", path, "--dry-run", *server_options).code == 0
     assert [request.operation for request in service.requests] == ["list_fields"]
     assert "unknown column 'Plan'" in shell("import", path, "--dry-run").err

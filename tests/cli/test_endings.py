@@ -18,7 +18,7 @@ import anyio
 import click
 import pytest
 from rich.console import Console
-from support.cli import KEY, Shell, saved
+from support.cli import KEY, Shell, save_contacts
 
 from outreach_async.cli.exits import exit_code, format_error
 from outreach_async.cli.files import explain_write_errors
@@ -115,7 +115,7 @@ def test_wrong_usage_is_one_line_and_exits_2(shell: Shell, arguments: tuple[str,
 def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options[:4])
+    ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options[:4])
     assert (ended.code, ended.out) == (2, "")
     assert (
         "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY"
@@ -126,7 +126,7 @@ def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
 def test_an_invalid_row_map_is_refused_before_anything_is_sent(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = saved(tmp_path, "email,Titel\na@a.example,x\n")
+    path = save_contacts(tmp_path, "email,Titel\na@a.example,x\n")
     for options, message in (
         ((), "unknown column 'Titel' (similar: 'title'"),
         (("--map", "Titel"), "expected Column=code"),
@@ -308,7 +308,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
 def test_an_error_names_the_option_and_never_a_temporary_file(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
-    people = saved(tmp_path, "email\na@a.example\nbad\n")
+    people = save_contacts(tmp_path, "email\na@a.example\nbad\n")
     names = {"knob": "knob.toml", "nan": "nan.json", "long": "long.json"}
     for name, text in (("knob", "nope = 1\n"), ("nan", '{"mailboxes": NaN}'), ("long", f'{{"mailboxes": {"1" * 20}}}')):
         (tmp_path / names[name]).write_text(text, encoding="utf-8")
@@ -321,7 +321,7 @@ def test_an_error_names_the_option_and_never_a_temporary_file(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
 def test_a_full_disk_is_reported_with_the_option(shell: Shell, tmp_path: Path, options: tuple[str, ...]) -> None:
-    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
+    ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
     message = "--rejects /dev/full: No space left on device; free space on its disk, or pass another path that can be written"
     assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
 

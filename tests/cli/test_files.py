@@ -14,7 +14,7 @@ import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cli import COMMAND, Shell, environment, saved
+from support.cli import COMMAND, Shell, environment, save_contacts
 
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import WRITERS, has_format
@@ -43,7 +43,7 @@ def an_audit(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell, an_audit: bytes) -> Path:
     """Return a working folder with an input, links to it, a journal, a mapping, a policy and an audit."""
     monkeypatch.chdir(tmp_path)
-    saved(tmp_path, PEOPLE)
+    save_contacts(tmp_path, PEOPLE)
     (tmp_path / "people.csv").rename(tmp_path / "k.csv")
     (tmp_path / "link.csv").symlink_to("k.csv")
     (tmp_path / "hard.csv").hardlink_to(tmp_path / "k.csv")
@@ -106,7 +106,7 @@ def test_an_output_that_is_another_file_of_the_command_is_refused(
     assert read_files(folder) == before
 
 
-def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command through a shell with redirected streams."""
     command = ("sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND, *arguments, *FAKE)
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
@@ -124,7 +124,7 @@ def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess
 )
 def test_a_redirected_stream_is_recognised_as_its_file(folder: Path, redirection: str, arguments: tuple[str, ...]) -> None:
     before = read_files(folder)
-    done = redirected(redirection, *arguments)
+    done = run_redirected(redirection, *arguments)
     assert (done.returncode, "FILE" in done.stderr, "--rejects" in done.stderr) == (2, True, True)
     assert read_files(folder) == before
 
@@ -132,7 +132,7 @@ def test_a_redirected_stream_is_recognised_as_its_file(folder: Path, redirection
 @pytest.mark.parametrize("output", ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"])
 def test_output_to_a_redirected_stdout_is_appended_in_order(folder: Path, output: str) -> None:
     (folder / "log.txt").write_text("earlier\n", encoding="utf-8")
-    done = redirected(">> log.txt", "import", "k.csv", "--rejects", output)
+    done = run_redirected(">> log.txt", "import", "k.csv", "--rejects", output)
     log = (folder / "log.txt").read_text(encoding="utf-8")
     assert (done.returncode, done.stderr) == (3, "")
     assert log.startswith("earlier\n")

@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, connected, ended, saved, served, small_service, started
-from support.exports import APOLLO, EXPORTS, written
+from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service, start_command, wait_for_end
+from support.exports import APOLLO, EXPORTS, write_export
 
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
@@ -38,7 +38,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_the_column_mapping_is_shown_before_the_first_row_is_sent(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    out = shell("import", saved(tmp_path, PEOPLE), *server_options).out
+    out = shell("import", save_contacts(tmp_path, PEOPLE), *server_options).out
     assert out.splitlines()[:5] == [
         "column\tcode\twhy",
         "E-mail\temail\tby name",
@@ -53,7 +53,7 @@ def test_a_known_export_is_imported_without_a_mapping(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, key: str
 ) -> None:
     name, header = EXPORTS[key]
-    path = saved(tmp_path, written(header, map_columns(header.split(",")).codes))
+    path = save_contacts(tmp_path, write_export(header, map_columns(header.split(",")).codes))
     done = shell("import", path, *server_options)
     assert done.code == 0
     assert f"recognised as an export from {name}\n" in done.out
@@ -66,7 +66,7 @@ def test_a_known_export_is_imported_without_a_mapping(
 def test_a_mapping_is_saved_and_read_back(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, mapping = saved(tmp_path, "Mail,Town,Rest\nann@a.example,Rome,x\n"), tmp_path / "map.toml"
+    path, mapping = save_contacts(tmp_path, "Mail,Town,Rest\nann@a.example,Rome,x\n"), tmp_path / "map.toml"
     mapping_options = ("--map", "Mail=email", "--map", "Town=city", "--ignore-unknown", "--save-mapping", str(mapping))
     assert shell("import", path, "--dry-run", *mapping_options, *server_options).code == 0
     assert tomllib.loads(mapping.read_text())["columns"] == {"Mail": "email", "Town": "city", "Rest": "ignore"}
@@ -74,14 +74,14 @@ def test_a_mapping_is_saved_and_read_back(
     assert service.contacts("space_1")[0]["fields"] == {"city": "Rome"}
     _, value = shell.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *server_options)
     assert value["columns"] == {"Mail": "email", "Town": "region", "Rest": "ignore"}
-    output = shell("import", saved(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
+    output = shell("import", save_contacts(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
     assert "note: --mapping has a column that is not in the file: 'Town'\n" in output
 
 
 def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = saved(tmp_path, "email,Shoe Size\nann@a.example,42\n")
+    path = save_contacts(tmp_path, "email,Shoe Size\nann@a.example,42\n")
     refused = shell("import", path, *server_options)
     assert (refused.code, "unknown column 'Shoe Size'" in refused.err) == (2, True)
     accepted = shell("import", path, "--ignore-unknown", *server_options)
@@ -94,7 +94,7 @@ def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
 def test_a_dry_run_sends_nothing_and_reports_its_findings(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = shell("import", saved(tmp_path, PEOPLE), "--dry-run", *server_options)
+    done = shell("import", save_contacts(tmp_path, PEOPLE), "--dry-run", *server_options)
     assert (done.code, posts(service)) == (0, 0)
     for line in (
         "warning: email: 1 found",
@@ -106,13 +106,13 @@ def test_a_dry_run_sends_nothing_and_reports_its_findings(
         "4 of 4 rows can be sent; nothing was created",
     ):
         assert f"{line}\n" in done.out
-    _, value = shell.json("import", saved(tmp_path, PEOPLE), "--dry-run", *server_options)
+    _, value = shell.json("import", save_contacts(tmp_path, PEOPLE), "--dry-run", *server_options)
     assert value["warnings"] == {"email": 1, "role": 1, "typo": 1, "phone": 1, "country": 1, "repeat": 1}
     assert value["columns"]["Plan"] == "custom_1"
 
 
 def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) -> None:
-    path = saved(tmp_path, "email,country\n" + "".join(f"p{at}@a.example,Germny\n" for at in range(5000)))
+    path = save_contacts(tmp_path, "email,country\n" + "".join(f"p{at}@a.example,Germny\n" for at in range(5000)))
     out = shell("import", path, "--dry-run").out
     assert "warning: country: 5,000 found\n" in out
     assert "  ... and 4,997 more\n" in out
@@ -122,7 +122,7 @@ def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) 
 def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
+    path, rejects = save_contacts(tmp_path, PEOPLE), tmp_path / "rejects.csv"
     dry = shell.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *server_options)
     before = table(rejects)
     code, value = shell.json("import", path, "--check", "error", "--rejects", str(rejects), *server_options)
@@ -138,7 +138,7 @@ def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(
 
 
 def test_an_unknown_check_is_refused(shell: Shell, tmp_path: Path) -> None:
-    refused = shell("import", saved(tmp_path, PEOPLE), "--check", "spelling=warn", "--dry-run")
+    refused = shell("import", save_contacts(tmp_path, PEOPLE), "--check", "spelling=warn", "--dry-run")
     assert (refused.code, "unknown check in" in refused.err) == (2, True)
 
 
@@ -146,7 +146,10 @@ def test_an_unknown_check_is_refused(shell: Shell, tmp_path: Path) -> None:
 def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: bool
 ) -> None:
-    path, rejects = saved(tmp_path, 'email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'), tmp_path / "rejects.csv"
+    path, rejects = (
+        save_contacts(tmp_path, 'email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'),
+        tmp_path / "rejects.csv",
+    )
     journal_options = ("--journal", str(tmp_path / "run.db")) if journal else ()
     done = shell(
         "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *server_options
@@ -164,7 +167,7 @@ def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
 def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path, repeats: str, check: str
 ) -> None:
-    path = saved(tmp_path, PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
+    path = save_contacts(tmp_path, PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
     options = ("--repeats", repeats, "--check", check, "--no-strict", *server_options)
     _, dry = shell.json("import", path, "--dry-run", *options)
     _, run = shell.json("import", path, "--journal", str(tmp_path / "run.db"), *options)
@@ -174,7 +177,7 @@ def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(
 
 
 def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    path = saved(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
+    path = save_contacts(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
     done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *server_options)
     assert done.code == 3
     assert "row 2: bad: rejected: create_contact: the service answered 422" in done.out
@@ -199,25 +202,25 @@ def test_a_file_is_read_as_the_options_say_and_notes_are_printed(
     assert table(rejects)[0]["First Name"] == "Zoë"
 
 
-def piped(text: str, *arguments: str) -> tuple[int, str]:
-    process = started("import", "-", *arguments, stdin=subprocess.PIPE)
+def import_from_pipe(text: str, *arguments: str) -> tuple[int, str]:
+    process = start_command("import", "-", *arguments, stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(text)
     process.stdin.close()
     process.stdin = None
-    done = ended(process)
+    done = wait_for_end(process)
     return done.code, done.out + done.err
 
 
 def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal, rejects = small_service(), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
     service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
-    with served(service) as url:
-        options = ("--journal", journal, "--concurrency", "1", *connected(url))
+    with serve_in_thread(service) as url:
+        options = ("--journal", journal, "--concurrency", "1", *connection_options(url))
         people = "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)) + "bad\n"
-        code, out = piped(people, *options)
+        code, out = import_from_pipe(people, *options)
         assert (code, "2 of 10 rows" in out) == (75, True)
-        code, out = piped("", *options, "--resume", "--rejects", str(rejects))
+        code, out = import_from_pipe("", *options, "--resume", "--rejects", str(rejects))
         assert (code, "10 rows in" in out) == (3, True)
     assert len(service.contacts("space_1")) == 9
     (row,) = table(rejects)
@@ -229,27 +232,29 @@ def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(shell: Shell, t
 
 def test_stdin_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
     service = small_service()
-    with served(service) as url:
-        code, out = piped("email,Plan\na@a.example,Gold\n", "--rejects", str(tmp_path / "r.csv"), *connected(url))
+    with serve_in_thread(service) as url:
+        code, out = import_from_pipe(
+            "email,Plan\na@a.example,Gold\n", "--rejects", str(tmp_path / "r.csv"), *connection_options(url)
+        )
     assert (code, "1 of 1 rows" in out) == (0, True)
     assert service.contacts("space_1")[0]["fields"] == {"custom_1": "Gold"}
 
 
 def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal = small_service(), str(tmp_path / "run.db")
-    with served(service) as url:
-        path = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5)))
-        suspended(shell, service, 2, path, "--journal", journal, *connected(url))
-        code, out = piped("", "--journal", journal, "--resume", *connected(url))
+    with serve_in_thread(service) as url:
+        path = save_contacts(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5)))
+        suspend_import(shell, service, 2, path, "--journal", journal, *connection_options(url))
+        code, out = import_from_pipe("", "--journal", journal, "--resume", *connection_options(url))
         assert (code, "no header" in out) == (2, True)
-        assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *connected(url)).code == 0
+        assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *connection_options(url)).code == 0
     assert len(service.contacts("space_1")) == 5
 
 
 # Resuming, and estimated times.
 
 
-def suspended(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
+def suspend_import(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
     """Run an import that is suspended after so many rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
     assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
@@ -258,8 +263,11 @@ def suspended(shell: Shell, service: FakeService, done: int, *arguments: str) ->
 def test_a_changed_mapping_is_refused_on_resume(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, journal = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))), str(tmp_path / "run.db")
-    suspended(shell, service, 2, path, "--journal", journal, *server_options)
+    path, journal = (
+        save_contacts(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))),
+        str(tmp_path / "run.db"),
+    )
+    suspend_import(shell, service, 2, path, "--journal", journal, *server_options)
     before = posts(service)
     changed = shell("import", path, "--map", "Town=region", "--journal", journal, "--resume", *server_options)
     assert (changed.code, "the input changed" in changed.err) == (2, True)
@@ -272,13 +280,13 @@ def test_the_estimated_time_is_shown_where_the_rate_is_known(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = (
-        saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(60))),
+        save_contacts(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(60))),
         str(tmp_path / "run.db"),
     )
     output = shell("import", path, "--dry-run", "--rate", "0.5", "--map", "Town=city").out
     assert "estimated time: 0:02:00 for 60 rows at 0.5 rows/s (as given)\n" in output
     assert "estimated time" not in shell("import", path, "--dry-run", "--map", "Town=city").out
-    suspended(shell, service, 25, path, "--journal", journal, *server_options)
+    suspend_import(shell, service, 25, path, "--journal", journal, *server_options)
     resumed = shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *server_options).out
     assert "estimated time: 0:00:" in resumed
     assert " for 35 rows at " in resumed
@@ -288,7 +296,7 @@ def test_the_estimated_time_is_shown_where_the_rate_is_known(
 
 
 def test_resume_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    refused = shell("import", saved(tmp_path, PEOPLE), "--resume", *server_options)
+    refused = shell("import", save_contacts(tmp_path, PEOPLE), "--resume", *server_options)
     assert (refused.code, "--resume: needs the journal of the run; pass --journal PATH" in refused.err) == (2, True)
 
 
@@ -297,7 +305,9 @@ def test_columns_of_an_export_are_sent_to_matching_workspace_fields(shell: Shell
     service.add_workspace("space_1", extra_fields={"linkedin": "LinkedIn"})
     service.add_owner_key("space_1", key="key_s3cr3t")
     row = [f"{at}" if column != "Email" else "a@a.example" for at, column in enumerate(APOLLO.split(","))]
-    with served(service) as url:
-        _, value = shell.json("import", saved(tmp_path, f"{APOLLO}\n{','.join(row)}\n"), "--dry-run", *connected(url))
+    with serve_in_thread(service) as url:
+        _, value = shell.json(
+            "import", save_contacts(tmp_path, f"{APOLLO}\n{','.join(row)}\n"), "--dry-run", *connection_options(url)
+        )
     assert value["columns"]["Person Linkedin Url"] == "linkedin"
     assert value["columns"]["Company Linkedin Url"] == "ignore"

@@ -9,7 +9,17 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from support.cli import KEY, Shell, Watched, connected, ended, saved, served, small_service, started
+from support.cli import (
+    KEY,
+    Shell,
+    Watched,
+    connection_options,
+    save_contacts,
+    serve_in_thread,
+    small_service,
+    start_command,
+    wait_for_end,
+)
 
 from outreach_async import Journal, OutreachClient
 from outreach_async.cli.importing import ImportJob
@@ -24,13 +34,16 @@ MAPPED = ("--map", "Note=personal_note")
 def test_a_suspended_import_exits_75_and_continues_with_resume(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20))), str(tmp_path / "run.db")
+    path, journal = (
+        save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20))),
+        str(tmp_path / "run.db"),
+    )
     service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
-    ended = shell("import", path, *server_options, "--journal", journal, "--concurrency", "1")
-    assert ended.code == 75
-    assert "2 of 20 rows" in ended.out
-    assert f"Resume with the same command and --journal {journal} --resume." in ended.out
-    assert "asked to wait 7200 s" in ended.err
+    wait_for_end = shell("import", path, *server_options, "--journal", journal, "--concurrency", "1")
+    assert wait_for_end.code == 75
+    assert "2 of 20 rows" in wait_for_end.out
+    assert f"Resume with the same command and --journal {journal} --resume." in wait_for_end.out
+    assert "asked to wait 7200 s" in wait_for_end.err
     code, value = shell.json("report", journal)
     assert (code, value["state"], value["rows"], value["source"]) == (75, "suspended", 2, path)
     code, value = shell.json("import", path, *server_options, "--journal", journal, "--resume")
@@ -43,17 +56,17 @@ def test_without_a_journal_a_long_wait_is_an_incomplete_import(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.faults.add(status(429, retry_after=7200))
-    assert shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options).code == 3
+    assert shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options).code == 3
 
 
 def test_an_existing_journal_and_a_changed_file_are_refused(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, journal = saved(tmp_path, "email\na@a.example\n"), str(tmp_path / "run.db")
+    path, journal = save_contacts(tmp_path, "email\na@a.example\n"), str(tmp_path / "run.db")
     assert shell("import", path, *server_options, "--journal", journal).code == 0
     second = shell("import", path, *server_options, "--journal", journal)
     assert (second.code, "resume its run with --resume" in second.err) == (2, True)
-    saved(tmp_path, "email\nb@a.example\n")
+    save_contacts(tmp_path, "email\nb@a.example\n")
     changed = shell("import", path, *server_options, "--journal", journal, "--resume")
     assert (changed.code, "fingerprint" in changed.err) == (2, True)
 
@@ -61,7 +74,7 @@ def test_an_existing_journal_and_a_changed_file_are_refused(
 def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, journal = saved(tmp_path, "email,Plan\na@a.example,gold\nnone,\n"), str(tmp_path / "run.db")
+    path, journal = save_contacts(tmp_path, "email,Plan\na@a.example,gold\nnone,\n"), str(tmp_path / "run.db")
     first = shell("import", path, *server_options, "--journal", journal)
     requests_before = len(service.requests)
     second = shell("import", path, *server_options, "--journal", journal, "--resume")
@@ -75,7 +88,7 @@ def test_the_report_lists_rows_whose_response_was_lost(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.faults.script("create_contact", commit_then(reset()), ok)
-    path, journal = saved(tmp_path, "email\na@a.example\nb@a.example\n"), str(tmp_path / "run.db")
+    path, journal = save_contacts(tmp_path, "email\na@a.example\nb@a.example\n"), str(tmp_path / "run.db")
     shown_output = shell("import", path, *server_options, "--journal", journal, "--concurrency", "1").out
     assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in shown_output
     assert f"list them with: outreach-async report {journal} --uncertain" in shown_output
@@ -83,7 +96,7 @@ def test_the_report_lists_rows_whose_response_was_lost(
     assert listed[:2] == ["row\tstatus\tpossible\tattempts\tid\terror", "0\tskipped\tadded, skipped\t2\t\t"]
     assert "finished: 2 rows" in "\n".join(listed)
     assert f"input: {path}" in listed
-    lone = saved(tmp_path, "email\nz@a.example\n")
+    lone = save_contacts(tmp_path, "email\nz@a.example\n")
     service.faults.script("create_contact", commit_then(reset()), ok)
     assert "--journal lets you list them" in shell("import", lone, *server_options).out
 
@@ -92,7 +105,7 @@ def test_the_report_lists_rows_whose_response_was_lost(
 def test_rejects_have_the_columns_of_the_file_and_can_be_imported_again(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: bool
 ) -> None:
-    path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
+    path, rejects = save_contacts(tmp_path, PEOPLE), tmp_path / "rejects.csv"
     journal_options = ("--journal", str(tmp_path / "run.db")) if journal else ()
     assert shell("import", path, *server_options, *MAPPED, *journal_options, "--rejects", str(rejects)).code == 3
     with rejects.open(encoding="utf-8", newline="") as file:
@@ -111,12 +124,12 @@ def test_rejects_have_the_columns_of_the_file_and_can_be_imported_again(
 def test_the_report_writes_rejects_while_the_file_is_unchanged(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, journal, rejects = saved(tmp_path, PEOPLE), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
+    path, journal, rejects = save_contacts(tmp_path, PEOPLE), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
     shell("import", path, *server_options, *MAPPED, "--journal", journal)
     reported = shell("report", journal, "--rejects", str(rejects))
     assert (reported.code, f"2 rows written to {rejects}" in reported.out) == (3, True)
     assert rejects.read_text(encoding="utf-8").count("rejected") == 2
-    saved(tmp_path, PEOPLE + "\n")
+    save_contacts(tmp_path, PEOPLE + "\n")
     changed = shell("report", journal, "--rejects", str(rejects))
     assert (changed.code, "has changed since this run began" in changed.err) == (2, True)
 
@@ -124,7 +137,7 @@ def test_the_report_writes_rejects_while_the_file_is_unchanged(
 def test_rejects_need_a_journal_that_exists_and_a_folder_that_exists(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path, journal = saved(tmp_path, PEOPLE), tmp_path / "run.db"
+    path, journal = save_contacts(tmp_path, PEOPLE), tmp_path / "run.db"
     shell("import", path, *server_options, *MAPPED, "--journal", str(journal))
     other = shell("report", str(tmp_path / "none.db"))
     assert (other.code, "none.db" in other.err) == (2, True)
@@ -143,10 +156,10 @@ async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, se
 def test_repeats_last_sends_one_row_per_email_and_exits_0(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = saved(tmp_path, "email,city\na@a.example,x\na@a.example,y\nb@b.example,z\n")
-    ended = shell("import", path, *server_options, "--repeats", "last", "--journal", str(tmp_path / "run.db"))
-    assert ended.code == 0
-    assert "1 of the not_applied rows are duplicates" in ended.out
+    path = save_contacts(tmp_path, "email,city\na@a.example,x\na@a.example,y\nb@b.example,z\n")
+    wait_for_end = shell("import", path, *server_options, "--repeats", "last", "--journal", str(tmp_path / "run.db"))
+    assert wait_for_end.code == 0
+    assert "1 of the not_applied rows are duplicates" in wait_for_end.out
     assert {contact["email"]: contact["fields"]["city"] for contact in service.contacts("space_1")} == {
         "a@a.example": "y",
         "b@b.example": "z",
@@ -156,26 +169,29 @@ def test_repeats_last_sends_one_row_per_email_and_exits_0(
 def test_ctrl_c_with_a_journal_leaves_it_ready_to_resume(shell: Shell, tmp_path: Path) -> None:
     service, reached, answer = small_service(), Event(), Event()
     service.faults.script("create_contact", *[ok] * 5, hang())
-    path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(50))), str(tmp_path / "run.db")
-    with served(Watched(service, 6, reached.set)) as url:
-        process = started("import", path, *connected(url), "--journal", journal, "--concurrency", "1", "--json")
+    path, journal = (
+        save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(50))),
+        str(tmp_path / "run.db"),
+    )
+    with serve_in_thread(Watched(service, 6, reached.set)) as url:
+        process = start_command("import", path, *connection_options(url), "--journal", journal, "--concurrency", "1", "--json")
         assert reached.wait(600)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert "waiting up to 30 s for requests in flight" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        done = ended(process)
+        done = wait_for_end(process)
         answer.set()
         assert (done.code, json.loads(done.out)["rows"]) == (130, 5)
         report = Journal(journal).report()
         assert (report.state, report.rows) == ("interrupted", 5)
-        code, value = shell.json("import", path, *connected(url), "--journal", journal, "--resume")
+        code, value = shell.json("import", path, *connection_options(url), "--journal", journal, "--resume")
     assert (code, value["rows"], value["uncertain"]) == (0, 50, 0)
     assert len(service.contacts("space_1")) == 50
 
 
 def test_a_file_is_identified_by_its_content(tmp_path: Path) -> None:
-    one, other = CsvFile.open(saved(tmp_path, "email\na@a.example\n")), tmp_path / "other.csv"
+    one, other = CsvFile.open(save_contacts(tmp_path, "email\na@a.example\n")), tmp_path / "other.csv"
     other.write_text("email\na@a.example\n", encoding="utf-8")
     assert one.fingerprint() == CsvFile.open(other).fingerprint()
     other.write_text("email\nb@a.example\n", encoding="utf-8")

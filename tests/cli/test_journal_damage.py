@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, connected, saved, served, small_service, started
+from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service, start_command
 
 from outreach_async import Journal
 from outreach_async.fake import FakeService
@@ -21,7 +21,7 @@ def posts(service: FakeService) -> int:
 
 
 def piped(text: str, *arguments: str) -> tuple[int, str]:
-    process = started("import", "-", *arguments, stdin=subprocess.PIPE)
+    process = start_command("import", "-", *arguments, stdin=subprocess.PIPE)
     out, errors = process.communicate(text, timeout=60)
     return process.returncode, out + errors
 
@@ -39,7 +39,7 @@ def journal(tmp_path: Path) -> Path:
 def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
-    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
+    path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
     suspend(service)
     assert shell("import", path, "--journal", str(journal), "--concurrency", "1", *server_options).code == 75
     journal.write_bytes(journal.read_bytes()[:6000])
@@ -55,7 +55,7 @@ def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(
 def test_a_missing_or_empty_journal_is_continued_and_the_flag_implies_resume(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: Path, content: bytes | None
 ) -> None:
-    path = saved(tmp_path, "email\na@a.example\n")
+    path = save_contacts(tmp_path, "email\na@a.example\n")
     assert shell("import", path, *server_options).code == 0
     if content is not None:
         journal.write_bytes(content)
@@ -66,8 +66,8 @@ def test_a_missing_or_empty_journal_is_continued_and_the_flag_implies_resume(
 
 def test_stdin_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
     service = small_service()
-    with served(service) as url:
-        server_options = ("--journal", str(journal), "--concurrency", "1", *connected(url))
+    with serve_in_thread(service) as url:
+        server_options = ("--journal", str(journal), "--concurrency", "1", *connection_options(url))
         suspend(service)
         assert piped("email\na@a.example\nb@a.example\nc@a.example\n", *server_options)[0] == 75
         content = bytearray(journal.read_bytes())
@@ -82,7 +82,7 @@ def test_stdin_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
 
 
 def test_earlier_unknown_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    refused = shell("import", saved(tmp_path, "email\n"), "--earlier", "unknown", *server_options)
+    refused = shell("import", save_contacts(tmp_path, "email\n"), "--earlier", "unknown", *server_options)
     assert (
         refused.code,
         "needs the journal that was damaged or lost; pass --journal PATH" in refused.err,
@@ -92,7 +92,7 @@ def test_earlier_unknown_needs_a_journal(shell: Shell, server_options: tuple[str
 def test_continuing_a_finished_journal_sends_nothing(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
-    path = saved(tmp_path, "email\na@a.example\n")
+    path = save_contacts(tmp_path, "email\na@a.example\n")
     assert shell("import", path, "--journal", str(journal), *server_options).code == 0
     second = shell("import", path, "--journal", str(journal), "--earlier", "unknown", *server_options)
     assert (second.code, posts(service)) == (0, 1)
@@ -102,18 +102,18 @@ def test_a_finished_journal_of_another_file_is_refused(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     monday, tuesday = "email\na@a.example\n", "email\na@a.example\nb@a.example\n"
-    path = saved(tmp_path, monday)
+    path = save_contacts(tmp_path, monday)
     assert shell("import", path, "--journal", str(journal), *server_options).code == 0
-    saved(tmp_path, tuesday)
+    save_contacts(tmp_path, tuesday)
     refused = shell("import", path, "--journal", str(journal), "--resume", *server_options)
     assert (refused.code, "fingerprint" in refused.err, posts(service)) == (2, True, 1)
 
 
 def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: Shell, tmp_path: Path, journal: Path) -> None:
     service = small_service()
-    with served(service) as url:
-        server_options = ("--journal", str(journal), *connected(url))
-        assert shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options).code == 0
+    with serve_in_thread(service) as url:
+        server_options = ("--journal", str(journal), *connection_options(url))
+        assert shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options).code == 0
         code, out = piped("email\nb@a.example\n", *server_options, "--resume")
         assert (code, "the input changed" in out) == (2, True)
         assert piped("email\na@a.example\n", *server_options, "--resume")[0] == 0
@@ -134,8 +134,8 @@ def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: She
 )
 def test_a_spooled_run_is_resumed_only_with_its_mapping(journal: Path, done: int, maps: tuple[str, ...], code: int) -> None:
     service = small_service()
-    with served(service) as url:
-        server_options = ("--journal", str(journal), "--concurrency", "1", *connected(url))
+    with serve_in_thread(service) as url:
+        server_options = ("--journal", str(journal), "--concurrency", "1", *connection_options(url))
         if done < 6:
             suspend(service, done)
         assert piped(TOWNS, *TOWN, *server_options)[0] == (75 if done < 6 else 0)
@@ -150,8 +150,8 @@ def test_a_spooled_run_is_resumed_only_with_its_mapping(journal: Path, done: int
 def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(tmp_path: Path, journal: Path) -> None:
     service, mapping = small_service(), tmp_path / "map.toml"
     mapping.write_text('[columns]\n"Town" = "city"\n"Elsewhere" = "region"\n', encoding="utf-8")
-    with served(service) as url:
-        server_options = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *connected(url))
+    with serve_in_thread(service) as url:
+        server_options = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *connection_options(url))
         suspend(service)
         assert piped(TOWNS, *server_options)[0] == 75
         assert piped("", *server_options, "--resume")[0] == 0
@@ -161,7 +161,7 @@ def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(tmp_path: Path, 
 def test_a_finished_run_is_not_reported_under_another_mapping(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
-    path = saved(tmp_path, TOWNS)
+    path = save_contacts(tmp_path, TOWNS)
     assert shell("import", path, *TOWN, "--journal", str(journal), *server_options).code == 0
     refused = shell("import", path, "--map", "Town=region", "--journal", str(journal), "--resume", *server_options)
     assert (refused.code, "'Town' was 'city' and is now 'region'" in refused.err) == (2, True)

@@ -21,14 +21,14 @@ from support.cli import (
     Ended,
     Shell,
     Watched,
-    connected,
-    ended,
+    connection_options,
     environment,
     on_terminal,
-    saved,
-    served,
+    save_contacts,
+    serve_in_thread,
     small_service,
-    started,
+    start_command,
+    wait_for_end,
 )
 
 from outreach_async import Journal
@@ -41,7 +41,7 @@ from outreach_async.logs import LOGGER
 def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], str, dict[str, str]]]:
     """Run `serve` until the block ends it."""
     command = ("sh", "-c", f'{before} exec "$@"', "sh", *COMMAND)
-    with started("serve", *arguments, command=command) as process:
+    with start_command("serve", *arguments, command=command) as process:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip(), json.loads(process.stdout.readline())
 
@@ -49,7 +49,7 @@ def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Pope
 def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = ended(started("demo"))
+    done = wait_for_end(start_command("demo"))
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
     assert "\nadded\t2799\n" in done.out
@@ -59,7 +59,7 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     begin = "  python -m outreach_async "
     suggested = [line.removeprefix(begin).split() for line in done.out.splitlines() if line.startswith(begin)]
     assert [words[0] for words in suggested] == ["campaigns", "steps", "audit", "import", "serve"]
-    people = saved(tmp_path, "email\na@a.example\n")
+    people = save_contacts(tmp_path, "email\na@a.example\n")
     for words in suggested[:-1]:
         assert Shell(capsys)(*(people if word == "your.csv" else word for word in words)).err == ""
 
@@ -85,7 +85,7 @@ def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> Non
 
 
 def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path) -> None:
-    done = on_terminal("import", saved(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
+    done = on_terminal("import", save_contacts(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
     assert done.code == 3
     assert "2/2" in done.err
     assert "\nline 3: bad: rejected: " in done.out
@@ -100,15 +100,15 @@ def test_json_on_a_terminal_contains_only_json() -> None:
 
 
 def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Path) -> None:
-    path = saved(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
+    path = save_contacts(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
     with serving() as (server, url, entrance):
         env = {"OUTREACH_BASE_URL": url, "OUTREACH_WORKSPACE": entrance["workspace"], "OUTREACH_OWNER_KEY": entrance["owner_key"]}
-        done = ended(started("import", path, "--campaign", entrance["campaign"], "--json", env=env))
+        done = wait_for_end(start_command("import", path, "--campaign", entrance["campaign"], "--json", env=env))
         assert (done.code, done.err) == (0, "")
         report = json.loads(done.out)
         assert (report["rows"], report["outcomes"]["added"], report["outcomes"]["skipped"]) == (3, 2, 1)
         server.send_signal(signal.SIGTERM)
-        assert ended(server).err == ""
+        assert wait_for_end(server).err == ""
         assert server.returncode == 0
 
 
@@ -118,7 +118,7 @@ def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
     with serving("--world", str(world), before='trap "" INT;') as (server, _, entrance):
         assert entrance == {"workspace": "space_1", "owner_key": None, "campaign": None}
         server.send_signal(signal.SIGTERM)
-        assert ended(server).err == ""
+        assert wait_for_end(server).err == ""
         assert server.returncode == 0
 
 
@@ -169,7 +169,7 @@ def test_an_interrupted_demo_exits_130_without_an_audit() -> None:
         "import logging, sys; from cli.test_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
         "LOGGER.addHandler(CtrlC()); LOGGER.setLevel(logging.INFO); sys.argv = ['outreach-async', 'demo']; sys.exit(main())"
     )
-    done = ended(started(command=[sys.executable, "-c", script]))
+    done = wait_for_end(start_command(command=[sys.executable, "-c", script]))
     assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
     assert "Auditing" not in done.out
 
@@ -179,17 +179,17 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
 ) -> None:
     service, journal = small_service(), str(tmp_path / "run.db")
     service.faults.script("create_contact", ok, ok, ok, status(429, retry_after=600), ok)
-    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
-    with served(service) as url:
-        options = (path, *connected(url), "--concurrency", "1", "--journal", journal)
-        process = started("import", *options)
+    path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
+    with serve_in_thread(service) as url:
+        options = (path, *connection_options(url), "--concurrency", "1", "--journal", journal)
+        process = start_command("import", *options)
         assert process.stderr is not None
         shown = process.stderr.readline()
         assert "paused for 0:" in shown
         assert "(the service answered 429 and asked to wait 600 s)" in shown
         process.send_signal(signal.SIGINT)
         began = monotonic()
-        done = ended(process)
+        done = wait_for_end(process)
         assert done.code == 130
         assert monotonic() - began < 20  # it would take 30 s; it takes less than 2 s on an idle machine
         assert done.err.splitlines()[-1] == "outreach-async: interrupted"
@@ -203,8 +203,10 @@ def test_a_paused_import_on_a_terminal_says_why(tmp_path: Path) -> None:
     service = small_service()
     service.faults.script("create_contact", ok, status(503, retry_after=600), ok)
     why = "(the service answered 503 and asked to wait 600 s)"
-    with served(service) as url:
-        done = on_terminal("import", saved(tmp_path, "email\na@a.example\nb@a.example\n"), *connected(url), interrupt_at=why)
+    with serve_in_thread(service) as url:
+        done = on_terminal(
+            "import", save_contacts(tmp_path, "email\na@a.example\nb@a.example\n"), *connection_options(url), interrupt_at=why
+        )
     assert (done.code, why in done.err) == (130, True)
     assert "outreach-async: 1 of 2 rows, " in done.err
 
@@ -213,9 +215,9 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
     """Start an import that hangs at its fourth row, and send it signals."""
     service, reached = small_service(), Event()
     service.faults.script("create_contact", ok, ok, ok, hang())
-    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
-    with served(Watched(service, 4, reached.set)) as url:
-        process = started("import", path, *connected(url), "--concurrency", "1", "--json")
+    path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
+    with serve_in_thread(Watched(service, 4, reached.set)) as url:
+        process = start_command("import", path, *connection_options(url), "--concurrency", "1", "--json")
         assert reached.wait(600)
         process.send_signal(first)
         message = ""
@@ -223,17 +225,17 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
             assert process.stderr is not None
             message += process.stderr.readline()
             process.send_signal(number)
-        done = ended(process)
+        done = wait_for_end(process)
     return attrs.evolve(done, err=message + done.err)
 
 
 def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
     script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # like the installed command
-    process = started("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
+    process = start_command("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None
-    done = ended(process)
+    done = wait_for_end(process)
     assert (done.code, done.err) == (141, "")
 
 

@@ -21,7 +21,6 @@ from support.wire import (
     TAKES,
     Wire,
     build_model,
-    changed,
     exactly,
     kind_of,
     names,
@@ -30,8 +29,9 @@ from support.wire import (
     unhurried,
     values,
     wire,
-    without,
-    written,
+    with_value,
+    without_member,
+    write_json,
 )
 
 from outreach_async.codec import DecodeError, decode_json, decode_model, decode_page, encode, encode_model, structure, to_wire
@@ -109,7 +109,7 @@ def fault(name: str, value: Any) -> list[str]:
 @given(drawn(), st.integers(0))
 def test_a_response_is_decoded_to_its_model(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
-    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(build_model(name, value))
+    assert exactly(decode_model(KINDS[name], write_json(value, seed))) == exactly(build_model(name, value))
 
 
 @unhurried
@@ -134,7 +134,7 @@ def test_an_encoded_and_decoded_model_is_equal(answer: tuple[str, Wire]) -> None
 @given(drawn(), st.integers(0))
 def test_both_decoders_agree(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
-    body = written(value, seed)
+    body = write_json(value, seed)
     assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
 
 
@@ -145,7 +145,7 @@ def test_nothing_is_coerced_and_the_fault_says_where_and_what(answer: tuple[str,
     place = data.draw(st.sampled_from(places(name, value)))
     wrong = data.draw(st.sampled_from([other for other in OF_EVERY_KIND if type(other) not in place.takes]))
     message = f"{place.path}: expected {place.expected}, got {kind_of(wrong)}"
-    assert fault(name, changed(value, place.way, wrong)) == [message]
+    assert fault(name, with_value(value, place.way, wrong)) == [message]
 
 
 @unhurried
@@ -154,7 +154,7 @@ def test_a_missing_member_is_named_with_its_path(answer: tuple[str, Wire], data:
     name, value = answer
     members = [place for place in places(name, value) if place.way and isinstance(place.way[-1], str)]
     place = data.draw(st.sampled_from(members))
-    assert fault(name, without(value, place.way)) == [f"{place.path}: missing member {place.way[-1]!r}"]
+    assert fault(name, without_member(value, place.way)) == [f"{place.path}: missing member {place.way[-1]!r}"]
 
 
 @unhurried
@@ -164,7 +164,7 @@ def test_every_fault_of_a_response_is_named(items: list[Wire], data: st.DataObje
     leaves = [place for place in places("Page[Mailbox]", value) if place.takes not in {TAKES["array"][1], TAKES["object"][1]}]
     wrong = data.draw(st.lists(st.sampled_from(leaves), min_size=1, max_size=5, unique_by=lambda place: place.path))
     for place in wrong:
-        value = changed(value, place.way, {"of": "no kind"})
+        value = with_value(value, place.way, {"of": "no kind"})
     assert sorted(fault("Page[Mailbox]", value)) == sorted(
         f"{place.path}: expected {place.expected}, got dict" for place in wrong
     )
@@ -215,7 +215,7 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
 
 
 @settings(unhurried, max_examples=80)
-@given(st.binary() | drawn().flatmap(lambda answer: damaged(written(answer[1], 0))), names)
+@given(st.binary() | drawn().flatmap(lambda answer: damaged(write_json(answer[1], 0))), names)
 @example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
 def test_any_bytes_are_decoded_without_loss_or_are_a_fault(body: bytes, name: str) -> None:
     for load in (decode_model, decode_page) if name.startswith("Page") else (decode_model,):
@@ -230,7 +230,7 @@ def test_any_bytes_are_decoded_without_loss_or_are_a_fault(body: bytes, name: st
 @unhurried
 @given(values, st.integers(0))
 def test_any_json_is_decoded_unchanged(value: Any, seed: int) -> None:
-    assert exactly(decode_json(written(value, seed))) == exactly(value)
+    assert exactly(decode_json(write_json(value, seed))) == exactly(value)
     assert exactly(decode_json(encode({"value": value}))) == exactly({"value": value})
 
 
@@ -325,7 +325,7 @@ def test_lenient_decoding_keeps_good_items_and_reports_bad_ones(items: list[tupl
     for index, (item, good) in enumerate(items):
         place = data.draw(st.sampled_from(places("Mailbox", item)[1:]))
         wrong = data.draw(st.sampled_from([other for other in OF_EVERY_KIND if type(other) not in place.takes]))
-        sent.append(item if good else changed(item, place.way, wrong))
+        sent.append(item if good else with_value(item, place.way, wrong))
         if not good:
             name = None if place.path == "$.id" else item["id"]
             bad.append((index, name, f"$.data[{index}]{place.path[1:]}: expected {place.expected}, got {kind_of(wrong)}"))
@@ -347,7 +347,7 @@ def test_an_item_that_is_not_an_object_is_reported_without_fields() -> None:
 
 def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     item = {**MAILBOX, "id": 5, "spf": 1}
-    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without(item, ("email",))]}).encode())
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without_member(item, ("email",))]}).encode())
     assert page.undecodable[0].error == (
         "$.data[0].id: expected str, got int; $.data[0].email: missing member 'email'; $.data[0].spf: expected bool, got int"
     )
@@ -357,7 +357,7 @@ def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     ("value", "faults"),
     [
         ({**PAGE, "data": {}}, ["$.data: expected array, got dict"]),
-        (without(PAGE, ("data",)), ["$.data: missing member 'data'"]),
+        (without_member(PAGE, ("data",)), ["$.data: missing member 'data'"]),
         ({**PAGE, "data": [1], "total_found": "5"}, ["$.total_found: expected number, got str"]),
         ({**PAGE, "data": [1], "headers": None}, ["$.headers: expected array, got None"]),
     ],

@@ -293,7 +293,7 @@ async def test_an_error_that_arrives_when_no_time_is_left_stays_a_refusal_if_it_
     assert "used up" not in str(caught.value)
 
 
-async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_once_and_unsent() -> None:
+async def test_a_call_whose_deadline_is_before_the_gate_opens_is_refused_unsent() -> None:
     script = Script(status(429, retry_after="300"), page())
     one = client(script)
     with pytest.raises(RateLimited):
@@ -331,14 +331,14 @@ class Judge:
         self.events.append("forgone")
 
     def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], _budget_spent: int) -> None:
-        self.told.append("answered")
+        self.events.append("answered")
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         assert attempt.started <= attempt.ended == anyio.current_time()
         assert attempt.can_retry is (attempt.kind is not FailureKind.FINAL)
-        self.told.append(attempt.kind.name)
+        self.events.append(attempt.kind.name)
         self.blamed.append(attempt.counted_failures)
-        self.asked.append(attempt.retry_after)
+        self.retry_after_values.append(attempt.retry_after)
         return self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
 
 
@@ -361,7 +361,7 @@ async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_it
     judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), status(429, retry_after="40"), page())
     assert judge.waits == [0.5, 1.0]
-    assert judge.asked == [None, 40.0]
+    assert judge.retry_after_values == [None, 40.0]
 
 
 async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() -> None:
@@ -373,7 +373,7 @@ async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() 
 
         async def wait_and_start(self, not_before: float) -> None:
             await super().wait_and_start(max(not_before, self.gate.opens_at(anyio.current_time())))
-            if self.told == ["admitted"]:
+            if self.events == ["admitted"]:
                 now = anyio.current_time()
                 error = RateLimited("429", status_code=429)
                 self.gate.close(
@@ -382,7 +382,7 @@ async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() 
 
     judge = Held(RetryDecision.RETRY)
     await within(judge, page())
-    assert (judge.told, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
+    assert (judge.events, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
 
 
 async def test_a_failure_not_counted_uses_up_neither_attempts_nor_deadline() -> None:

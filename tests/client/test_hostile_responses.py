@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.fuzz import KEY, ODD_BODIES, OPERATIONS, Says, answers, client_of, ending, grows_by_at_most, operations
 from support.paging import mailbox
 from support.time import virtual_time
-from support.wire import KINDS, OF_EVERY_KIND, TABLES, changed, places, unhurried, wire, without
+from support.wire import KINDS, OF_EVERY_KIND, TABLES, places, unhurried, wire, with_value, without_member
 
 from outreach_async import OutreachClient
 from outreach_async.codec import DecodeError, decode_model, decode_page
@@ -256,9 +256,9 @@ def test_the_fault_of_a_large_response_is_one_of_those_of_a_small_one(
     name, value = answer
     place = data.draw(st.sampled_from(places(name, value)))
     if place.way and isinstance(place.way[-1], str) and data.draw(st.booleans()):
-        value = without(value, place.way)
+        value = without_member(value, place.way)
     else:
-        value = changed(value, place.way, data.draw(st.sampled_from([o for o in OF_EVERY_KIND if type(o) not in place.takes])))
+        value = with_value(value, place.way, data.draw(st.sampled_from([o for o in OF_EVERY_KIND if type(o) not in place.takes])))
     body = json.dumps(value).encode()
     with pytest.raises(DecodeError) as small:
         decode_model(KINDS[name], body)

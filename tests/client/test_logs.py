@@ -53,7 +53,7 @@ anyio.run(main, backend_options=virtual.options("asyncio"))
 """
 
 
-def ran(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
+def run_program(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "OUTREACH_LOG"}
     environment |= {} if level is None else {"OUTREACH_LOG": level}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -61,9 +61,9 @@ def ran(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def logged(level: str | None, before: str = "") -> tuple[str, list[str]]:
+def run_and_log(level: str | None, before: str = "") -> tuple[str, list[str]]:
     """Return what a program that uses clients prints, and the lines it logs."""
-    done = ran(CLIENT.format(before=before), level)
+    done = run_program(CLIENT.format(before=before), level)
     return done.stdout.strip(), done.stderr.splitlines()
 
 
@@ -72,7 +72,7 @@ def test_there_is_one_logger_named_after_the_library() -> None:
 
 
 def test_the_environment_configures_logging_once_for_all_clients() -> None:
-    printed, lines = logged("debug")
+    printed, lines = run_and_log("debug")
     assert printed == "10 NullHandler StreamHandler"
     assert [line.partition(" outreach_async: ")[2] for line in lines] == ["a debug line", "a warning"]
     assert " DEBUG outreach_async: " in lines[0]
@@ -80,7 +80,7 @@ def test_the_environment_configures_logging_once_for_all_clients() -> None:
 
 @pytest.mark.parametrize("level", ["info", "INFO"])
 def test_the_environment_sets_the_level(level: str) -> None:
-    printed, lines = logged(level)
+    printed, lines = run_and_log(level)
     assert printed == "20 NullHandler StreamHandler"
     assert len(lines) == 1
     assert lines[0].endswith(" WARNING outreach_async: a warning")
@@ -88,17 +88,17 @@ def test_the_environment_sets_the_level(level: str) -> None:
 
 @pytest.mark.parametrize("level", [None, "", "chatty", "10"])
 def test_an_unknown_level_configures_nothing(level: str | None) -> None:
-    assert logged(level) == ("0 NullHandler", [])
+    assert run_and_log(level) == ("0 NullHandler", [])
 
 
 def test_a_logger_configured_by_the_program_is_left_alone() -> None:
     before = "logging.getLogger('outreach_async').addHandler(logging.FileHandler(os.devnull))"
-    assert logged("debug", before) == ("0 NullHandler FileHandler", [])
+    assert run_and_log("debug", before) == ("0 NullHandler FileHandler", [])
 
 
 @pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
 def test_a_paused_run_warns_only_a_program_that_configured_logging(before: str, lines: int) -> None:
-    logged_records = ran(PAUSING.format(before=before), None)
+    logged_records = run_program(PAUSING.format(before=before), None)
     assert logged_records.stdout == "2 True\n"
     assert len(logged_records.stderr.splitlines()) == lines
     assert ("WARNING:outreach_async:create_many: run 1 paused" in logged_records.stderr) == (lines > 0)

@@ -187,15 +187,15 @@ def shown(error: OutreachError) -> list[bytes]:
     texts += [str(unpickled), repr(vars(unpickled)), repr(vars(copy.deepcopy(error)))]
     texts += [*error.headers, *error.headers.values(), error.request_id or ""]
     raw = [*(text.encode(errors="replace") for text in texts), error.body, pickle.dumps(error), pickle.dumps(error, 0)]
-    return [*raw, *map(unquote_to_bytes, raw), *map(unescaped, raw)]
+    return [*raw, *map(unquote_to_bytes, raw), *map(unescape_json, raw)]
 
 
-def unescaped(data: bytes) -> bytes:
+def unescape_json(data: bytes) -> bytes:
     """Undo JSON's `\\u` escapes in the basic plane, where keys are."""
     return re.sub(rb"\\u00([0-7][0-9a-fA-F])", lambda found: bytes.fromhex(found[1].decode()), data)
 
 
-def raised(error: OutreachError) -> OutreachError:
+def with_traceback(error: OutreachError) -> OutreachError:
     """Give an error a traceback."""
     with pytest.raises(OutreachError) as caught:
         raise error
@@ -216,7 +216,7 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
     errors += [
         build_status_error("create_contact", Response(status, headers, body), (key,), now=NOW) for status in (401, 429, 500)
     ]
-    return [raised(error) for error in errors]
+    return [with_traceback(error) for error in errors]
 
 
 @settings(unhurried, max_examples=80)
@@ -290,7 +290,7 @@ def lost(text: str = "lost", *, cause: BaseException | None = None, context: Bas
     return error
 
 
-def noted(error: BaseException, note: str) -> BaseException:
+def with_notes(error: BaseException, note: str) -> BaseException:
     error.add_note(note)
     return error
 
@@ -318,8 +318,8 @@ QUOTING: list[Callable[[str], TransportError]] = [
     lambda text: lost(cause=KeyError(text.encode())),
     lambda text: lost(cause=OSError("x"), context=lost(cause=lost(context=ValueError(text)))),
     lambda text: lost(cause=ExceptionGroup("several", [OSError("x"), ExceptionGroup("more", [ValueError(text)])])),
-    lambda text: lost(cause=noted(ValueError("x"), text)),
-    lambda text: lost(cause=noted(own_cause(), text)),
+    lambda text: lost(cause=with_notes(ValueError("x"), text)),
+    lambda text: lost(cause=with_notes(own_cause(), text)),
 ]
 
 
@@ -327,7 +327,7 @@ QUOTING: list[Callable[[str], TransportError]] = [
 @given(plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(QUOTING), st.integers(0, 2**32))
 def test_a_key_quoted_by_a_backend_is_nowhere_in_the_error(key: str, spell: Any, quoting: Any, seed: int) -> None:
     text = f"illegal status line: b'{spell(key, random.Random(seed)).decode()} 200'"  # noqa: S311 - reproducible, not secret
-    error = raised(scrub_error(quoting(text), (key,)))
+    error = with_traceback(scrub_error(quoting(text), (key,)))
     assert str(error) in {"lost", "illegal status line: b'*** 200'"}
     assert (error.__cause__, error.__context__) == (None, None)
     assert all(key.encode() not in seen for seen in shown(error))

@@ -112,7 +112,7 @@ def test_any_id_in_a_query_is_one_value_that_decodes_to_the_id(rest: str, page: 
         assert query == [("workspace", f"space_{rest}"), ("page", str(page)), ("display", str(display))]
 
 
-def test_only_a_page_of_mailboxes_has_a_largest_size() -> None:
+def test_only_mailboxes_have_a_maximum_page_size() -> None:
     assert list_campaigns("space_1", 1_000_000, DIALECT, keep=False)(1).request.target.endswith("&display=1000000")
     assert list_mailboxes("space_1", 2000, DIALECT, keep=False)(1).request.target.endswith("&display=2000")
 
@@ -275,8 +275,8 @@ def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(make: Any) -
     response = Response(200, {}, json.dumps(page).encode())
     with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing member 'status'"):
         make("space_1", 5, DIALECT, keep=False)(1).parse(response, FIRST)
-    kept: Page[Any] = make("space_1", 5, DIALECT, keep=True)(1).parse(response, FIRST)
-    assert (kept.data, [(item.index, item.id) for item in kept.undecodable]) == ([], [(0, "x_1")])
+    lenient_page: Page[Any] = make("space_1", 5, DIALECT, keep=True)(1).parse(response, FIRST)
+    assert (lenient_page.data, [(item.index, item.id) for item in lenient_page.undecodable]) == ([], [(0, "x_1")])
     with pytest.raises(UnexpectedResponse, match="total_found"):
         make("space_1", 5, DIALECT, keep=True)(1).parse(
             Response(200, {}, json.dumps({**page, "total_found": "1"}).encode()), FIRST

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.echoes import ENCODINGS, Held, assert_hidden, logged, sights
+from support.echoes import ENCODINGS, Held, assert_hidden, logged, representations
 from support.listener import Listener, Peer
 from support.time import virtual_time
 from support.transports import ALL, OWN, Make, over
@@ -55,7 +55,7 @@ PLACES: Final[dict[str, Callable[[str], Response]]] = {
 }
 
 
-class Says:
+class OneResponse:
     """Gives one response to every request, after a delay."""
 
     def __init__(self, answer: Response) -> None:
@@ -69,7 +69,7 @@ class Says:
     async def aclose(self) -> None: ...
 
 
-class Keeps(logging.Handler):
+class LogCollector(logging.Handler):
     """Collects log records."""
 
     def __init__(self) -> None:
@@ -114,14 +114,14 @@ odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_chara
     (plain | odd).map("key_{}".format).map(Held), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(PLACES)), st.data()
 )
 async def test_an_echoed_key_is_shown_nowhere(held_key: Held, encoding: str, place: str, data: st.DataObject) -> None:
-    handler = Keeps()
+    handler = LogCollector()
     logger = logging.getLogger("outreach_async")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     client = OutreachClient(
-        transport=Says(PLACES[place](ENCODINGS[encoding](held_key.key))),
+        transport=OneResponse(PLACES[place](ENCODINGS[encoding](held_key.key))),
         owner_key=held_key.key,
         workspace="space_1",
         retry=RetryPolicy(attempts=2),
@@ -137,7 +137,7 @@ async def test_an_echoed_key_is_shown_nowhere(held_key: Held, encoding: str, pla
     logger.removeHandler(handler)
     logger.setLevel(logging.NOTSET)
     for thing in [*(result if isinstance(result, list) else [result]), client._settings, client._settings.request_defaults]:
-        for where, seen in sights(thing):
+        for where, seen in representations(thing):
             assert_hidden(held_key.key, seen, where)
     assert_hidden(held_key.key, "".join(span.to_json() for span in spans.get_finished_spans()), "spans")
     assert_hidden(held_key.key, logged(handler.records), "log")
@@ -158,7 +158,7 @@ def test_the_search_finds_a_key_in_every_encoding(encoding: str) -> None:
 @pytest.mark.parametrize("key", [PLAIN, 'key_5f"1c/0b 9a\\d7+'], ids=["plain", "odd"])
 async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(key: str, encoding: str) -> None:
     answer = PLACES["id"](ENCODINGS[encoding](key))
-    client = OutreachClient(transport=Says(answer), owner_key=key, workspace="space_1")
+    client = OutreachClient(transport=OneResponse(answer), owner_key=key, workspace="space_1")
     created = await client.contacts.create(CONTACT)
     assert (created.status, created.id, created.certain) == ("added", None, False)
     assert created.possible == {"added", "skipped", "not_applied"}
@@ -166,7 +166,7 @@ async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(
 
 @virtual_time
 async def test_a_row_whose_id_contains_the_key_is_uncertain_in_the_journal_too(tmp_path: Path) -> None:
-    client = OutreachClient(transport=Says(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
+    client = OutreachClient(transport=OneResponse(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
     report = await client.contacts.create_many([CONTACT], duplicates="overwrite", journal=tmp_path / "run.db")
     (outcome,) = Journal(tmp_path / "run.db").outcomes()
     assert report.to_dict()["uncertain"] == 1
@@ -180,7 +180,7 @@ async def test_a_row_whose_id_contains_the_key_is_uncertain_in_the_journal_too(t
 @virtual_time
 async def test_an_id_without_the_key_is_kept(name: str) -> None:
     answer = Response(200, {"x-request-id": "r" * 60}, b'{"status":"added","id":"%b","details":null}' % name.encode())
-    created = await OutreachClient(transport=Says(answer), owner_key=PLAIN, workspace="space_1").contacts.create(CONTACT)
+    created = await OutreachClient(transport=OneResponse(answer), owner_key=PLAIN, workspace="space_1").contacts.create(CONTACT)
     assert (created.id, created.certain, created.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
 
 
@@ -213,7 +213,7 @@ async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make
             with pytest.raises(OutreachError) as caught:
                 await client.contacts.create(CONTACT)
             await client.aclose()
-        for where, seen in sights(caught.value):
+        for where, seen in representations(caught.value):
             assert_hidden(key.key, seen, where)
             assert_hidden(token.key, seen, where)
 
@@ -248,7 +248,7 @@ async def test_a_foreign_transport_error_has_its_place_but_no_locals() -> None:
     assert "test_secrets_echoed.py" in caught.value.__notes__[0]
     assert "in send" in caught.value.__notes__[0]
     assert isinstance(caught.value.__cause__, KeyError)
-    for where, seen in sights(caught.value):
+    for where, seen in representations(caught.value):
         assert_hidden(held_key.key, seen, where)
 
 
@@ -282,7 +282,7 @@ async def test_the_traceback_of_a_cancelled_call_shows_no_key(act: str) -> None:
         group.start_soon(call)
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    for where, seen in sights(ended[0]):
+    for where, seen in representations(ended[0]):
         assert_hidden(held_key.key, seen, where)
 
 
@@ -316,7 +316,7 @@ async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> N
             return error
         raise AssertionError("it was not refused")
 
-    for where, seen in sights(await call()):  # without the frames of this test, which contain it
+    for where, seen in representations(await call()):  # without the frames of this test, which contain it
         assert_hidden(held_key.key, seen, where)
 
 
@@ -330,14 +330,14 @@ def test_tools_that_expand_attributes_find_no_key_in_an_operation() -> None:
     response = Response(200, {"x-echo": held_key.key}, held_key.key.encode())
     url = parse_base_url(f"https://user:{held_key.key}@a.example")
     for thing in (creation, operation, operation.request, response, url, client._settings, client.contacts):
-        for where, seen in sights(thing):
+        for where, seen in representations(thing):
             assert_hidden(held_key.key, seen, where)
     assert held_key.key.encode() in operation.request.body
 
 
 @virtual_time
 async def test_the_error_of_a_row_has_no_frames() -> None:
-    for transport in (Says(Response(422, {}, b"{}")), Broken()):
+    for transport in (OneResponse(Response(422, {}, b"{}")), Broken()):
         client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
         async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
             (error,) = [outcome.error async for outcome in outcomes]

@@ -18,10 +18,10 @@ from support.calibration import (
     READER,
     SPACE,
     WRITER,
-    alike,
-    directly,
-    measured,
-    misses,
+    find_misses,
+    indistinguishable_values,
+    measure,
+    run_directly,
     service,
     single_readings,
     world,
@@ -51,9 +51,9 @@ BY_ROWS = {"over_max", "campaign_max_display"}
 def test_every_value_of_every_knob_is_measured_where_it_shows(knob: str, behaviour: Behaviour) -> None:
     boxes = MANY if knob in BY_ROWS else 30
     campaigns = 120 if knob in BY_ROWS else 20
-    findings = measured(behaviour, snapshot=world(boxes, campaigns)).findings
-    assert misses(behaviour, findings, boxes, campaigns) == {}
-    if knob not in NEVER and len(alike(behaviour, knob, boxes, campaigns)) == 1:
+    findings = measure(behaviour, snapshot=world(boxes, campaigns)).findings
+    assert find_misses(behaviour, findings, boxes, campaigns) == {}
+    if knob not in NEVER and len(indistinguishable_values(behaviour, knob, boxes, campaigns)) == 1:
         assert findings[knob].is_only(getattr(behaviour, knob))
 
 
@@ -67,7 +67,7 @@ def test_any_two_values_together_are_measured_and_every_documented_rule_holds(pl
             return await measure_service(transport, WRITER, Patience())
 
     found = anyio.run(measure_there)
-    assert misses(behaviour, found.findings) == {}
+    assert find_misses(behaviour, found.findings) == {}
     assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule.id: [] for rule in RULES}
 
 
@@ -79,27 +79,27 @@ def test_any_two_values_together_are_measured_and_every_documented_rule_holds(pl
 def test_any_combination_of_values_is_measured(behaviour: Behaviour, auth: HeaderAuth | None) -> None:
     behaviour = attrs.evolve(behaviour, auth=auth)
     site = attrs.evolve(WRITER, headers={auth.header: f"{auth.scheme} {KEY}".lstrip()} if auth else {})
-    assert misses(behaviour, measured(behaviour, site).findings) == {}
+    assert find_misses(behaviour, measure(behaviour, site).findings) == {}
 
 
 @pytest.mark.parametrize("connect", LEVELS)
 async def test_measuring_over_any_transport_gives_the_same_findings(connect: Connect) -> None:
     async with connect(service(Behaviour.lenient())) as transport:
         found = (await measure_service(transport, WRITER, Patience())).findings
-    called = measured(Behaviour.lenient()).findings
+    called = measure(Behaviour.lenient()).findings
     assert {**found, "rate_limit": called["rate_limit"]} == called
     assert "none throttled" in found["rate_limit"].explanation
 
 
 def test_the_presets_are_measured() -> None:
     for preset in (Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()):
-        assert misses(preset, measured(preset).findings) == {}
+        assert find_misses(preset, measure(preset).findings) == {}
 
 
 async def test_a_fake_with_the_measured_behaviour_is_measured_the_same() -> None:
     behaviour = attrs.evolve(Behaviour.lenient(), first_page=0, order="newest")
-    first = Calibration.of(measured(behaviour).findings)
-    assert Calibration.of(measured(first.behaviour).findings) == first
+    first = Calibration.of(measure(behaviour).findings)
+    assert Calibration.of(measure(first.behaviour).findings) == first
 
 
 async def test_calibration_is_a_call_of_the_library() -> None:
@@ -130,7 +130,7 @@ async def test_without_writes_nothing_is_created_and_the_reasons_say_so() -> Non
 def test_at_most_the_announced_contacts_are_created_at_unused_addresses() -> None:
     for behaviour in (Behaviour(), Behaviour.lenient(), Behaviour(email_key="exact", strict_fields=frozenset({"zip"}))):
         fake = service(behaviour)
-        directly(measure_knobs(WRITER), fake.handle)
+        run_directly(measure_knobs(WRITER), fake.handle)
         emails = [contact["email"] for contact in fake.contacts(SPACE)]
         assert 0 < len(emails) <= MAX_CONTACTS
         elsewhere = [email for email in emails if not email.lower().endswith("@conformance.example")]
@@ -154,7 +154,7 @@ def test_in_a_small_workspace_the_reasons_say_what_is_missing() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
-    found = measured(Behaviour(over_max="clamp"), READER, fake.snapshot()).findings
+    found = measure(Behaviour(over_max="clamp"), READER, fake.snapshot()).findings
     assert found["over_max"].possible == ("clamp", "serve")
     assert found["campaign_max_display"].possible == (None, 2000, 100)
     assert found["order"].explanation == "too few rows to decide"
@@ -165,15 +165,15 @@ def test_in_a_small_workspace_the_reasons_say_what_is_missing() -> None:
 
 
 def test_a_missing_credential_is_recognised_by_the_challenge() -> None:
-    found = measured(Behaviour(auth=HeaderAuth()), READER).findings
+    found = measure(Behaviour(auth=HeaderAuth()), READER).findings
     assert found["auth"].is_only(HeaderAuth())
     assert found["error_renderer"].is_only("nested")
     assert [knob for knob, finding in found.items() if finding.possible] == ["error_renderer", "auth"]
-    assert "missing" in measured(Behaviour(auth=HeaderAuth("x-token", "")), READER).findings["auth"].explanation
+    assert "missing" in measure(Behaviour(auth=HeaderAuth("x-token", "")), READER).findings["auth"].explanation
 
 
 def test_a_refused_key_leaves_the_knobs_of_creations_unobserved() -> None:
-    found = measured(site=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
+    found = measure(site=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
     assert found["created_status"].explanation == found["reenrol"].explanation == "a plain creation was refused with 401"
 
 
@@ -191,18 +191,18 @@ def test_contacts_join_only_a_draft_campaign_of_the_workspace(campaign: str | No
     fake = service()
     fake.add_campaign(SPACE, id="camp_bare")
     fake.add_campaign(SPACE, id="camp_live", status="live", steps=["A"])
-    found = measured(site=attrs.evolve(WRITER, campaign=campaign), snapshot=fake.snapshot()).findings
+    found = measure(site=attrs.evolve(WRITER, campaign=campaign), snapshot=fake.snapshot()).findings
     assert found["skip_enrols"].possible == () == found["reenrol"].possible
     assert re.search(why, found["skip_enrols"].explanation), found["skip_enrols"].explanation
 
 
 def test_without_a_gmail_address_the_gmail_rules_are_undecided() -> None:
     for reading in ("lower", "gmail"):
-        found = measured(Behaviour(email_key=reading), attrs.evolve(WRITER, gmail=False)).findings
+        found = measure(Behaviour(email_key=reading), attrs.evolve(WRITER, gmail=False)).findings
         assert found["email_key"].possible == ("lower", "gmail")
 
 
 def test_a_credential_is_sent_with_every_request() -> None:
     fake = service(Behaviour(auth=HeaderAuth()))
-    found = measured(Behaviour(auth=HeaderAuth()), attrs.evolve(READER, headers=BEARER), fake.snapshot()).findings
+    found = measure(Behaviour(auth=HeaderAuth()), attrs.evolve(READER, headers=BEARER), fake.snapshot()).findings
     assert found["past_end"].is_only("empty")

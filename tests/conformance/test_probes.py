@@ -12,7 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.calibration import KEY, READER, SPACE, WRITER, Altered, directly, document_changed, measured, service
+from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, measure, run_directly, service
 
 from outreach_async.conformance import read_probes, write_probes
 from outreach_async.conformance.calibration import Calibration, measure_knobs
@@ -48,7 +48,7 @@ def page(count: int, total: int, current: int = 1, first: int = 0) -> Response:
 
 def run_probe(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
     waiting = list(answers)
-    return directly(dialogue, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
+    return run_directly(dialogue, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
 
 
 REFUSED = answer({"message": "no"}, 400)
@@ -164,12 +164,12 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
     def at_most_3(request: Request) -> Response:
         return page(3, 3) if int(request.target.split("display=")[1].split("&")[0]) <= 3 else REFUSED
 
-    refused = directly(read_probes.probe_campaign_max_display(READER, 1, observed("clamp", "")), at_most_3)
+    refused = run_directly(read_probes.probe_campaign_max_display(READER, 1, observed("clamp", "")), at_most_3)
     assert (refused.possible, refused.explanation) == (
         (),
         "campaigns, display=3: served; one more: refused; mailboxes behave differently, but Behaviour has one knob for both",
     )
-    assert directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
+    assert run_directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
 
 
 def test_campaigns_refused_at_every_size_have_no_maximum() -> None:
@@ -336,7 +336,7 @@ def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
 
 
 def test_folding_only_the_case_of_the_domain_matches_no_value() -> None:
-    found = directly(
+    found = run_directly(
         write_probes.probe_email_key(WRITER),
         by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped"),
     )
@@ -369,7 +369,7 @@ def test_without_the_fields_of_the_workspace_no_custom_code_is_unknown() -> None
 def changed(path: str, change: Callable[[Any], None]) -> dict[str, KnobFinding]:
     apply = document_changed(change)
     altered = Altered(service(), lambda request, response: apply(request, response) if path in request.target else response)
-    return dict(directly(measure_knobs(WRITER), altered.handle).findings)
+    return dict(run_directly(measure_knobs(WRITER), altered.handle).findings)
 
 
 def test_a_campaign_whose_counts_do_not_change_reveals_nothing_about_joining() -> None:
@@ -386,7 +386,7 @@ def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> No
     def refused(request: Request, response: Response) -> Response:
         return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
 
-    found = directly(measure_knobs(WRITER), Altered(service(), refused).handle)
+    found = run_directly(measure_knobs(WRITER), Altered(service(), refused).handle)
     assert found.findings["skip_enrols"].explanation == found.findings["reenrol"].explanation == "the service refused with 400"
     assert found.membership is not None
 
@@ -411,7 +411,7 @@ def test_a_campaign_is_looked_for_on_a_bounded_number_of_pages() -> None:
 
 def test_a_refused_list_reveals_nothing_about_paging() -> None:
     altered = Altered(service(), lambda request, response: REFUSED if "/mailboxes" in request.target else response)
-    found = directly(measure_knobs(READER), altered.handle).findings
+    found = run_directly(measure_knobs(READER), altered.handle).findings
     assert found["past_end"] == found["over_max"] == found["bad_number"]
     assert found["past_end"].explanation == "the list could not be read"
     assert found["first_page"].explanation == "the service refused with 400"
@@ -420,7 +420,7 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
 
 def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
-    found = directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
+    found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
     assert found.explanation == "a refusal with 400 is an object of ***, which matches no value of the knob"
 
 
@@ -455,7 +455,7 @@ anything = st.builds(
 @given(st.lists(anything, min_size=1, max_size=12))
 def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> None:
     turns = cycle(answers)
-    found = directly(measure_knobs(WRITER), lambda _: next(turns))
+    found = run_directly(measure_knobs(WRITER), lambda _: next(turns))
     known = Calibration.of(found.findings)
     assert set(known.reasons) == set(KNOB_NAMES)
     assert known.to_toml()
@@ -464,4 +464,4 @@ def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> No
 
 
 def test_the_default_fake_is_measured_as_documented() -> None:
-    assert measured(Behaviour()).findings["past_end"].is_only("empty")
+    assert measure(Behaviour()).findings["past_end"].is_only("empty")

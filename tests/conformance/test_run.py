@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
-from support.calibration import KEY, READER, SPACE, WRITER, measured, service
+from support.calibration import KEY, READER, SPACE, WRITER, measure, service
 from support.time import virtual_time
 
 from outreach_async import conformance
@@ -185,13 +185,13 @@ def test_a_knob_that_stays_undecided_does_not_change() -> None:
 
 def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
     behaviour = attrs.evolve(Behaviour.lenient(), order="newest", numbers="mixed")
-    known = Calibration.of(measured(behaviour).findings)
+    known = Calibration.of(measure(behaviour).findings)
     path = tmp_path / "behaviour.toml"
     path.write_text(known.to_toml("measured\ntoday"), encoding="utf-8")
     assert load_behaviour(path) == known.behaviour
     assert load_knob_values(path) == {knob: (reading,) for knob, reading in known.observed.items()} | dict(known.undecided)
     assert path.read_text(encoding="utf-8").startswith("# measured\n# today\n\n")
-    assert find_drifts(load_knob_values(path), measured(behaviour).findings) == []
+    assert find_drifts(load_knob_values(path), measure(behaviour).findings) == []
 
 
 def test_findings_become_a_behaviour() -> None:

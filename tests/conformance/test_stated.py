@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from support.calibration import KEY, MANY, READER, SPACE, WRITER, Altered, directly, document_changed, measured, service, world
+from support.calibration import KEY, MANY, READER, SPACE, WRITER, Altered, document_changed, measure, run_directly, service, world
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Breach, check
@@ -21,12 +21,12 @@ BY_ID = {rule.id: rule for rule in RULES}
 
 
 def broken(change: Callable[[Request, Response], Response], *rules: str) -> list[Breach]:
-    found = directly(measure_knobs(WRITER), Altered(service(), change).handle)
+    found = run_directly(measure_knobs(WRITER), Altered(service(), change).handle)
     return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
 
 
 def test_every_documented_rule_holds_in_a_large_workspace() -> None:
-    found = measured(snapshot=world(MANY, 120))
+    found = measure(snapshot=world(MANY, 120))
     assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
 
 
@@ -40,7 +40,7 @@ def test_a_rule_without_observations_is_not_judged() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
-    found = measured(site=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
+    found = measure(site=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
     unjudged = {rule.id for rule in RULES if find_breaches(rule, found) is None}
     assert unjudged == {
         *("W4-status", "W4-interested", "W4-date", "W4-email", "W4-steps"),
@@ -172,14 +172,14 @@ def test_a_missing_value_breaks_only_the_rule_that_requires_it() -> None:
 
 
 def test_a_missing_response_is_a_breach_with_its_reason() -> None:
-    found = directly(measure_knobs(READER), service().handle)
+    found = run_directly(measure_knobs(READER), service().handle)
     lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(READER.fields(), error="no answer: gone")))
     found_now = find_breaches(BY_ID["W1"], lost) or []
     assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
 
 
 def test_rules_that_need_writes_are_not_judged_without_them() -> None:
-    found = directly(measure_knobs(READER), service().handle)
+    found = run_directly(measure_knobs(READER), service().handle)
     assert {rule.id for rule in CREATION_RULES} == {rule.id for rule in RULES if find_breaches(rule, found) is None}
 
 

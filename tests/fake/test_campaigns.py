@@ -164,7 +164,7 @@ def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: Litera
 @pytest.mark.parametrize(
     ("digits", "n", "of", "rounded"), [(0, 1, 200, 0), (0, 3, 200, 2), (1, 1, 2000, 0.0), (1, 3, 2000, 0.2), (2, 1, 3, 33.33)]
 )
-def test_t8_a_half_goes_to_the_even_side(digits: Literal[0, 1, 2], n: int, of: int, rounded: float) -> None:
+def test_t8_a_half_is_rounded_to_the_even_side(digits: Literal[0, 1, 2], n: int, of: int, rounded: float) -> None:
     assert format_percent(n, of, "", Behaviour(percent_digits=digits)) == rounded
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import attrs
 import msgspec
 import pytest
-from support.control import Plane
+from support.control import PlaneClient
 from support.fake import KEY, SPACE, create, creation, get, post, small_world
 
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
@@ -61,7 +61,7 @@ def seeded() -> FakeService:
 
 
 def test_seeding_over_http_equals_seeding_from_python() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     created_ids = [plane("POST", path, body)["ids"] for path, body in SEEDS]
     expected = seeded()
     assert plane.fake.dump() == expected.dump()
@@ -84,7 +84,7 @@ def test_seeding_accepts_the_arguments_of_the_python_calls(form: type[msgspec.St
 
 
 def test_a_step_with_an_empty_list_of_templates_is_refused() -> None:
-    plane = Plane(seeded())
+    plane = PlaneClient(seeded())
     body = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
     problem = plane.problem("POST", "/campaigns", body)
     assert "steps[1].templates: expected one or more templates, got [];" in json.dumps(problem)
@@ -92,7 +92,7 @@ def test_a_step_with_an_empty_list_of_templates_is_refused() -> None:
 
 
 def test_changing_over_http_equals_changing_from_python() -> None:
-    plane, expected = Plane(seeded()), seeded()
+    plane, expected = PlaneClient(seeded()), seeded()
     plane("PATCH", "/campaigns", {"id": "camp_1", "status": "paused", "rates": {"open": 0.5}})
     plane("PATCH", "/campaigns", {"id": "camp_1", "mailboxes": []})
     plane("PATCH", "/mailboxes", {"id": "mailbox_1", "fields": {"daily_limit": 7}})
@@ -106,7 +106,7 @@ def test_changing_over_http_equals_changing_from_python() -> None:
 
 
 def test_a_world_is_exported_and_imported_unchanged() -> None:
-    plane, expected = Plane(), seeded()
+    plane, expected = PlaneClient(), seeded()
     expected.advance(days=3)
     plane("PUT", "/world", json.loads(expected.dump()))
     assert plane.fake.dump() == expected.dump()
@@ -117,7 +117,7 @@ def test_a_world_is_exported_and_imported_unchanged() -> None:
 
 
 def test_contacts_are_listed_as_in_python() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     create(plane.fake, "Ada@acme.example", campaign="camp_1")
     assert plane("GET", f"/contacts?workspace={SPACE}")["contacts"] == json.loads(json.dumps(plane.fake.contacts(SPACE)))
     (found,) = plane("GET", f"/contacts?workspace={SPACE}&email=ada%40ACME.example")["contacts"]
@@ -126,7 +126,7 @@ def test_contacts_are_listed_as_in_python() -> None:
 
 
 def test_the_request_log_shows_no_key() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     post(plane.fake, creation(owner_key="a-real-secret", note=["key_s3cret", {"key_s3cret": 1}], key_s3cret="x"))
     get(plane.fake, f"/workspaces/{KEY}s3cret/all-fields")
     plane.fake.faults.script("list_fields", faults.hang())
@@ -150,7 +150,7 @@ def test_the_request_log_shows_everything_but_headers() -> None:
 
 
 def test_the_request_log_can_be_filtered_and_cleared() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     for _ in range(3):
         post(plane.fake, creation())
         get(plane.fake, "/nowhere")
@@ -162,7 +162,7 @@ def test_the_request_log_can_be_filtered_and_cleared() -> None:
 
 
 def test_control_requests_are_not_logged_and_meet_no_faults() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     plane.fake.faults.add(faults.status(500))
     for path in ("/", "/time", "/behaviour", "/faults", "/requests", "/world", "/openapi.json", "/control.json"):
         plane("GET", path)
@@ -173,21 +173,21 @@ def test_control_requests_are_not_logged_and_meet_no_faults() -> None:
 
 @pytest.mark.parametrize("target", ["/campaigns", "/_fakes", "/x/_fake/", "/%5Ffake/reset", "/"])
 def test_requests_outside_the_prefix_go_to_the_service(target: str) -> None:
-    plane = Plane()
+    plane = PlaneClient()
     plane.send("GET", target)
     assert [entry.target for entry in plane.fake.requests] == [target]
 
 
 @pytest.mark.parametrize("path", ["", "/", "/?a", "/time/", "/time?"])
 def test_a_trailing_slash_does_not_matter(path: str) -> None:
-    assert Plane().send("GET", f"/_fake{path}").status == (400 if "?a" in path else 200)
+    assert PlaneClient().send("GET", f"/_fake{path}").status == (400 if "?a" in path else 200)
 
 
 # Resetting.
 
 
 def test_reset_restores_the_initial_state() -> None:
-    plane = Plane(small_world(past_end="clamp"))
+    plane = PlaneClient(small_world(past_end="clamp"))
     before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
     post(plane.fake, creation())
     plane("POST", "/faults/script", {"operation": "list_steps", "faults": [{"name": "hang"}]})
@@ -201,7 +201,7 @@ def test_reset_restores_the_initial_state() -> None:
 
 
 def test_reset_restores_the_last_checkpoint_any_number_of_times() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     plane("POST", "/workspaces", {"id": "space_kept"})
     plane("PATCH", "/behaviour", {"order": "newest"})
     plane("POST", "/checkpoint")
@@ -228,7 +228,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", sorted(set(FAULT_FACTORIES) - {"commit_then"}))
 def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> None:
-    plane, fault_arguments = Plane(), ARGUMENTS.get(name, {})
+    plane, fault_arguments = PlaneClient(), ARGUMENTS.get(name, {})
     fault = FAULT_FACTORIES[name](**fault_arguments)
     body = [
         {"name": name, **fault_arguments},
@@ -252,7 +252,7 @@ def test_there_is_a_schema_for_every_fault() -> None:
 
 
 def test_a_script_is_followed_in_order_and_ok_is_not_a_fault() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     body = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
     plane("POST", "/faults/script", {"operation": "create_contact", "faults": body})
     answered = [post(plane.fake, creation(f"p{number}@a.example")).status for number in range(3)]
@@ -261,7 +261,7 @@ def test_a_script_is_followed_in_order_and_ok_is_not_a_fault() -> None:
 
 
 def test_a_rule_applies_only_to_matching_requests() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     rule = {"fault": {"name": "status", "code": 500}, "operation": "create_contact", "containing": "bad@", "times": 1}
     assert plane("POST", "/faults", rule)["unfired"] == ["create_contact: status(500) (0 of 1)"]
     plane("POST", "/faults", {"fault": {"name": "status", "code": 501}, "containing": "/workspaces/bad"})
@@ -273,7 +273,7 @@ def test_a_rule_applies_only_to_matching_requests() -> None:
 
 def test_probabilities_use_the_seed() -> None:
     def struck(seed: int) -> list[int]:
-        plane = Plane(FakeService(seed))
+        plane = PlaneClient(FakeService(seed))
         plane("POST", "/faults", {"fault": {"name": "status", "code": 500}, "p": 0.5})
         return [get(plane.fake, "/nowhere").status for _ in range(40)]
 
@@ -285,7 +285,7 @@ def test_probabilities_use_the_seed() -> None:
 
 
 def test_every_value_of_every_knob_can_be_set_and_read() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     readings = plane("GET", "/behaviour")["readings"]
     for knob, values in readings.items():
         for value in values:
@@ -294,7 +294,7 @@ def test_every_value_of_every_knob_can_be_set_and_read() -> None:
 
 
 def test_knobs_are_set_one_by_one_or_from_a_preset() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     plane("PATCH", "/behaviour", {"past_end": "error", "strict_fields": ["zip", "city"], "created_status": {"skipped": 201}})
     plane("PATCH", "/behaviour", {"rate_limit": {"limit": 3}, "auth": {"tokens": ["s3cret"]}})
     assert plane.fake.behaviour == Behaviour(
@@ -314,7 +314,7 @@ def test_knobs_are_set_one_by_one_or_from_a_preset() -> None:
 
 
 def test_a_knob_set_to_a_function_shows_its_name() -> None:
-    plane = Plane(FakeService(behaviour=Behaviour(email_key=str.casefold)))
+    plane = PlaneClient(FakeService(behaviour=Behaviour(email_key=str.casefold)))
     assert plane("GET", "/behaviour")["behaviour"]["email_key"] == "function casefold"
 
 
@@ -322,7 +322,7 @@ def test_a_knob_set_to_a_function_shows_its_name() -> None:
 
 
 def test_time_advances_by_the_given_amount() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     assert plane("GET", "/time") == {"now": "2026-01-01T00:00:00Z", "unix": 1767225600.0}
     plane("POST", "/time/advance", {"weeks": 1, "days": 1, "hours": 1, "minutes": 1, "seconds": 1.5})
     assert plane("GET", "/time") == {"now": "2026-01-09T01:01:01.500000Z", "unix": 1767920461.5}
@@ -440,7 +440,7 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
 def test_an_error_names_the_place_and_the_remedy_and_changes_nothing(
     method: str, path: str, body: Any, field: str | None, remedy: str
 ) -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
     error = plane.problem(method, path, body)
     assert (error["field"], remedy in error["remedy"]) == (field, True), error
@@ -449,7 +449,7 @@ def test_an_error_names_the_place_and_the_remedy_and_changes_nothing(
 
 
 def test_an_error_about_a_used_id_shows_no_key() -> None:
-    plane = Plane(small_world())
+    plane = PlaneClient(small_world())
     error = plane.problem("POST", "/workspaces", {"id": "space_key_s3cret", "custom_fields": [""]})
     assert "s3cret" not in str(error)
     plane("POST", "/workspaces", {"id": "space_key_s3cret"})
@@ -457,14 +457,14 @@ def test_an_error_about_a_used_id_shows_no_key() -> None:
 
 
 def test_time_cannot_advance_beyond_its_maximum() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     plane("PUT", "/world", {"now": "8999-12-31T00:00:00Z"})
     assert "year 9000" in plane.problem("POST", "/time/advance", {"days": 2})["message"]
     plane("POST", "/time/advance", {"days": 1})
 
 
 def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
-    plane = Plane()
+    plane = PlaneClient()
     assert "/_fake/control.json" in plane.problem("GET", "/nothing", status=404)["remedy"]
     assert plane.problem("PUT", "/behaviours", status=404)["field"] is None
     assert plane.problem("POST", "/behaviour", status=405)["remedy"] == "allowed: GET, PUT, PATCH"
@@ -479,15 +479,15 @@ def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     "host", ["127.0.0.1", "127.0.0.1:80", "[::1]:8080", "localhost", "LocalHost:1", "api.localhost:80", "10.0.0.7"]
 )
 def test_ip_addresses_and_localhost_are_allowed_as_hosts(host: str) -> None:
-    assert Plane().send("GET", "/_fake/", host=host).status == 200
-    assert json.loads(Plane().send("GET", "/_fake/", host=host).body)["openapi"] == f"http://{host}/_fake/openapi.json"
+    assert PlaneClient().send("GET", "/_fake/", host=host).status == 200
+    assert json.loads(PlaneClient().send("GET", "/_fake/", host=host).body)["openapi"] == f"http://{host}/_fake/openapi.json"
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "fake", "[x]"]
 )
 def test_another_host_is_refused_but_the_service_still_responds_to_it(host: str) -> None:
-    plane = Plane()
+    plane = PlaneClient()
     response = plane.send("POST", "/_fake/reset", host=host)
     assert (response.status, json.loads(response.body)["error"]["field"]) == (403, "host")
     assert "--control-host" in json.loads(response.body)["error"]["remedy"]
@@ -495,7 +495,7 @@ def test_another_host_is_refused_but_the_service_still_responds_to_it(host: str)
 
 
 def test_an_allowed_host_is_accepted() -> None:
-    plane = Plane(None, "Fake", "fake.example")
+    plane = PlaneClient(None, "Fake", "fake.example")
     assert [plane.send("GET", "/_fake/", host=host).status for host in ("fake:80", "FAKE.example", "x.fake")] == [200, 200, 403]
 
 
@@ -503,7 +503,7 @@ def test_an_allowed_host_is_accepted() -> None:
     ("origin", "status"), [("http://127.0.0.1:80", 200), ("http://127.0.0.1:81", 403), ("null", 403), ("", 403)]
 )
 def test_a_web_page_of_another_origin_is_refused(origin: str, status: int) -> None:
-    assert Plane().send("POST", "/_fake/reset", origin=origin).status == status
+    assert PlaneClient().send("POST", "/_fake/reset", origin=origin).status == status
 
 
 def test_a_fake_in_memory_has_no_control_plane() -> None:

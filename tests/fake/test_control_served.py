@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from support.cli import ended, served, started
-from support.control import Plane
+from support.cli import serve_in_thread, start_command, wait_for_end
+from support.control import PlaneClient
 from support.fake import KEY, SPACE, creation, small_world
 from support.openapi import DOCUMENT
 
@@ -34,7 +34,7 @@ from outreach_async.fake.control.schemas import FAULT_FACTORIES
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with served(ControlPlane(small_world())) as url:
+    with serve_in_thread(ControlPlane(small_world())) as url:
         yield url
 
 
@@ -46,7 +46,7 @@ EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples are commands of curl")
 def test_the_examples_have_the_documented_responses() -> None:
     assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 15
-    with served(ControlPlane(FakeService())) as url:
+    with serve_in_thread(ControlPlane(FakeService())) as url:
         script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
         environment = {"FAKE": f"{url}/_fake", "PATH": os.defpath}
         done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
@@ -113,7 +113,7 @@ async def test_the_openapi_document_of_the_service_has_its_own_address(url: str)
     openapi_spec_validator.validate(document)
 
 
-CONTROL: dict[str, Any] = Plane()("GET", "/control.json")
+CONTROL: dict[str, Any] = PlaneClient()("GET", "/control.json")
 
 
 def test_the_control_plane_is_documented_completely() -> None:
@@ -158,7 +158,7 @@ def test_every_response_conforms_to_the_document(question: tuple[Any, Any]) -> N
     PLANE("POST", "/reset")
 
 
-PLANE = Plane(small_world())
+PLANE = PlaneClient(small_world())
 
 
 # The command.
@@ -166,7 +166,7 @@ PLANE = Plane(small_world())
 
 def serving(*arguments: str) -> Any:
     """Run `serve`, request its world and behaviour, and end it. `None` stands for a missing response."""
-    with started("serve", *arguments) as process:
+    with start_command("serve", *arguments) as process:
         assert process.stdout is not None
         base = process.stdout.readline().strip()
         process.stdout.readline()
@@ -174,7 +174,7 @@ def serving(*arguments: str) -> Any:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}/_fake") as client:
             answers = [client.get(path) for path in ("/", "/behaviour", "/world")]
         process.send_signal(signal.SIGTERM)
-        assert ended(process).err == ""
+        assert wait_for_end(process).err == ""
     return [answer.json() if answer.status_code == 200 else None for answer in answers]
 
 

@@ -18,7 +18,7 @@ from outreach_async.transport.wire import Progress, Request, Response, Transport
 over_every_level = pytest.mark.parametrize("connect", LEVELS)
 
 
-class Turnstile:
+class CountingService:
     """Forwards requests to a fake and lets tests wait for them."""
 
     def __init__(self, fake: FakeService) -> None:
@@ -56,7 +56,7 @@ async def until_room(transport: Transport, request: Request) -> Response:
 
 @over_every_level
 async def test_e4_one_exchange_above_max_in_flight_is_429_until_one_ends(connect: Connect) -> None:
-    turnstile = Turnstile(small_world(max_in_flight=2))
+    turnstile = CountingService(small_world(max_in_flight=2))
     turnstile.fake.faults.script("create_contact", *[f.commit_then(f.hang())] * 2)
     async with connect(turnstile) as transport, anyio.create_task_group() as group:
         for number in range(2):
@@ -105,7 +105,7 @@ async def test_e4_an_exchange_makes_room_however_it_ends(connect: Connect, fault
 
 @over_every_level
 async def test_e4_a_request_kept_from_the_service_by_a_fault_takes_no_place(connect: Connect) -> None:
-    turnstile = Turnstile(small_world(max_in_flight=1))
+    turnstile = CountingService(small_world(max_in_flight=1))
     turnstile.fake.faults.script("create_contact", f.hang())
     async with connect(turnstile) as transport, anyio.create_task_group() as group:
         group.start_soon(send, transport, creation_request("1@b.co"))
@@ -115,7 +115,7 @@ async def test_e4_a_request_kept_from_the_service_by_a_fault_takes_no_place(conn
 
 
 async def test_e4_exchanges_share_the_limit_of_their_service_over_all_transports() -> None:
-    turnstile = Turnstile(small_world(max_in_flight=1))
+    turnstile = CountingService(small_world(max_in_flight=1))
     turnstile.fake.faults.script("create_contact", f.commit_then(f.hang()))
     async with in_memory(turnstile) as one, LEVELS[-1](turnstile) as other, anyio.create_task_group() as group:
         group.start_soon(send, one, creation_request("1@b.co"))

@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.conversations import BEHAVIOURS, REQUESTS, as_sent, world
+from support.conversations import BEHAVIOURS, REQUESTS, sent_request, world
 from support.fake import KEY, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
@@ -89,7 +89,7 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
     assert len(fake.requests) == sum(map(len, conversations)) == len(answers)
     for recorded in fake.requests:
         answer = answers[str(recorded.request_id)]
-        replayed = fresh.handle(as_sent(recorded))
+        replayed = fresh.handle(sent_request(recorded))
         assert (replayed.status, replayed.body) == (answer.status, answer.body)
         assert recorded.status == answer.status
     assert fresh.dump() == fake.dump()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.fake import JSON, MISSING, OTHER, SPACE, creation, small_world
-from support.openapi import DOCUMENT, OPERATIONS, checked, resolved
+from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_reference
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
 from outreach_async.fake.operations import ANY_SEGMENT, ROUTES
@@ -62,11 +62,11 @@ def test_every_list_conforms_to_the_document(readings: dict[str, Any]) -> None:
     fake = world(**readings)
     for operation, path in (("list_campaigns", "/campaigns"), ("list_mailboxes", "/mailboxes")):
         for workspace, page in ((SPACE, 2), (OTHER, 1), (SPACE, 99)):
-            checked(operation, call(fake, "GET", f"{path}?workspace={workspace}&display=2&page={page}"))
-    assert checked("list_mailboxes", call(fake, "GET", f"/mailboxes?workspace={SPACE}&display=7&page=2"))["data"]
+            check_response(operation, call(fake, "GET", f"{path}?workspace={workspace}&display=2&page={page}"))
+    assert check_response("list_mailboxes", call(fake, "GET", f"/mailboxes?workspace={SPACE}&display=7&page=2"))["data"]
     for campaign in ("camp_1", "camp_2", "camp_3", "camp_done"):
-        checked("list_steps", call(fake, "GET", f"/campaigns/{campaign}/steps"))
-    assert checked("list_fields", call(fake, "GET", f"/workspaces/{SPACE}/all-fields"))["data"]
+        check_response("list_steps", call(fake, "GET", f"/campaigns/{campaign}/steps"))
+    assert check_response("list_fields", call(fake, "GET", f"/workspaces/{SPACE}/all-fields"))["data"]
 
 
 def test_lists_conform_after_contacts_were_created_and_time_has_passed() -> None:
@@ -75,16 +75,16 @@ def test_lists_conform_after_contacts_were_created_and_time_has_passed() -> None
         fake.advance(days=2)
         for operation, target in TARGETS.items():
             if operation != "create_contact":
-                checked(operation, call(fake, "GET", target))
+                check_response(operation, call(fake, "GET", target))
 
 
 @pytest.mark.parametrize("status", [200, 201])
 def test_every_outcome_conforms_to_the_document(status: int) -> None:
     fake = world(created_status=status)
-    found = [checked("create_contact", call(fake, "POST", "/contacts", creation()))]
+    found = [check_response("create_contact", call(fake, "POST", "/contacts", creation()))]
     for policy in ("skip", "overwrite", "update_missing_fields"):
         body = creation(duplicates=policy, first_name="Ada", custom_1="x", nickname=None)
-        found.append(checked("create_contact", call(fake, "POST", "/contacts", body)))
+        found.append(check_response("create_contact", call(fake, "POST", "/contacts", body)))
     assert [answer["status"] for answer in found] == ["added", "skipped", "overwriten", "updated_missing_fields"]
 
 
@@ -108,7 +108,7 @@ def test_every_refusal_of_a_creation_conforms_to_the_document(body: Any, status:
     call(fake, "POST", "/contacts", creation("enrolled@acme.example", campaign="camp_1"))
     answer = call(fake, "POST", "/contacts", body)
     assert answer.status == status
-    checked("create_contact", answer)
+    check_response("create_contact", answer)
 
 
 TARGETS = {
@@ -130,7 +130,7 @@ def test_refusals_added_by_a_knob_conform_to_the_document(operation: str, readin
     method, _, _ = OPERATIONS[operation]
     answer = call(world(**readings), method, TARGETS[operation], creation() if method == "POST" else None)
     assert answer.status == status
-    checked(operation, answer)
+    check_response(operation, answer)
 
 
 WORLD = world()
@@ -143,7 +143,7 @@ OPTIONS = ["duplicates", "strict_validation", "campaign"]
 def agrees(body: dict[str, Any]) -> None:
     """Check that the fake and the document agree on a body."""
     answer = call(WORLD, "POST", "/contacts", body)
-    value = checked("create_contact", answer)
+    value = check_response("create_contact", answer)
     if not accepts(body):
         assert answer.status >= 400, value  # the first fault decides the response, and that may be another
     elif answer.status == 400:
@@ -175,9 +175,9 @@ def conforms(schema: dict[str, Any], text: str) -> bool:
 @pytest.mark.parametrize(("name", "text"), PARAMETERS)
 def test_a_query_is_400_exactly_where_documented(operation: str, name: str, text: str) -> None:
     query = {"workspace": SPACE, "page": "1", "display": "5", name: text}
-    parameters = {documented["name"]: documented for documented in map(resolved, OPERATIONS[operation][2]["parameters"])}
+    parameters = {documented["name"]: documented for documented in map(resolve_reference, OPERATIONS[operation][2]["parameters"])}
     answer = call(WORLD, "GET", f"{OPERATIONS[operation][1]}?{urlencode(query)}")
-    checked(operation, answer)
+    check_response(operation, answer)
     assert (answer.status != 400) == conforms(parameters[name]["schema"], text)
 
 
@@ -185,7 +185,7 @@ def test_a_query_is_400_exactly_where_documented(operation: str, name: str, text
 @pytest.mark.parametrize("segment", IDS)
 def test_an_id_in_a_path_is_400_exactly_where_documented(operation: str, segment: str) -> None:
     _, path, documented = OPERATIONS[operation]
-    (parameter,) = map(resolved, documented["parameters"])
+    (parameter,) = map(resolve_reference, documented["parameters"])
     answer = call(WORLD, "GET", path.replace(f"{{{parameter['name']}}}", quote(segment, safe="")))
-    checked(operation, answer)
+    check_response(operation, answer)
     assert (answer.status != 400) == conforms(parameter["schema"], segment)

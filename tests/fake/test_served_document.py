@@ -13,9 +13,9 @@ from urllib.parse import quote, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cli import served
+from support.cli import serve_in_thread
 from support.fake import JSON, KEY, OTHER, SPACE, creation, small_world
-from support.openapi import DOCUMENT, OPERATIONS, checked, resolved
+from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_reference
 
 from outreach_async.transport.wire import Response
 
@@ -58,7 +58,7 @@ class Asker:
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Asker]:
     fake = small_world()
-    with served(fake) as url, closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)) as connection:
+    with serve_in_thread(fake) as url, closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)) as connection:
         yield Asker(connection)
 
 
@@ -79,14 +79,14 @@ def lists(draw: st.DrawFn) -> tuple[str, str]:
 @given(lists())
 def test_every_page_conforms_to_the_document(ask: Asker, wild_query: tuple[str, str]) -> None:
     operation, query = wild_query
-    checked(operation, ask("GET", f"{OPERATIONS[operation][1]}?{query}"))
+    check_response(operation, ask("GET", f"{OPERATIONS[operation][1]}?{query}"))
 
 
 @given(st.sampled_from(["list_steps", "list_fields"]), TEXTS.filter(bool))
 def test_a_request_for_any_id_conforms_to_the_document(ask: Asker, operation: str, id_: str) -> None:
     _, path, documented = OPERATIONS[operation]
-    (parameter,) = map(resolved, documented["parameters"])
-    checked(operation, ask("GET", path.replace(f"{{{parameter['name']}}}", quote(id_, safe=""))))
+    (parameter,) = map(resolve_reference, documented["parameters"])
+    check_response(operation, ask("GET", path.replace(f"{{{parameter['name']}}}", quote(id_, safe=""))))
 
 
 CREATIONS = st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), VALUES, max_size=3)
@@ -97,14 +97,14 @@ CREATIONS = st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), VALUES, max_size
 def test_every_creation_conforms_to_the_document(ask: Asker, members: dict[str, Any], duplicates: str, strict: bool) -> None:
     body = creation(**{"duplicates": duplicates, "strict_validation": strict, **members})
     answer = ask("POST", "/contacts", json.dumps(body).encode())
-    assert (answer.status < 300) == (checked("create_contact", answer)["status"] != "error")
+    assert (answer.status < 300) == (check_response("create_contact", answer)["status"] != "error")
 
 
 @given(st.binary(min_size=1, max_size=30) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_an_invalid_creation_is_refused_as_documented(ask: Asker, body: bytes) -> None:
     answer = ask("POST", "/contacts", body)
     assert answer.status == 400
-    checked("create_contact", answer)
+    check_response("create_contact", answer)
 
 
 @given(st.sampled_from(sorted(OPERATIONS)), st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]))

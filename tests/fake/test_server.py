@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.echo_service import CREATE, BrokenService, TinyService, answer_on_the_wire, answer_to
-from support.raw_http import CLOSED, connected, exchanged, read_to_end, read_until, written
+from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes, read_to_end, read_until
 
 from outreach_async.fake import faults as f
 from outreach_async.fake.asgi import MAX_REQUEST_BYTES
 from outreach_async.fake.server import MAX_HEAD_BYTES, RawConnection, _accept_connections, _build_url, serve, serve_forever
 from outreach_async.transport.wire import Request, Response
 
-POST = written("POST", "/contacts", CREATE.body)
+POST = encode_request("POST", "/contacts", CREATE.body)
 LAST = "connection: close"
 
 
@@ -39,7 +39,7 @@ class Answering(TinyService):
 async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:
     service = TinyService()
     async with serve(service) as url:
-        got, end = await exchanged(url, written("POST", "/contacts", CREATE.body, "X-Test: é", LAST))
+        got, end = await exchange_bytes(url, encode_request("POST", "/contacts", CREATE.body, "X-Test: é", LAST))
     assert (got, end) == (answer_on_the_wire(service.requests[0], "Connection: close"), CLOSED)
     request = service.requests[0]
     assert (request.method, request.target, request.body, request.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "Ã©")
@@ -59,13 +59,13 @@ async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:
 async def test_the_target_arrives_byte_for_byte_without_an_origin(sent: str, arrives: str) -> None:
     service = TinyService()
     async with serve(service) as url:
-        await exchanged(url, written("GET", sent, b"", LAST))
+        await exchange_bytes(url, encode_request("GET", sent, b"", LAST))
     assert [request.target for request in service.requests] == [arrives]
 
 
 async def test_a_connection_carries_many_requests() -> None:
     service = TinyService()
-    async with serve(service) as url, connected(url) as stream:
+    async with serve(service) as url, connect_to(url) as stream:
         for _ in range(3):
             await stream.send(POST)
             expected = answer_on_the_wire(CREATE)
@@ -75,7 +75,9 @@ async def test_a_connection_carries_many_requests() -> None:
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
     async with serve(TinyService()) as url:
-        got, end = await exchanged(url, written("GET", "/1") + written("GET", "/2") + written("GET", "/3", b"", LAST))
+        got, end = await exchange_bytes(
+            url, encode_request("GET", "/1") + encode_request("GET", "/2") + encode_request("GET", "/3", b"", LAST)
+        )
     expected = [
         answer_on_the_wire(Request("GET", "/1")),
         answer_on_the_wire(Request("GET", "/2")),
@@ -86,25 +88,25 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
 async def test_an_http_1_0_client_gets_a_response_and_the_connection_is_closed() -> None:
     async with serve(TinyService()) as url:
-        got, end = await exchanged(url, b"GET /1 HTTP/1.0\r\n\r\n")
+        got, end = await exchange_bytes(url, b"GET /1 HTTP/1.0\r\n\r\n")
     assert (got.endswith(answer_to(Request("GET", "/1"))), end) == (True, CLOSED)
 
 
 async def test_head_gets_no_body() -> None:
     async with serve(TinyService()) as url:
-        got, _ = await exchanged(url, written("HEAD", "/1", b"", LAST))
+        got, _ = await exchange_bytes(url, encode_request("HEAD", "/1", b"", LAST))
     assert got == answer_on_the_wire(Request("HEAD", "/1"), "Connection: close").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
 
 async def test_a_bodyless_response_keeps_the_connection_open() -> None:
     async with serve(Answering(Response(204, {}, b"never sent"))) as url:
-        got, _ = await exchanged(url, POST + written("POST", "/contacts", b"", LAST))
+        got, _ = await exchange_bytes(url, POST + encode_request("POST", "/contacts", b"", LAST))
     assert got == b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
 
 
 async def test_the_server_sets_the_length() -> None:
     async with serve(Answering(Response(599, {"content-length": "99", "transfer-encoding": "chunked"}, b"abc"))) as url:
-        got, _ = await exchanged(url, written("GET", "/", b"", LAST))
+        got, _ = await exchange_bytes(url, encode_request("GET", "/", b"", LAST))
     assert got == b"HTTP/1.1 599 \r\ncontent-length: 3\r\nConnection: close\r\n\r\nabc"
 
 
@@ -112,14 +114,14 @@ async def test_a_chunked_body_is_read_completely() -> None:
     service = TinyService()
     head = b"POST /contacts HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     async with serve(service) as url:
-        await exchanged(url, head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+        await exchange_bytes(url, head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
     assert service.requests[0].body == b"abc"
 
 
 async def test_a_client_that_expects_continue_receives_it() -> None:
     service = TinyService()
     head, body = POST[: -len(CREATE.body)], CREATE.body
-    async with serve(service) as url, connected(url) as stream:
+    async with serve(service) as url, connect_to(url) as stream:
         await stream.send(head[:-2] + b"expect: 100-continue\r\nconnection: close\r\n\r\n")
         assert await read_until(stream, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         await stream.send(body)
@@ -137,14 +139,14 @@ async def test_a_client_that_expects_continue_receives_it() -> None:
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nno size\r\n", 400),
         (b"GET / HTTP/1.1\r\nhost: a\r\nx-long: " + b"l" * MAX_HEAD_BYTES, 431),
-        (written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1)), 413),
-        (written("POST", "/").replace(b"length: 0", b"length: %d\r\nexpect: 100-continue" % (MAX_REQUEST_BYTES + 1)), 413),
+        (encode_request("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1)), 413),
+        (encode_request("POST", "/").replace(b"length: 0", b"length: %d\r\nexpect: 100-continue" % (MAX_REQUEST_BYTES + 1)), 413),
     ],
 )
 async def test_an_invalid_request_is_refused_and_the_connection_closed(sent: bytes, status: int) -> None:
     service = TinyService()
     async with serve(service) as url:
-        got, end = await exchanged(url, sent)
+        got, end = await exchange_bytes(url, sent)
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nconnection: close" in head.lower()
@@ -155,7 +157,7 @@ async def test_an_invalid_request_is_refused_and_the_connection_closed(sent: byt
 async def test_a_chunked_body_over_the_limit_is_refused_and_not_kept() -> None:
     service = TinyService()
     chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
-    async with serve(service) as url, connected(url) as stream:
+    async with serve(service) as url, connect_to(url) as stream:
         await stream.send(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
         for _ in range(MAX_REQUEST_BYTES // 2**20):
             await stream.send(chunk)
@@ -165,8 +167,8 @@ async def test_a_chunked_body_over_the_limit_is_refused_and_not_kept() -> None:
 
 
 async def test_a_client_that_keeps_sending_still_gets_the_refusal() -> None:
-    head = written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1))
-    async with serve(TinyService()) as url, connected(url) as stream:
+    head = encode_request("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1))
+    async with serve(TinyService()) as url, connect_to(url) as stream:
         await stream.send(head + bytes(2**18))
         got = await stream.receive()
         await stream.send(bytes(2**18))
@@ -178,12 +180,12 @@ async def test_a_client_that_keeps_sending_still_gets_the_refusal() -> None:
 async def test_a_client_that_disconnects_early_sends_no_request_and_does_no_harm(sent: bytes) -> None:
     service = TinyService()
     async with serve(service) as url:
-        async with connected(url) as stream:
+        async with connect_to(url) as stream:
             await stream.send(sent)
             await stream.send_eof()
             await read_to_end(stream)
         assert service.requests == []
-        assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
+        assert (await exchange_bytes(url, encode_request("GET", "/", b"", LAST)))[1] == CLOSED
 
 
 @settings(max_examples=40, deadline=None)
@@ -191,11 +193,11 @@ async def test_a_client_that_disconnects_early_sends_no_request_and_does_no_harm
 def test_no_bytes_can_stop_the_server(noise: bytes, start: bytes) -> None:
     async def disturb() -> bytes:
         async with serve(TinyService()) as url:
-            async with connected(url) as stream:
+            async with connect_to(url) as stream:
                 await stream.send(start + noise)
                 await stream.send_eof()
                 assert (await read_to_end(stream))[1] == CLOSED
-            return (await exchanged(url, written("GET", "/", b"", LAST)))[0]
+            return (await exchange_bytes(url, encode_request("GET", "/", b"", LAST)))[0]
 
     assert anyio.run(disturb).startswith(b"HTTP/1.1 201 ")
 
@@ -203,18 +205,18 @@ def test_no_bytes_can_stop_the_server(noise: bytes, start: bytes) -> None:
 async def test_a_client_that_resets_the_connection_does_no_harm() -> None:
     service = TinyService()
     async with serve(service) as url:
-        async with connected(url) as stream:
+        async with connect_to(url) as stream:
             await stream.send(POST[:30])
             raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django's
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
+        assert (await exchange_bytes(url, encode_request("GET", "/", b"", LAST)))[1] == CLOSED
     assert len(service.requests) == 1
 
 
 async def test_a_service_that_raises_is_a_500_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     async with serve(BrokenService()) as url:
         with caplog.at_level(logging.ERROR, "outreach_async"):
-            got, _ = await exchanged(url, POST + written("POST", "/contacts", b"key_secret", LAST))
+            got, _ = await exchange_bytes(url, POST + encode_request("POST", "/contacts", b"key_secret", LAST))
     assert got.count(b"HTTP/1.1 500 Internal Server Error") == 2
     assert "the service raised KeyError" in caplog.text
     assert "in exchange" in caplog.text
@@ -229,7 +231,7 @@ async def test_a_service_that_raises_is_a_500_without_secrets(caplog: pytest.Log
 )
 async def test_a_response_that_cannot_be_sent_becomes_a_500(response: Response, caplog: pytest.LogCaptureFixture) -> None:
     async with serve(Answering(response)) as url:
-        got, _ = await exchanged(url, written("GET", "/", b"", LAST))
+        got, _ = await exchange_bytes(url, encode_request("GET", "/", b"", LAST))
     assert got.startswith(b"HTTP/1.1 500 ")
     assert "the service raised" in caplog.text
 
@@ -239,7 +241,7 @@ async def test_many_connections_are_served_at_once() -> None:
     endings: list[tuple[bytes, str]] = []
 
     async def ask(url: str) -> None:
-        endings.append(await exchanged(url, written("POST", "/contacts", CREATE.body, LAST)))
+        endings.append(await exchange_bytes(url, encode_request("POST", "/contacts", CREATE.body, LAST)))
 
     async with serve(service) as url, anyio.create_task_group() as group:
         for _ in range(200):
@@ -256,7 +258,7 @@ async def test_leaving_the_block_closes_the_listener_and_every_connection() -> N
     async with stream:
         assert (await read_to_end(stream))[0] == b""
     with pytest.raises(OSError, match="connection"):
-        await exchanged(url, POST)
+        await exchange_bytes(url, POST)
 
 
 @pytest.mark.parametrize("error", [ValueError("as it is"), pytest.skip.Exception("as it is"), KeyboardInterrupt("as it is")])
@@ -277,7 +279,7 @@ async def test_a_cancellation_ends_the_block_and_the_server() -> None:
             await anyio.sleep_forever()
     assert scope.cancelled_caught
     with pytest.raises(OSError, match="connection"):
-        await exchanged(url, POST)
+        await exchange_bytes(url, POST)
 
 
 async def test_it_runs_until_cancelled_and_reports_its_address() -> None:
@@ -291,7 +293,7 @@ async def test_it_runs_until_cancelled_and_reports_its_address() -> None:
 
         group.start_soon(serve_forever, TinyService(), "127.0.0.1", 0, note)
         await started.wait()
-        assert (await exchanged(urls[0], written("GET", "/", b"", LAST)))[0].startswith(b"HTTP/1.1 201")
+        assert (await exchange_bytes(urls[0], encode_request("GET", "/", b"", LAST)))[0].startswith(b"HTTP/1.1 201")
         group.cancel_scope.cancel()
     assert urls[0].startswith("http://127.0.0.1:")
 
@@ -332,7 +334,7 @@ async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> N
         address = socket.socket.getsockname(listener)
         async with anyio.create_task_group() as group:
             group.start_soon(_accept_connections, listener, group, TinyService())
-            got, _ = await exchanged(f"http://127.0.0.1:{address[1]}", written("GET", "/", b"", LAST))
+            got, _ = await exchange_bytes(f"http://127.0.0.1:{address[1]}", encode_request("GET", "/", b"", LAST))
             group.cancel_scope.cancel()
     assert (got[:12], listener.errors) == (b"HTTP/1.1 201", [])
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import anyio
 import pytest
 from support.echo_service import CREATE, TinyService, answer_on_the_wire
-from support.raw_http import CLOSED, RESET, connected, exchanged, read_to_end, written
+from support.raw_http import CLOSED, RESET, connect_to, encode_request, exchange_bytes, read_to_end
 
 from outreach_async.fake import faults as f
 from outreach_async.fake.server import serve
 from outreach_async.fake.transport import LONG_HEADER_BYTES
 
-POST = written("POST", "/contacts", CREATE.body)
+POST = encode_request("POST", "/contacts", CREATE.body)
 LAST = "connection: close"
 
 WHOLE = answer_on_the_wire(CREATE)
@@ -44,7 +44,7 @@ async def test_a_fault_is_injected_byte_by_byte_and_ends_the_connection(fault: f
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with serve(service) as url:
-        got, ended = await exchanged(url, POST)
+        got, ended = await exchange_bytes(url, POST)
     assert bytes_are_right(got)
     assert ended == end
     assert len(service.requests) == fault.commits
@@ -57,7 +57,7 @@ async def test_a_delayed_or_replaced_response_leaves_the_connection_usable(fault
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with serve(service) as url:
-        got, _ = await exchanged(url, POST + written("POST", "/contacts", CREATE.body, LAST))
+        got, _ = await exchange_bytes(url, POST + encode_request("POST", "/contacts", CREATE.body, LAST))
     assert got.count(b"HTTP/1.1 ") == 2
     assert got.endswith(answer_on_the_wire(CREATE, "Connection: close"))
 
@@ -68,7 +68,7 @@ async def test_a_delayed_response_takes_its_time(fault: f.Fault) -> None:
     service.faults.script("create_contact", fault)
     start = anyio.current_time()
     async with serve(service) as url:
-        await exchanged(url, written("POST", "/contacts", CREATE.body, LAST))
+        await exchange_bytes(url, encode_request("POST", "/contacts", CREATE.body, LAST))
     assert anyio.current_time() - start >= 0.015
 
 
@@ -76,7 +76,7 @@ async def test_a_drip_arrives_piece_by_piece() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.slow_drip(bytes=50, every=0.005))
     pieces: list[bytes] = []
-    async with serve(service) as url, connected(url) as stream:
+    async with serve(service) as url, connect_to(url) as stream:
         await stream.send(POST)
         while b"".join(pieces) != WHOLE:
             pieces.append(await stream.receive())
@@ -86,7 +86,7 @@ async def test_a_drip_arrives_piece_by_piece() -> None:
 async def test_a_hang_sends_nothing_until_the_client_disconnects() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.hang())
-    async with serve(service) as url, connected(url) as stream:
+    async with serve(service) as url, connect_to(url) as stream:
         await stream.send(POST + POST)
         with anyio.move_on_after(0.02) as waiting:
             await stream.receive()
@@ -98,7 +98,7 @@ async def test_a_client_that_disconnects_during_a_delay_does_no_harm() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.slow_drip(every=0.001))
     async with serve(service) as url:
-        async with connected(url) as stream:
+        async with connect_to(url) as stream:
             await stream.send(POST)
             await stream.receive()
-        assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
+        assert (await exchange_bytes(url, encode_request("GET", "/", b"", LAST)))[1] == CLOSED

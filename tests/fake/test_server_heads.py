@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.echo_service import TinyService
-from support.raw_http import CLOSED, exchanged
+from support.raw_http import CLOSED, exchange_bytes
 from support.time import virtual_time
 
 from outreach_async.fake.server import HEAD_TIMEOUT, MAX_HEAD_BYTES, RawConnection, _read_request, serve
@@ -60,13 +60,13 @@ class Pieces(RawConnection):
         raise AssertionError(data)
 
 
-async def requested(*pieces: bytes, seconds: float = 0.0) -> Request | None:
+async def parse_pieces(*pieces: bytes, seconds: float = 0.0) -> Request | None:
     """Parse these pieces as one request."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     return await _read_request(Pieces(pieces, seconds), conversation)
 
 
-def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+def split_bytes(data: bytes, places: Iterable[int]) -> list[bytes]:
     ends = sorted({*places, len(data)} - {0})
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -75,7 +75,7 @@ def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
 async def test_an_ambiguous_length_or_a_bare_line_feed_is_refused(sent: bytes) -> None:
     service = TinyService()
     async with serve(service) as url:
-        got, end = await exchanged(url, sent)
+        got, end = await exchange_bytes(url, sent)
     assert (got[:13], end, service.requests) == (b"HTTP/1.1 400 ", CLOSED, [])
     assert b"\r\nconnection: close" in got.lower()
 
@@ -85,20 +85,20 @@ async def test_an_ambiguous_length_or_a_bare_line_feed_is_refused(sent: bytes) -
 async def test_a_bare_line_feed_is_found_however_the_request_is_split(sent: bytes) -> None:
     for place in range(1, len(sent)):
         with pytest.raises(h11.RemoteProtocolError):
-            await requested(*cut(sent, [place]))
+            await parse_pieces(*split_bytes(sent, [place]))
 
 
 @virtual_time
 @given(places=st.lists(st.integers(1, len(WHOLE) - 1)))
 async def test_line_feeds_in_a_body_are_accepted_however_it_is_split(places: list[int]) -> None:
-    assert await requested(*cut(WHOLE, places)) == READ
+    assert await parse_pieces(*split_bytes(WHOLE, places)) == READ
 
 
 @virtual_time
 async def test_line_feeds_after_a_head_belong_to_its_body() -> None:
     head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n"
     for place in range(1, len(head) + 4):
-        request = await requested(*cut(head + b"\n\n\na", [place]))
+        request = await parse_pieces(*split_bytes(head + b"\n\n\na", [place]))
         assert request is not None
         assert request.body == b"\n\n\na"
 
@@ -106,14 +106,14 @@ async def test_line_feeds_after_a_head_belong_to_its_body() -> None:
 @virtual_time
 async def test_a_head_that_arrives_byte_by_byte_times_out() -> None:
     began = anyio.current_time()
-    assert await requested(*cut(WHOLE, range(30)), seconds=1.0) is None
+    assert await parse_pieces(*split_bytes(WHOLE, range(30)), seconds=1.0) is None
     assert anyio.current_time() - began == pytest.approx(1 + HEAD_TIMEOUT)
 
 
 @virtual_time
 async def test_a_head_that_stops_arriving_times_out() -> None:
     began = anyio.current_time()
-    assert await requested(b"GET / HTTP/1.1\r\n") is None
+    assert await parse_pieces(b"GET / HTTP/1.1\r\n") is None
     assert anyio.current_time() - began == pytest.approx(10)
     assert HEAD_TIMEOUT == 10
 
@@ -121,7 +121,7 @@ async def test_a_head_that_stops_arriving_times_out() -> None:
 @virtual_time
 async def test_a_connection_may_be_idle_and_a_body_slow() -> None:
     began = anyio.current_time()
-    assert await requested(CHUNKED, WHOLE[len(CHUNKED) :][:4], WHOLE[len(CHUNKED) + 4 :], seconds=3600.0) == READ
+    assert await parse_pieces(CHUNKED, WHOLE[len(CHUNKED) :][:4], WHOLE[len(CHUNKED) + 4 :], seconds=3600.0) == READ
     assert anyio.current_time() - began == pytest.approx(3 * 3600)
 
 

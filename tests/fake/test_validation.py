@@ -221,7 +221,7 @@ def test_c27_every_real_date_is_accepted_in_every_form(day: dt.date) -> None:
     assert all(map(is_date, [day.isoformat(), f"{year}-{day.month:02}", year, f"{day.month:02}/{day.day:02}/{year}"]))
 
 
-def test_c27_countries_are_the_249_of_iso_3166_and_each_name_finds_its_own() -> None:
+def test_c27_countries_are_the_249_of_iso_3166_and_can_be_found_by_name() -> None:
     countries = read_table("countries")
     codes = {code for code, *_ in countries}
     assert len(countries) == len(codes) == 249
@@ -229,7 +229,7 @@ def test_c27_countries_are_the_249_of_iso_3166_and_each_name_finds_its_own() -> 
     assert all(find_country_code(name) == code for code, *names in countries for name in (code, *names))
 
 
-def test_c27_states_are_the_50_the_district_the_territories_and_the_posts_of_the_forces() -> None:
+def test_c27_states_are_the_50_the_district_territories_and_military_posts() -> None:
     assert len(dict(read_table("states"))) == 50 + 1 + 5 + 3 + 3
 
 

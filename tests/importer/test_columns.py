@@ -18,7 +18,7 @@ LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linked
 FIELDS = (PLAN, LINKEDIN)
 
 
-def respelled(code: str) -> st.SearchStrategy[str]:
+def respellings_of(code: str) -> st.SearchStrategy[str]:
     """Draw the ways people write a code in a header."""
     words = code.split("_")
     joins = st.sampled_from([" ", "-", "_", "", ". "])
@@ -26,7 +26,7 @@ def respelled(code: str) -> st.SearchStrategy[str]:
     return st.builds(lambda join, case, pad: pad + case(join.join(words)) + pad, joins, cases, st.sampled_from(["", " "]))
 
 
-@given(st.sampled_from(STANDARD_FIELDS).flatmap(lambda code: st.tuples(st.just(code), respelled(code))))
+@given(st.sampled_from(STANDARD_FIELDS).flatmap(lambda code: st.tuples(st.just(code), respellings_of(code))))
 def test_a_header_that_equals_a_code_but_for_case_and_punctuation_is_mapped(drawn: tuple[str, str]) -> None:
     code, header = drawn
     assert map_columns(["E-mail", header]).codes == ("email", code)

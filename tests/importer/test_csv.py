@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.files import csv_text, packed, read
+from support.files import csv_text, pack, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CsvFile, Row, map_columns
@@ -43,7 +43,7 @@ def test_every_record_that_is_not_blank_becomes_one_row_with_its_line(
     for record in table:
         lines.append(len(io.StringIO(text, newline="").readlines()) + 1)
         text += csv_text([record], delimiter=delimiter, ending=ending, quoting=quoting)
-    file, rows = read(packed(text.encode(encoding), gzipped=gzipped), format="csv")
+    file, rows = read(pack(text.encode(encoding), gzipped=gzipped), format="csv")
     expected = [(line, row) for line, row in zip(lines, table, strict=True) if any(map(str.strip, row))]
     assert file.headers == HEADER
     assert [(row.line, row.cells) for row in rows] == expected

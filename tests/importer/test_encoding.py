@@ -10,7 +10,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.files import packed, read
+from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CsvFile
@@ -45,7 +45,7 @@ def refusal(content: bytes, encoding: str | None = None) -> str:
 )
 def test_bytes_that_are_not_utf_8_are_reported_with_line_and_remedy(before: int, ending: str, byte: bytes, gzipped: bool) -> None:
     content = ("email,city" + ending + f"a@b.example,Zuerich{ending}" * before + "b@b.example,K").encode() + byte + b"ln\n"
-    message = refusal(packed(content, gzipped=gzipped))
+    message = refusal(pack(content, gzipped=gzipped))
     assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save the file as UTF-8" in message
     assert message.endswith("probably --encoding cp1252")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.files import packed, read
+from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
@@ -35,7 +35,7 @@ def test_every_object_becomes_a_row_and_the_header_has_all_keys(
 ) -> None:
     table = [{"email": "a@b.example"}, *table]
     content = "".join(json.dumps(members, ensure_ascii=ascii_only) + ending for members in table)
-    file, rows = read(packed(content.encode(encoding), gzipped=gzipped), format="jsonl")
+    file, rows = read(pack(content.encode(encoding), gzipped=gzipped), format="jsonl")
     assert file.headers == tuple(dict.fromkeys(key for members in table for key in members))
     assert [row.cells for row in rows] == [tuple(members.get(key) or "" for key in file.headers) for members in table]
     assert [row.line for row in rows] == [1 + at * len(ending.replace("\r", "")) for at in range(len(table))]

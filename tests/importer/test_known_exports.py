@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT, written
+from support.exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT, write_export
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
@@ -14,7 +14,7 @@ from outreach_async.vocabulary import STANDARD_FIELDS
 LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linkedin"])
 
 
-def mapped(header: str, overrides: dict[str, str] | None = None, fields: tuple[WorkspaceField, ...] = ()) -> dict[str, str]:
+def map_header(header: str, overrides: dict[str, str] | None = None, fields: tuple[WorkspaceField, ...] = ()) -> dict[str, str]:
     """Return the columns that are sent, by code."""
     columns = map_columns(header.split(","), overrides, fields)
     return {code: name for name, code in zip(columns.headers, columns.codes, strict=True) if code}
@@ -40,7 +40,7 @@ def test_every_column_of_an_export_has_a_reason(key: str) -> None:
 @pytest.mark.parametrize("key", EXPORTS)
 def test_a_row_of_an_export_becomes_the_right_person(key: str) -> None:
     columns = map_columns(EXPORTS[key][1].split(","))
-    _, line = written(EXPORTS[key][1], columns.codes).splitlines()
+    _, line = write_export(EXPORTS[key][1], columns.codes).splitlines()
     members = columns.members(line.split(","))
     assert (members["email"], members["first_name"], members["title"]) == ("ada.example@works.example", "Ada", "Head of Looms")
     assert not any(value.startswith("of ") for value in members.values())
@@ -54,13 +54,13 @@ def test_the_table_of_a_tool_maps_to_existing_fields_and_names_its_source(export
 
 
 def test_company_name_of_apollo_is_the_informal_name() -> None:
-    found = mapped(APOLLO)
+    found = map_header(APOLLO)
     assert (found["company_name"], found["company_formal_name"]) == ("Company Name for Emails", "Company")
     assert (found["city"], found["address_1"]) == ("City", "Company Address")
 
 
 def test_title_of_outlook_is_a_form_of_address_and_not_a_job() -> None:
-    found = mapped(OUTLOOK)
+    found = map_header(OUTLOOK)
     assert found["title"] == "Job Title"
     assert "Title" not in found.values()
 
@@ -73,16 +73,16 @@ def test_a_column_left_out_for_a_better_one_says_so() -> None:
 
 
 def test_an_override_frees_the_column_that_was_chosen() -> None:
-    found = mapped(HUBSPOT, {"Associated Company": "company_name"})
+    found = map_header(HUBSPOT, {"Associated Company": "company_name"})
     assert found["company_name"] == "Associated Company"
-    assert mapped(HUBSPOT, {"Company Name": "ignore"})["company_name"] == "Associated Company"
-    assert mapped(OUTLOOK, {"Title": "nickname", "Nickname": "ignore"})["nickname"] == "Title"
+    assert map_header(HUBSPOT, {"Company Name": "ignore"})["company_name"] == "Associated Company"
+    assert map_header(OUTLOOK, {"Title": "nickname", "Nickname": "ignore"})["nickname"] == "Title"
 
 
 def test_a_workspace_field_takes_a_column_that_would_be_left_out() -> None:
     status = WorkspaceField(label="Lead status", code="custom_1", searchable=[])
-    assert mapped(HUBSPOT, fields=(status,))["custom_1"] == "Lead Status"
-    assert mapped(APOLLO, fields=(LINKEDIN,))["linkedin"] == "Person Linkedin Url"
+    assert map_header(HUBSPOT, fields=(status,))["custom_1"] == "Lead Status"
+    assert map_header(APOLLO, fields=(LINKEDIN,))["linkedin"] == "Person Linkedin Url"
     reasons = {column: reason for column, _, reason in map_columns(APOLLO.split(",")).decisions()}
     assert reasons["Person Linkedin Url"] == "Apollo: the workspace has no field for it"
 

@@ -29,7 +29,7 @@ def table(rows: Iterable[Sequence[str]]) -> io.BytesIO:
     return io.BytesIO(text.getvalue().encode())
 
 
-async def looked_at(
+async def preflight_of(
     rows: Iterable[Sequence[str]], *checks: str, repeats: Repeats = "serial"
 ) -> tuple[Preflight, list[tuple[Row, InvalidRequest]]]:
     file = open_file(table(rows), format="csv")
@@ -53,7 +53,7 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
     repeats: Repeats, rows: list[tuple[str, str]], level: str
 ) -> None:
     rows = [row for row in rows if any(map(str.strip, row))]
-    found, refused = await looked_at(rows, level, repeats=repeats)
+    found, refused = await preflight_of(rows, level, repeats=repeats)
     assert found.rows == found.sent + found.refused + found.superseded == len(rows)
     assert found.refused == len(refused)
     assert min(found.sent, found.refused, found.superseded) >= 0
@@ -64,15 +64,15 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
 
 async def test_errors_refuse_rows_and_warnings_do_not() -> None:
     rows = [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")]
-    found, refused = await looked_at(rows)
+    found, refused = await preflight_of(rows)
     assert (found.counts(), found.refused, refused) == ({"email": 1, "country": 1}, 0, [])
-    found, refused = await looked_at(rows, "error")
+    found, refused = await preflight_of(rows, "error")
     assert (found.counts(), found.refused) == ({"email": 1, "country": 1}, 2)
     assert [(row.line, str(error).partition(":")[0]) for row, error in refused] == [(2, "email"), (3, "country")]
 
 
 async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
-    found, _ = await looked_at([(f"p{at}@a.example", "Germny" if at % 2 else "US") for at in range(2500)])
+    found, _ = await preflight_of([(f"p{at}@a.example", "Germny" if at % 2 else "US") for at in range(2500)])
     kind = found.kinds["country"]
     assert (kind.count, [line for line, _ in kind.first]) == (1250, [3, 5, 7])
     assert "did you mean 'DE'?" in kind.first[0][1]
@@ -80,21 +80,21 @@ async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
 
 async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
-    found, _ = await looked_at(rows)
+    found, _ = await preflight_of(rows)
     assert found.kinds["repeat"].first == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
     assert (found.sent, found.superseded, found.refused) == (4, 0, 2)
-    found, _ = await looked_at(rows, repeats="last")
+    found, _ = await preflight_of(rows, repeats="last")
     assert found.kinds["repeat"].first == [(5, "email: same address as line 2")]
     assert (found.sent, found.superseded, found.refused) == (3, 1, 2)
-    found, refused = await looked_at(rows, repeats="error")
+    found, refused = await preflight_of(rows, repeats="error")
     assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: same address as line 2")
     assert (found.sent, found.refused, found.kinds) == (3, 3, {})
     assert (found.line_of(3), found.line_of(99)) == (5, None)
-    assert (await looked_at(rows, "repeat=off"))[0].kinds == {}
+    assert (await preflight_of(rows, "repeat=off"))[0].kinds == {}
 
 
 async def test_an_unreadable_row_is_refused_with_its_error() -> None:
-    found, refused = await looked_at([("a@a.example", "US", "more"), ("b@b.example", "US")], "error")
+    found, refused = await preflight_of([("a@a.example", "US", "more"), ("b@b.example", "US")], "error")
     assert (found.rows, found.refused) == (2, 1)
     assert "as in the header, got 3" in str(refused[0][1])
 

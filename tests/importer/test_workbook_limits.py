@@ -19,7 +19,7 @@ import anyio.to_thread
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.bombs import BOMBS, FAR_ROWS, a_cell_of, packed, understated, xlsx_with
+from support.bombs import BOMBS, FAR_ROWS, a_cell_of, pack_archive, understated_archive, xlsx_with
 from support.files import (
     STYLES,
     ZIP,
@@ -51,7 +51,7 @@ from outreach_async.importer.workbook_reader import (
 )
 
 PEOPLE: Final = workbook({"People": sheet_of([[text("email")], [text("ann@a.example")]])})
-SAMPLES: Final = (packed(PEOPLE), old_workbook(), packed(opendocument([["email"], ["ann@a.example"]])))
+SAMPLES: Final = (pack_archive(PEOPLE), old_workbook(), pack_archive(opendocument([["email"], ["ann@a.example"]])))
 LINUX_ONLY: Final = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory")
 
 OPEN_ALL = """
@@ -137,7 +137,7 @@ def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> N
 
 def test_an_archive_that_unpacks_to_more_than_it_declares_is_refused() -> None:
     # python-calamine 0.9.0 unpacks it, but zipfile finds a wrong checksum; later versions notice.
-    assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated(a_cell_of(100), 1000)))
+    assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated_archive(a_cell_of(100), 1000)))
 
 
 def test_a_small_archive_may_unpack_to_any_multiple_of_its_size() -> None:

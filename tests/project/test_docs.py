@@ -21,18 +21,18 @@ from support.docs import (
     Named,
     checks_arguments,
     constant_doc,
+    example_namespace,
     example_world,
     examples_of,
-    in_reach,
     is_async,
     keeps_its_promise,
     methods,
     module_docs,
-    printed,
-    promised,
+    promised_lines,
     properties,
     public,
-    raised,
+    raised_errors,
+    run_example,
 )
 
 from outreach_async import NewContact
@@ -123,7 +123,7 @@ def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
 @pytest.mark.parametrize("named", [each for each in DEFINED if not inspect.isclass(each.value)], ids=lambda named: named.id)
 def test_errors_that_a_call_raises_are_in_its_docstring(named: Named) -> None:
     _, _, documented = named.doc.partition("Raises:\n")
-    assert all(f"{name}:" in documented for name in raised(named.value))
+    assert all(f"{name}:" in documented for name in raised_errors(named.value))
     assert documented or not checks_arguments(named.value)
 
 
@@ -146,7 +146,7 @@ def test_a_short_example_prints_what_it_says(
     code: str, scope: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = printed(code, in_reach(scope, example_world()), backend)
+    lines = run_example(code, example_namespace(scope, example_world()), backend)
     assert keeps_its_promise(code, lines), lines
 
 
@@ -172,8 +172,8 @@ def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in GUIDE_BLOCKS])
 def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:
     assert not is_async(code), "a guide's programs are whole"
-    assert promised(code), "it shows nothing"
-    lines = summary_of_tests(code) if "\nasync def test_" in code else printed(code, {})
+    assert promised_lines(code), "it shows nothing"
+    lines = summary_of_tests(code) if "\nasync def test_" in code else run_example(code, {})
     assert keeps_its_promise(code, lines), lines
 
 

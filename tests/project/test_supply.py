@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tools.supply import HOOKS, LOCKED, ROOT, differing, floors, hooked, pins, unreached, vulnerable
+from tools.supply import HOOKS, LOCKED, ROOT, find_differences, find_unchecked, floors, locked_versions, update_hooks, vulnerable
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = LOCKED.read_text(encoding="utf-8")
@@ -23,12 +23,12 @@ REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS})
 @pytest.mark.parametrize("requirement", [one for one in REQUIREMENTS if not one.startswith("outreach_async[")])
 def test_every_requirement_is_locked_at_an_allowed_version(requirement: str) -> None:
     required = Requirement(requirement)
-    assert required.specifier.contains(pins(LOCK)[canonicalize_name(required.name)])
+    assert required.specifier.contains(locked_versions(LOCK)[canonicalize_name(required.name)])
 
 
 def test_every_locked_version_has_hashes() -> None:
     entries = [line for line in LOCK.replace("\\\n", "").splitlines() if line.strip()]
-    assert len(entries) == len(pins(LOCK))
+    assert len(entries) == len(locked_versions(LOCK))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
 
 
@@ -41,7 +41,7 @@ def test_the_pre_commit_hooks_use_the_locked_versions() -> None:
     listed = re.findall(r"additional_dependencies: \[(.*)\]", text)
     assert len(listed) == text.count("- id:")
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", one) for several in listed for one in several.split(", "))
-    assert hooked(text, pins(LOCK)) == text
+    assert update_hooks(text, locked_versions(LOCK)) == text
     assert text.count("repo:") == text.count("repo: local")
 
 
@@ -72,12 +72,12 @@ def test_every_dependency_of_users_has_a_minimum_version() -> None:
 
 
 def test_wheel_and_sdist_builds_are_reproducible(tmp_path: Path) -> None:
-    assert list(differing(Path(sys.executable), tmp_path)) == []
+    assert list(find_differences(Path(sys.executable), tmp_path)) == []
 
 
 def test_an_audit_that_skipped_a_package_is_not_clean() -> None:
     skipped = {"dependencies": [{"name": "a", "skip_reason": "not found"}, {"name": "b", "version": "1", "vulns": []}]}
     required = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
-    assert unreached([]) == {"everything"}
-    assert (unreached([skipped]), vulnerable([skipped])) == ({"a"}, set())
-    assert (unreached([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, mended in 2"})
+    assert find_unchecked([]) == {"everything"}
+    assert (find_unchecked([skipped]), vulnerable([skipped])) == ({"a"}, set())
+    assert (find_unchecked([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, mended in 2"})

@@ -15,7 +15,7 @@ SHEET: Final = "xl/worksheets/sheet1.xml"
 HEADER: Final = f'<row r="1">{at("A1", text("email"))}</row>'
 
 
-def packed(content: bytes, extra: bytes = b"") -> bytes:
+def pack_archive(content: bytes, extra: bytes = b"") -> bytes:
     """Return an archive with compressed parts and one more part of incompressible bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as plain, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -27,7 +27,7 @@ def packed(content: bytes, extra: bytes = b"") -> bytes:
 
 def xlsx_with(sheet: Callable[[], Iterator[bytes]], extra: bytes = b"") -> bytes:
     """Return an XLSX file with a sheet too long to keep in memory."""
-    file = io.BytesIO(packed(workbook({"A": ""}, leave_out=[SHEET]), extra))
+    file = io.BytesIO(pack_archive(workbook({"A": ""}, leave_out=[SHEET]), extra))
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(SHEET, "w", force_zip64=True) as part:
         part.write(f'<worksheet xmlns="{MAIN}"><sheetData>{HEADER}'.encode())
         for piece in sheet():
@@ -48,7 +48,7 @@ def a_cell_of(megabytes: int, extra: bytes = b"") -> bytes:
     return xlsx_with(sheet, extra)
 
 
-def understated(content: bytes, size: int) -> bytes:
+def understated_archive(content: bytes, size: int) -> bytes:
     """Return an archive that declares a wrong size for its last part."""
     changed = bytearray(content)
     struct.pack_into("<I", changed, content.rindex(b"PK\1\2") + 24, size)
@@ -62,7 +62,7 @@ def a_cell_at(row: int, column: int) -> bytes:
     return bytes(content)
 
 
-def repeated(rows: int, columns: int) -> bytes:
+def repeated_cell(rows: int, columns: int) -> bytes:
     """Return an ODS file with one cell that is repeated many times."""
     cell = f'<table:table-cell table:number-columns-repeated="{columns}" office:value-type="string"><text:p>x</text:p>'
     return opendocument_of(f'<table:table-row table:number-rows-repeated="{rows}">{cell}</table:table-cell></table:table-row>')
@@ -73,10 +73,10 @@ def noise(size: int) -> bytes:
     return random.Random(1).randbytes(size)  # noqa: S311 - the same each time
 
 
-LAST_CELL: Final = packed(workbook({"A": f'{HEADER}<row r="1048576">{at("XFD1048576", text("x"))}</row>'}))
+LAST_CELL: Final = pack_archive(workbook({"A": f'{HEADER}<row r="1048576">{at("XFD1048576", text("x"))}</row>'}))
 """A sheet of two cells, 16,384 columns and 1,048,576 rows apart."""
 
-FAR_ROWS: Final = packed(workbook({"A": f'{HEADER}<row r="1048576">{at("A1048576", text("x"))}</row>'}))
+FAR_ROWS: Final = pack_archive(workbook({"A": f'{HEADER}<row r="1048576">{at("A1048576", text("x"))}</row>'}))
 """A sheet of one column, with a million rows that are blank."""
 
 BOMBS: Final[dict[str, Callable[[], bytes]]] = {
@@ -85,8 +85,8 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "xlsx, long cell beside an image": lambda: a_cell_of(200, noise(1_200_000)),
     "xls, last cell": lambda: a_cell_at(65535, 255),
     "xls, a column beyond": lambda: a_cell_at(65535, 65535),
-    "ods, repeated cells": lambda: repeated(65536, 256),
-    "ods, repeated columns": lambda: repeated(1000, 16384),
-    "ods, as many as there can be": lambda: repeated(1048576, 16384),
+    "ods, repeated cells": lambda: repeated_cell(65536, 256),
+    "ods, repeated columns": lambda: repeated_cell(1000, 16384),
+    "ods, as many as there can be": lambda: repeated_cell(1048576, 16384),
 }
 """Files of at most 2 MB that take 0.4 GB to hold, or much more."""

@@ -86,7 +86,7 @@ def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Resp
     return apply
 
 
-def directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
+def run_directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
     """Run a dialogue by plain calls."""
     go_on = partial(next, dialogue)
     while True:
@@ -103,10 +103,10 @@ def writer(behaviour: Behaviour) -> Site:
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
-def measured(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measurement:
+def measure(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measurement:
     """Measure a fake by plain calls."""
     behaviour = behaviour or Behaviour()
-    return directly(measure_knobs(site or writer(behaviour)), service(behaviour, snapshot).handle)
+    return run_directly(measure_knobs(site or writer(behaviour)), service(behaviour, snapshot).handle)
 
 
 def single_readings() -> Iterator[tuple[str, Behaviour]]:
@@ -120,7 +120,7 @@ def single_readings() -> Iterator[tuple[str, Behaviour]]:
     yield "campaign_max_display", Behaviour(campaign_max_display=7)
 
 
-def alike(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
+def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
     """Return the values of a knob that this behaviour and world cannot distinguish, including its own."""
     own = getattr(behaviour, knob)
     if knob in NEVER:
@@ -138,12 +138,12 @@ def alike(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[
     return (own,)
 
 
-def misses(
+def find_misses(
     behaviour: Behaviour, findings: Mapping[str, KnobFinding], boxes: int = 30, campaigns: int = 20
 ) -> dict[str, tuple[Any, ...]]:
     """Return the knobs that were measured wrongly, with the findings."""
     return {
         knob: finding.possible
         for knob, finding in findings.items()
-        if finding.possible != alike(behaviour, knob, boxes, campaigns)
+        if finding.possible != indistinguishable_values(behaviour, knob, boxes, campaigns)
     }

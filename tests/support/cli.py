@@ -49,8 +49,8 @@ class Shell:
         return Ended(code, out, err)
 
     def json(self, *arguments: str) -> tuple[int, Any]:
-        ended = self(*arguments, "--json")
-        return ended.code, json.loads(ended.out.splitlines()[-1])
+        wait_for_end = self(*arguments, "--json")
+        return wait_for_end.code, json.loads(wait_for_end.out.splitlines()[-1])
 
 
 class Watched:
@@ -79,12 +79,12 @@ def small_service() -> FakeService:
     return service
 
 
-def connected(url: str) -> tuple[str, ...]:
+def connection_options(url: str) -> tuple[str, ...]:
     """Return the options that connect to the small service."""
     return ("--base-url", url, "--workspace", "space_1", "--owner-key", KEY)
 
 
-def saved(folder: Path, content: str) -> str:
+def save_contacts(folder: Path, content: str) -> str:
     """Write a file of contacts, and return its path."""
     path = folder / "people.csv"
     path.write_text(content, encoding="utf-8")
@@ -92,7 +92,7 @@ def saved(folder: Path, content: str) -> str:
 
 
 @contextmanager
-def served(service: Service) -> Iterator[str]:
+def serve_in_thread(service: Service) -> Iterator[str]:
     """Serve a service on a real port, in another thread."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(service)) as url:
         yield url
@@ -104,7 +104,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**inherited, **more}
 
 
-def started(
+def start_command(
     *arguments: str, env: Mapping[str, str] | None = None, command: Sequence[str] = COMMAND, **options: Any
 ) -> subprocess.Popen[str]:
     """Start the command in a separate process."""
@@ -112,7 +112,7 @@ def started(
     return subprocess.Popen([*command, *arguments], text=True, env=environment(**(env or {})), **pipes)
 
 
-def ended(process: subprocess.Popen[str]) -> Ended:
+def wait_for_end(process: subprocess.Popen[str]) -> Ended:
     """Wait for a process and return its result."""
     out, err = process.communicate(timeout=600)
     return Ended(process.returncode, out or "", err or "")
@@ -125,7 +125,9 @@ def on_terminal(*arguments: str, piped_stdout: bool = False, interrupt_at: str =
     """
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}
-    with started(*arguments, env=env, stdin=theirs, stdout=subprocess.PIPE if piped_stdout else theirs, stderr=theirs) as process:
+    with start_command(
+        *arguments, env=env, stdin=theirs, stdout=subprocess.PIPE if piped_stdout else theirs, stderr=theirs
+    ) as process:
         os.close(theirs)
         shown = b""
         for part in _read(ours):

@@ -12,7 +12,7 @@ from outreach_async.transport.wire import Request, Response
 HOST = {"host": "127.0.0.1:80"}
 
 
-class Plane:
+class PlaneClient:
     """A fake with its control plane before it.
 
     Attributes:

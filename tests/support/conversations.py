@@ -76,7 +76,7 @@ def world(behaviour: Behaviour) -> FakeService:
     return fake
 
 
-def as_sent(recorded: Recorded) -> Request:
+def sent_request(recorded: Recorded) -> Request:
     """Return the request of an entry of the request log."""
     body: Any = b"" if recorded.json is None else json.dumps(recorded.json).encode()
     return Request(recorded.method, recorded.target, JSON, body)

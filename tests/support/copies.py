@@ -80,7 +80,7 @@ class CopyingService:
         code = b"201 Created" if contact else b"200 OK"
         return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (code, len(body), body), twice
 
-    def wrong(self, outcomes: Iterable[ContactOutcome]) -> list[ContactOutcome]:
+    def find_wrong_outcomes(self, outcomes: Iterable[ContactOutcome]) -> list[ContactOutcome]:
         """Return the outcomes that are certain but false."""
         return [outcome for outcome in outcomes if outcome.certain and not self._true(outcome)]
 

@@ -22,9 +22,9 @@ from typing import Any, Final
 import anyio
 import attrs
 from support.journal import ENDINGS
-from support.outcome_oracle import FINDINGS, surely, turns, wrongs
+from support.outcome_oracle import FINDINGS, find_wrong_labels, turns, when_applied
 from support.processes import ORDERLY, Ending, Killed, Left, MortalJournal, Process, consume
-from support.scenarios import KEY, SPACE, Scene, World, creation, service, valid
+from support.scenarios import KEY, SPACE, Scenario, World, creation, service, valid
 from trio._core import _run
 
 from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
@@ -106,7 +106,7 @@ class Simulation:
     """
 
     def __init__(
-        self, scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
+        self, scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
     ) -> None:
         self._time = VirtualTime()
         self._harmed = harmed
@@ -235,7 +235,7 @@ class Simulation:
         for outcome in outcomes:
             truth = truths.get(outcome.index)
             sent = truth is not None and outcome.repeats is None
-            yield from (f"I5: row {outcome.index}: {wrong}" for wrong in wrongs(outcome, truth, sent=sent))
+            yield from (f"I5: row {outcome.index}: {wrong}" for wrong in find_wrong_labels(outcome, truth, sent=sent))
             if outcome.status not in FINDINGS and self.world.fake.contact(SPACE, self.scene.rows[outcome.index]["email"]) is None:
                 yield f"I3: row {outcome.index} is not there"
         if not self.crashes and not self.world.struck and not all(outcome.certain for outcome in outcomes):
@@ -252,7 +252,8 @@ class Simulation:
             yield "I4: two contacts of one e-mail"
         for email, group in groups.items():
             possible = [
-                self._made(email, [group[place].index for place in order]) for order in turns([surely(each) for each in group])
+                self._made(email, [group[place].index for place in order])
+                for order in turns([when_applied(each) for each in group])
             ]
             if _plain(self.world.fake.contact(SPACE, email)) not in possible:
                 yield f"I7: {email} is not what its rows make of it one after the other"
@@ -285,8 +286,8 @@ def memory() -> Iterator[Path]:
         yield Path(name)
 
 
-def everywhere(
-    scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
+def kill_everywhere(
+    scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
 ) -> Iterator[Simulation]:
     """Yield finished runs whose first process died at the first point, at the second and so on, and up to two later ones too.
 
@@ -306,7 +307,7 @@ def everywhere(
 
 
 def simulation(
-    scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
+    scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
 ) -> Simulation:
     """Create a run in a separate folder."""
     folder.mkdir()

@@ -104,7 +104,7 @@ def people(rng: Random) -> Iterator[Record]:
         email = f"{plain(first)}.{plain(last)}@{domain}"
         if email not in used:
             used.add(email)
-            known = (email, first, last, rng.choice(TITLES.split("|")), company, TRADES[trade], dialled(place.phone, rng))
+            known = (email, first, last, rng.choice(TITLES.split("|")), company, TRADES[trade], fill_in_digits(place.phone, rng))
             record = (*known, f"https://www.{domain}", *place[:4], rng.choice(PLANS))
             yield {
                 name: "" if name in MAY_MISS and rng.random() < 0.15 else text for name, text in zip(HEADER, record, strict=True)
@@ -120,12 +120,12 @@ def plain(name: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFKD", spelled) if letter.isascii() and letter.isalpha())
 
 
-def dialled(phone: str, rng: Random) -> str:
+def fill_in_digits(phone: str, rng: Random) -> str:
     """Fill in the digits that the range leaves free."""
     return "".join(str(rng.randrange(10)) if sign == "#" else sign for sign in phone)
 
 
-def repeated(person: Record, rng: Random) -> Record:
+def retyped(person: Record, rng: Random) -> Record:
     """Return a person again, with the address typed differently."""
     respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
     respell = rng.choice(respellings)
@@ -137,7 +137,7 @@ def records(seed: int = 7) -> list[list[str]]:
     rng = Random(seed)  # noqa: S311 - reproducible, not secret
     source = people(rng)
     known = [next(source) for _ in range(PEOPLE)]
-    twice = [repeated(person, rng) for person in rng.sample(known, REPEATS)]
+    twice = [retyped(person, rng) for person in rng.sample(known, REPEATS)]
     wrong = [damage(next(source)) for damage in FAULTS.values() for _ in range(FAULTS_EACH)]
     rows = [list(person.values()) for person in [*known, *twice, *wrong]]
     rng.shuffle(rows)

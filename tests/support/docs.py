@@ -161,7 +161,7 @@ def _assigned(node: ast.stmt) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def raised(function: Callable[..., Any]) -> set[str]:
+def raised_errors(function: Callable[..., Any]) -> set[str]:
     """Return the errors that the code of a function raises by name."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     calls = [node.exc for node in nodes if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
@@ -189,7 +189,7 @@ def example_world() -> FakeService:
     return fake
 
 
-def in_reach(scope: str, fake: FakeService) -> dict[str, Any]:
+def example_namespace(scope: str, fake: FakeService) -> dict[str, Any]:
     """Return the names a short example may use without importing them, as `help(outreach_async)` promises."""
     names: dict[str, Any] = {}
     for package in dict.fromkeys(("outreach_async", "outreach_async.fake", scope)):
@@ -208,7 +208,7 @@ def is_async(code: str) -> bool:
     return bool(compiled(code).co_flags & inspect.CO_COROUTINE)
 
 
-def printed(code: str, names: Mapping[str, Any], backend: str = "asyncio") -> list[str]:
+def run_example(code: str, names: Mapping[str, Any], backend: str = "asyncio") -> list[str]:
     """Run an example and return the lines it prints."""
     namespace = {"__name__": "__main__", **names}
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -224,13 +224,13 @@ def printed(code: str, names: Mapping[str, Any], backend: str = "asyncio") -> li
     return out.getvalue().splitlines()
 
 
-def promised(code: str) -> list[re.Pattern[str]]:
+def promised_lines(code: str) -> list[re.Pattern[str]]:
     """Return the lines an example says it prints; `...` stands for what differs from run to run."""
     return [re.compile(".*".join(map(re.escape, line.rstrip().split("...")))) for line in _SHOWN.findall(code)]
 
 
 def keeps_its_promise(code: str, lines: list[str]) -> bool:
-    expected_lines = promised(code)
+    expected_lines = promised_lines(code)
     return len(expected_lines) == len(lines) and all(
         one.fullmatch(line.rstrip()) for one, line in zip(expected_lines, lines, strict=True)
     )

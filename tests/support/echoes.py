@@ -35,7 +35,7 @@ def percent(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
-def named(text: str) -> str:
+def write_html_names(text: str) -> str:
     """Write every character with its HTML name if it has one, and quotes as `html.escape` does."""
     return "".join(f"&{_NAMES[each]}" if each in _NAMES else html.escape(each) for each in text)
 
@@ -58,7 +58,7 @@ ENCODINGS: Final[dict[str, Callable[[str], str]]] = {
     "base64 within more": lambda text: b64encode(f'{{"owner_key":"{text}","a":1}}'.encode()).decode(),
     "hex": lambda text: text.encode().hex(),
     "HEX": lambda text: text.encode().hex().upper(),
-    "HTML, named": named,
+    "HTML, named": write_html_names,
     "HTML, decimal": lambda text: "".join(f"&#{ord(each)};" for each in text),
     "HTML, hex": lambda text: "".join(f"&#x{ord(each):X};" for each in text),
     "HTML, twice": lambda text: html.escape("".join(f"&#{ord(each)};" for each in text)),
@@ -78,35 +78,35 @@ def assert_hidden(key: str, seen: str, where: str) -> None:
     for before in range(3):
         letters = b64encode(bytes(before) + key.encode()).decode().rstrip("=")
         forms.append(letters[-(-8 * before // 6) : 8 * (before + len(key.encode())) // 6])
-    for text in decoded(seen):
+    for text in decode_repeatedly(seen):
         for form in forms:
             for searched in (text, text.lower()) if form == forms[1] else (text, text.replace("-", "+").replace("_", "/")):
                 at = searched.find(form)
                 assert at < 0, f"{where}: ...{searched[max(0, at - 200) : at + 80]}..."
 
 
-def decoded(text: str) -> set[str]:
+def decode_repeatedly(text: str) -> set[str]:
     """Return a text, and the results of decoding it once, twice and three times."""
     found = {text}
     for _ in range(3):
-        found |= {decode(each) for each in found for decode in (unquote, html.unescape, unescaped)}
+        found |= {decode(each) for each in found for decode in (unquote, html.unescape, unescape_json)}
     return found
 
 
-def unescaped(text: str) -> str:
+def unescape_json(text: str) -> str:
     """Undo JSON escapes that keys of the basic plane can have."""
     return re.sub(r"\\(?:u([0-9a-fA-F]{4})|([\"/\\]))", lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
 
 
-def sights(thing: Any) -> Iterator[tuple[str, str]]:
+def representations(thing: Any) -> Iterator[tuple[str, str]]:
     """Yield every representation of an object, each with its name."""
     yield "repr", repr(thing)
     yield "str", str(thing)
-    yield "rich", rendered(Pretty(thing, expand_all=True))
+    yield "rich", render_with_rich(Pretty(thing, expand_all=True))
     if isinstance(thing, BaseException):
         yield "vars", repr(vars(thing))
         yield "traceback", "".join(traceback.TracebackException.from_exception(thing, capture_locals=True).format())
-        yield "rich traceback", rendered(traceback_of(thing))
+        yield "rich traceback", render_with_rich(traceback_of(thing))
 
 
 def traceback_of(error: BaseException) -> Traceback:
@@ -123,7 +123,7 @@ def traceback_of(error: BaseException) -> Traceback:
     )
 
 
-def rendered(thing: Any) -> str:
+def render_with_rich(thing: Any) -> str:
     """Print an object as rich does, each of its lines unwrapped."""
     page = io.StringIO()
     Console(file=page, width=10_000, color_system=None).print(thing)

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 import attrs
 from support.crashes import Simulation, memory
 from support.processes import WAYS, Ending
-from support.scenarios import Scene, seeded
+from support.scenarios import Scenario, seeded
 
 from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.rows import Repeats
@@ -20,7 +20,7 @@ LOOPS: Final = ("asyncio", "trio")
 
 
 @attrs.frozen
-class Drawn:
+class DrawnScenario:
     """A scene, and what disturbs its run.
 
     Attributes:
@@ -32,7 +32,7 @@ class Drawn:
 
     seed: int
     backend: str
-    scene: Scene
+    scene: Scenario
     endings: tuple[Ending, ...]
 
     def play(self, folder: Path, harmed: Callable[[JournalWriter], Any] = lambda writer: writer) -> Simulation:
@@ -47,7 +47,7 @@ class Drawn:
             return self.play(folder).violations()
 
 
-def drawn(seed: int) -> Drawn:
+def draw_scenario(seed: int) -> DrawnScenario:
     """Draw a scenario."""
     chance = random.Random(f"drawn {seed}")  # noqa: S311 - repeatable, not secret
     rows = chance.choice([4, 12, 30])
@@ -65,7 +65,9 @@ def drawn(seed: int) -> Drawn:
         misdirected=chance.choice([0.0, 0.0, 0.1]),
         caller_seconds=chance.choice([0.0, 0.0, 0.1, 1.0]),
     )
-    return Drawn(seed, chance.choice(LOOPS), scene, tuple(_ending(chance, rows) for _ in range(chance.choice([1, 1, 2, 3]))))
+    return DrawnScenario(
+        seed, chance.choice(LOOPS), scene, tuple(_ending(chance, rows) for _ in range(chance.choice([1, 1, 2, 3])))
+    )
 
 
 def _ending(chance: random.Random, rows: int) -> Ending:

@@ -97,7 +97,7 @@ PERSON: Final = {
 """A person; each tool has columns for most fields."""
 
 
-def written(header: str, codes: tuple[str | None, ...]) -> str:
+def write_export(header: str, codes: tuple[str | None, ...]) -> str:
     """Return an export of that person: each cell in its column, and the name of the column in all others."""
     columns = header.split(",")
     cells = [PERSON.get(code or "", "" if code else f"of {column}") for column, code in zip(columns, codes, strict=True)]

@@ -87,7 +87,7 @@ def csv_text(
     return text.getvalue()
 
 
-def packed(content: bytes, *, gzipped: bool) -> bytes:
+def pack(content: bytes, *, gzipped: bool) -> bytes:
     """Return bytes unchanged, or as gzip."""
     return gzip.compress(content, mtime=0) if gzipped else content
 

@@ -20,7 +20,7 @@ _ID: Final = re.compile(rb"id-\d+(?:-\d+)?(?=[^\d-])")
 _PAGE: Final = re.compile(rb"[?&]page=(\d+)")
 
 
-class Weather:
+class FlakyBehaviour:
     """A listener's behaviour at random; what one connection meets depends on the seed and its number only.
 
     Args:

@@ -46,7 +46,7 @@ RECOVERED: Final = 300
 
 
 @attrs.frozen(kw_only=True)
-class Scene:
+class Scenario:
     """What a run goes through.
 
     Attributes:
@@ -92,7 +92,7 @@ class Scene:
 class Service:
     """A token bucket that answers after a while, and has its troubles."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scenario) -> None:
         self.scene = scene
         self.random = random.Random(scene.seed)  # noqa: S311 - a simulation that can be repeated
         self.started: list[float] = []
@@ -167,7 +167,7 @@ class Run:
         ended: After how many seconds it ended.
     """
 
-    scene: Scene
+    scene: Scenario
     service: Service
     flow: RunThrottle
     repeats: Counter[FailureKind] = attrs.field(factory=Counter)
@@ -272,14 +272,14 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
 
 def judged(flow: RunThrottle, error: OutreachError, blamed: int, started: float) -> tuple[RetryDecision, FailureKind]:
     evidence = classify(error, Idempotency.IDEMPOTENT)
-    asked = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
+    retry_after = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
     attempt = FailedAttempt(
-        error=error, kind=evidence, counted_failures=blamed, retry_after=asked, started=started, ended=anyio.current_time()
+        error=error, kind=evidence, counted_failures=blamed, retry_after=retry_after, started=started, ended=anyio.current_time()
     )
     return flow.on_failure(attempt), evidence
 
 
-async def play(scene: Scene, max_outage: float = 900.0) -> Run:
+async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
     """Play a scenario to its end, or to that of the run."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
@@ -311,7 +311,7 @@ async def play(scene: Scene, max_outage: float = 900.0) -> Run:
     return run
 
 
-def simulate(scene: Scene, backend: str, max_outage: float = 900.0) -> Run:
+def simulate(scene: Scenario, backend: str, max_outage: float = 900.0) -> Run:
     """Play a scenario in virtual time."""
     return anyio.run(partial(play, scene, max_outage), backend=backend, backend_options=VirtualTime().options(backend))
 
@@ -335,7 +335,7 @@ class Carrier:
     async def aclose(self) -> None: ...
 
 
-async def play_whole(scene: Scene) -> Run:
+async def play_whole(scene: Scenario) -> Run:
     """Play a scene with contacts that are really created: by a client, a bulk run and its engine."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     service = Service(scene)
@@ -356,6 +356,6 @@ async def play_whole(scene: Scene) -> Run:
     return run
 
 
-def simulate_whole(scene: Scene, backend: str) -> Run:
+def simulate_whole(scene: Scenario, backend: str) -> Run:
     """Play a scenario through a client, in virtual time."""
     return anyio.run(play_whole, scene, backend=backend, backend_options=VirtualTime().options(backend))

@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 from hypothesis import strategies as st
-from tools.journal_child import opened, steps
+from tools.journal_child import open_journal, steps
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
 from outreach_async import operations as made
@@ -258,7 +258,7 @@ def a_journal() -> bytes:
     """Return the file of a run that ended."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
-        writer = opened(path)
+        writer = open_journal(path)
         for _ in steps(writer):
             pass
         writer.close()

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import strategies as st
-from tools.journal_child import ROWS, WINDOW, opened, outcome_of, steps
+from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcomes import ContactOutcome
@@ -54,7 +54,7 @@ def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int,
 
 def require_resumable(path: Path) -> None:
     """Check that the run can be completed, after which it has every outcome once."""
-    writer = opened(path, resume=True)
+    writer = open_journal(path, resume=True)
     try:
         for _ in steps(writer):
             pass
@@ -66,10 +66,10 @@ def require_resumable(path: Path) -> None:
 
 def require_refused(path: Path) -> None:
     """Check that a damaged journal is neither read nor resumed, and can be given up: then every row may have been sent."""
-    for look in (Journal(path).report, lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
+    for look in (Journal(path).report, lambda: list(Journal(path).outcomes()), lambda: open_journal(path, resume=True)):
         with pytest.raises(JournalError, match=r'is damaged: .*earlier="unknown"'):
             look()
-    writer = opened(path, resume=True, earlier="unknown")
+    writer = open_journal(path, resume=True, earlier="unknown")
     try:
         assert writer.possibly_sent == PossiblySent(((0, 2**63 - 1),))
     finally:
@@ -86,7 +86,7 @@ def child(path: Path, *options: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def acknowledged(lines: str) -> tuple[int, int]:
+def count_acknowledged(lines: str) -> tuple[int, int]:
     """Return how many rows a process said were marked and recorded; a line that a kill cut off does not count."""
     error_facts = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
     most = {"marked": 0, "recorded": 0}
@@ -95,18 +95,18 @@ def acknowledged(lines: str) -> tuple[int, int]:
     return most["marked"], most["recorded"]
 
 
-def ended(path: Path, *options: object) -> tuple[int, tuple[int, int]]:
+def run_to_end(path: Path, *options: object) -> tuple[int, tuple[int, int]]:
     """Run to the end of the process; return its exit code and what it acknowledged. No warning or traceback may come."""
     process = child(path, *options)
     out, errors = process.communicate(timeout=600)
     assert not errors, errors
-    return process.returncode, acknowledged(out)
+    return process.returncode, count_acknowledged(out)
 
 
-def killed_journal(path: Path, commits: int) -> None:
+def make_killed_journal(path: Path, commits: int) -> None:
     """Leave a journal as a process does that is killed after so many commits: a kill changes no file."""
     origin = path.with_name(f"{path.name}.living")
-    writer = opened(origin)
+    writer = open_journal(origin)
     try:
         for _ in islice(steps(writer), commits):
             pass

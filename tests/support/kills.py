@@ -249,7 +249,7 @@ def lines(folder: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
 
 
-def spilt(folder: Path, run: Run, left: Left) -> Iterator[str]:
+def find_leaks(folder: Path, run: Run, left: Left) -> Iterator[str]:
     """Find what a process must not leave: its key in a file, error output, an outcome delivered but not recorded."""
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()

@@ -28,9 +28,9 @@ from support.outcome_oracle import (
     Service,
     Way,
     apply,
+    find_wrong_labels,
     sequences,
-    surely,
-    wrongs,
+    when_applied,
 )
 
 from outreach_async.bulk.journal.writer import merge
@@ -346,13 +346,13 @@ class Model:
         self.leaves += 1
         outcomes = at.outcomes
         for outcome in outcomes:
-            for kind in wrongs(outcome, at.service.truth(outcome.index), sent=outcome.index in at.sent):
+            for kind in find_wrong_labels(outcome, at.service.truth(outcome.index), sent=outcome.index in at.sent):
                 self._blame(kind, at)
         if sum(outcome.possible == ONLY_ADDED for outcome in outcomes) > (self.before is None):
             self._blame("added twice", at)
         if at.faults == self.bounds.faults and not all(outcome.certain for outcome in outcomes):
             self._blame("uncertain without a fault", at)
-        if at.service.contact not in self._made(tuple(map(surely, outcomes))):
+        if at.service.contact not in self._made(tuple(map(when_applied, outcomes))):
             if at.overtaken or (self.duplicates == "overwrite" and len(self.rows) > 1 and at.late):
                 self.known += 1
             else:

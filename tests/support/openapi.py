@@ -19,7 +19,7 @@ OPERATIONS = {
 }
 
 
-def resolved(node: dict[str, Any]) -> dict[str, Any]:
+def resolve_reference(node: dict[str, Any]) -> dict[str, Any]:
     """Follow a reference into the components."""
     while "$ref" in node:
         _, *steps = node["$ref"].split("/")
@@ -29,33 +29,33 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def closed(schema: Any) -> Any:
+def forbid_unknown_members(schema: Any) -> Any:
     """Allow no undocumented members in responses."""
     if isinstance(schema, list):
-        return [closed(item) for item in schema]
+        return [forbid_unknown_members(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: closed(value) for name, value in schema.items()}
+    found = {name: forbid_unknown_members(value) for name, value in schema.items()}
     return {**found, "additionalProperties": False} if "required" in schema and "properties" in schema else found
 
 
-CLOSED = closed(DOCUMENT["components"])
+CLOSED = forbid_unknown_members(DOCUMENT["components"])
 
 
 @cache
 def validator(operation: str, status: int) -> Draft202012Validator:
     """Return the validator of an operation's responses with a status."""
-    documented = resolved(OPERATIONS[operation][2]["responses"][str(status)])
+    documented = resolve_reference(OPERATIONS[operation][2]["responses"][str(status)])
     return Draft202012Validator({"components": CLOSED, **documented["content"]["application/json"]["schema"]})
 
 
-def checked(operation: str, response: Response) -> Any:
+def check_response(operation: str, response: Response) -> Any:
     """Return the document of a response after validating it for the operation and status."""
     answers = OPERATIONS[operation][2]["responses"]
     assert str(response.status) in answers, (response.status, response.body)
-    documented = resolved(answers[str(response.status)])
+    documented = resolve_reference(answers[str(response.status)])
     for name, header in documented["headers"].items():
-        assert not resolved(header).get("required") or name in response.headers, name
+        assert not resolve_reference(header).get("required") or name in response.headers, name
     value = json.loads(response.body)
     assert response.headers["content-type"] in documented["content"]
     validator(operation, response.status).validate(value)

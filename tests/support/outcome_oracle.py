@@ -159,7 +159,7 @@ def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sur
     return frozenset(stored_fields)
 
 
-def wrongs(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:
+def find_wrong_labels(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:
     """Yield what is wrong with what is said of a row.
 
     Args:
@@ -178,7 +178,7 @@ def wrongs(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Ite
         yield "unknown, and certain"
 
 
-def surely(outcome: ContactOutcome) -> bool | None:
+def when_applied(outcome: ContactOutcome) -> bool | None:
     """Return whether a row was applied, in its turn; `None` if it surely never was."""
     if outcome.status in FINDINGS:
         return None if outcome.certain else False

@@ -13,7 +13,7 @@ CLOSED, RESET = "closed", "reset"
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
+async def connect_to(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
     """Connect to the host of the URL."""
     parts = urlsplit(url)
     assert parts.hostname
@@ -44,14 +44,14 @@ async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
     return received
 
 
-async def exchanged(url: str, data: bytes) -> tuple[bytes, str]:
+async def exchange_bytes(url: str, data: bytes) -> tuple[bytes, str]:
     """Send these bytes on a new connection; return the response and how the peer ends the connection."""
-    async with connected(url) as stream:
+    async with connect_to(url) as stream:
         await stream.send(data)
         return await read_to_end(stream)
 
 
-def written(method: str, target: str, body: bytes = b"", *fields: str) -> bytes:
+def encode_request(method: str, target: str, body: bytes = b"", *fields: str) -> bytes:
     """Return a request as bytes, with its length."""
     lines = [f"{method} {target} HTTP/1.1", "host: fake", f"content-length: {len(body)}", *fields]
     return "\r\n".join([*lines, "", ""]).encode() + body

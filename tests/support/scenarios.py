@@ -47,7 +47,7 @@ TROUBLE: Final[tuple[Fault, ...]] = (
 
 
 @attrs.frozen(kw_only=True)
-class Scene:
+class Scenario:
     """What is to be done, and in what weather.
 
     Attributes:
@@ -117,7 +117,7 @@ class World:
         given: Answers that name a contact and have reached the process that lives, by the e-mail they are for.
     """
 
-    def __init__(self, scene: Scene, clock: Callable[[], float]) -> None:
+    def __init__(self, scene: Scenario, clock: Callable[[], float]) -> None:
         self.scene = scene
         self.fake = service(scene, clock)
         self.ledger: list[tuple[int, Outcome]] = []
@@ -151,7 +151,7 @@ class World:
         return answer
 
 
-def service(scene: Scene, clock: Callable[[], float]) -> FakeService:
+def service(scene: Scenario, clock: Callable[[], float]) -> FakeService:
     """Return the initial service of a scenario."""
     fake = FakeService(clock=clock)
     fake.add_workspace(SPACE, custom_fields=["Row", "Plan", "Note"])
@@ -168,7 +168,7 @@ def creation(members: dict[str, Any], duplicates: str) -> Request:
     return Request("POST", "/contacts", HEADERS, json.dumps(body).encode())
 
 
-def seeded(seed: int, rows: int = 20, **options: Any) -> Scene:
+def seeded(seed: int, rows: int = 20, **options: Any) -> Scenario:
     """Draw a scene: about a third of its rows repeat an e-mail, some spelled otherwise, and a few can never be sent."""
     chance = random.Random(f"rows {seed}")  # noqa: S311 - repeatable, not secret
     all_rows: list[Any] = []
@@ -183,4 +183,4 @@ def seeded(seed: int, rows: int = 20, **options: Any) -> Scene:
         all_rows.append(row)
     before = [f"user{number}@a.example" for number in range(rows) if chance.random() < 0.2]
     options = {"attempts": chance.choice([2, 4]), "trouble": chance.choice([0.15, 0.4]), **options}
-    return Scene(rows=all_rows, before=before, seed=seed, **options)
+    return Scenario(rows=all_rows, before=before, seed=seed, **options)

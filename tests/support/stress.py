@@ -13,7 +13,7 @@ import anyio.to_thread
 import attrs
 from anyio.lowlevel import checkpoint
 from support.certificates import certificates
-from support.flaky_server import PAGES, Weather, arrived, deliveries, mailbox_pages, open_sockets
+from support.flaky_server import PAGES, FlakyBehaviour, arrived, deliveries, mailbox_pages, open_sockets
 from support.listener import Listener
 from support.transports import Make
 
@@ -67,10 +67,10 @@ class Tally:
 @asynccontextmanager
 async def _service(
     tally: Tally, make: Make, seed: int, *, tls: bool = False
-) -> AsyncIterator[tuple[Transport, Listener, Weather]]:
+) -> AsyncIterator[tuple[Transport, Listener, FlakyBehaviour]]:
     """A transport to a service whose weather is calm at the end: the transport must go on then, and leave no connection."""
     keys = certificates()
-    weather = Weather(seed, await mailbox_pages())
+    weather = FlakyBehaviour(seed, await mailbox_pages())
     before = open_sockets()
     with Listener(weather, tls=keys.server if tls else None) as listener:
         listening = open_sockets()

@@ -206,7 +206,7 @@ def _drawn(kind: str, *, unknown: bool) -> st.SearchStrategy[Any]:
     return wire(kind, unknown=unknown) if kind in TABLES else _PLAIN[kind]
 
 
-def written(value: Any, seed: int) -> bytes:
+def write_json(value: Any, seed: int) -> bytes:
     """Encode JSON in any style: members in any order, any whitespace, strings escaped or not."""
     random = Random(seed)  # noqa: S311 - nothing here is secret
     blanks = random.choice([[""], ["", "", "", " "], [" ", "\n\t", "\r\n", ""]])
@@ -278,22 +278,22 @@ def _places(kind: str, value: Any, place: Place) -> Iterator[Place]:
         yield from _places(below, member, Place(place.path + path, (*place.way, step), *TAKES[sort]))
 
 
-def changed(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
+def with_value(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
     """Return JSON with another value at a place."""
     if not way:
         return put
     copy: Any = value.copy()
-    copy[way[0]] = changed(value[way[0]], way[1:], put)
+    copy[way[0]] = with_value(value[way[0]], way[1:], put)
     return copy
 
 
-def without(value: Any, way: tuple[str | int, ...]) -> Any:
+def without_member(value: Any, way: tuple[str | int, ...]) -> Any:
     """Return JSON without the member at a place."""
     *owner, name = way
     current: Any = value
     for step in owner:
         current = current[step]
-    return changed(value, tuple(owner), {member: inner for member, inner in current.items() if member != name})
+    return with_value(value, tuple(owner), {member: inner for member, inner in current.items() if member != name})
 
 
 def kind_of(value: object) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 import anyio
-from support.calibration import MANY, alike, misses, service, single_readings, world, writer
+from support.calibration import MANY, find_misses, indistinguishable_values, service, single_readings, world, writer
 from support.fake_transports import over_a_socket
 
 from outreach_async.conformance.calibration import measure_service
@@ -35,16 +35,16 @@ async def main() -> int:
     wrong = 0
     for knob, behaviour in single_readings():
         findings = await found(behaviour)
-        missed = misses(behaviour, findings, MANY, MANY)
+        missed = find_misses(behaviour, findings, MANY, MANY)
         wrong += bool(missed)
         own, finding = getattr(behaviour, knob), findings[knob]
         verdict = ("not seen", "recovered")[len(finding.possible)] if len(finding.possible) < 2 else "narrowed"
         sys.stdout.write(f"{knob:21} {own!s:40.40} {verdict:10} {finding.explanation}{f'  MISSED {missed}' if missed else ''}\n")
     for name, behaviour in others():
         findings = await found(behaviour)
-        missed = misses(behaviour, findings, MANY, MANY)
+        missed = find_misses(behaviour, findings, MANY, MANY)
         wrong += bool(missed)
-        exact = sum(len(alike(behaviour, knob, MANY, MANY)) == 1 for knob in findings)
+        exact = sum(len(indistinguishable_values(behaviour, knob, MANY, MANY)) == 1 for knob in findings)
         sys.stdout.write(f"{name:21} {exact} of {len(findings)} knobs can be seen, {len(missed)} missed {missed or ''}\n")
     return int(wrong > 0)
 

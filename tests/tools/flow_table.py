@@ -13,28 +13,28 @@ import time
 from typing import Final
 
 import attrs
-from support.flow import Scene, Trouble, simulate, simulate_whole
+from support.flow import Scenario, Trouble, simulate, simulate_whole
 
 OUTAGES: Final[tuple[Trouble, ...]] = ("refused", "503", "hanging")
 
-SCENES: Final[dict[str, tuple[Scene, float]]] = {
-    "500/s": (Scene(seconds=120, limits=[(0, 500)]), 0.01),
-    "500 -> 100 -> 500": (Scene(seconds=270, limits=[(0, 500), (90, 100), (180, 500)]), 0.01),
-    "10/s": (Scene(seconds=600, limits=[(0, 10)]), 0.05),
-    "10/s, a second's burst": (Scene(seconds=600, limits=[(0, 10)], burst=1), 0.05),
-    "10/s, Retry-After: 1": (Scene(seconds=600, limits=[(0, 10)], asks=1), 0.05),
-    "10/s, quota told": (Scene(seconds=600, limits=[(0, 10)], burst=1, reports_quota=True), 0.05),
-    "1/s": (Scene(seconds=1800, limits=[(0, 1)]), 1.0),
-    "1/s, Retry-After: 1": (Scene(seconds=1800, limits=[(0, 1)], asks=1), 1.0),
-    "60 a minute, told": (Scene(seconds=1800, limits=[(0, 1)], burst=60, reports_quota=True), 1.0),
-    "429 for 20 s at first": (Scene(seconds=150, limits=[(0, 100)], outages=[(0, 20, "429")], workers=8), 0.03),
-    "429 for 5 min": (Scene(seconds=600, limits=[(0, 100)], outages=[(60, 360, "429")]), 0.03),
-    **{f"100/s, 5 min {kind}": (Scene(seconds=780, limits=[(0, 100)], outages=[(120, 420, kind)]), 0.01) for kind in OUTAGES},
+SCENES: Final[dict[str, tuple[Scenario, float]]] = {
+    "500/s": (Scenario(seconds=120, limits=[(0, 500)]), 0.01),
+    "500 -> 100 -> 500": (Scenario(seconds=270, limits=[(0, 500), (90, 100), (180, 500)]), 0.01),
+    "10/s": (Scenario(seconds=600, limits=[(0, 10)]), 0.05),
+    "10/s, a second's burst": (Scenario(seconds=600, limits=[(0, 10)], burst=1), 0.05),
+    "10/s, Retry-After: 1": (Scenario(seconds=600, limits=[(0, 10)], asks=1), 0.05),
+    "10/s, quota told": (Scenario(seconds=600, limits=[(0, 10)], burst=1, reports_quota=True), 0.05),
+    "1/s": (Scenario(seconds=1800, limits=[(0, 1)]), 1.0),
+    "1/s, Retry-After: 1": (Scenario(seconds=1800, limits=[(0, 1)], asks=1), 1.0),
+    "60 a minute, told": (Scenario(seconds=1800, limits=[(0, 1)], burst=60, reports_quota=True), 1.0),
+    "429 for 20 s at first": (Scenario(seconds=150, limits=[(0, 100)], outages=[(0, 20, "429")], workers=8), 0.03),
+    "429 for 5 min": (Scenario(seconds=600, limits=[(0, 100)], outages=[(60, 360, "429")]), 0.03),
+    **{f"100/s, 5 min {kind}": (Scenario(seconds=780, limits=[(0, 100)], outages=[(120, 420, kind)]), 0.01) for kind in OUTAGES},
 }
 """Each with the part of its answers that may be 429. One of 1/s is reported only: 64 workers' first attempts are many there."""
 
 
-def line(name: str, scene: Scene, refusals: float, backend: str, *, whole: bool) -> bool:
+def line(name: str, scene: Scenario, refusals: float, backend: str, *, whole: bool) -> bool:
     """Print one line; return whether all was as it should be."""
     began = time.perf_counter()
     run = (simulate_whole if whole else simulate)(scene, backend)

@@ -47,7 +47,7 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
     return MarkedWindow(first, rows, digest)
 
 
-def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
+def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
     """Open a journal whose clock stands still."""
     return JournalWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
@@ -79,7 +79,7 @@ def _limit_files(size: int) -> None:
 
 
 def _write(arguments: argparse.Namespace) -> None:
-    writer = opened(arguments.path, resume=True)
+    writer = open_journal(arguments.path, resume=True)
     try:
         if arguments.break_at == 0:
             _break_log()

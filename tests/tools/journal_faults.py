@@ -21,14 +21,14 @@ from pathlib import Path
 
 from support.damage import Figures, run
 from support.journal import (
-    acknowledged,
     child,
+    count_acknowledged,
     cut_copy,
-    ended,
-    killed_journal,
+    make_killed_journal,
     require_prefix,
     require_refused,
     require_resumable,
+    run_to_end,
 )
 
 from outreach_async.errors import InvalidRequest, OutreachError
@@ -44,7 +44,7 @@ def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
     A log without a header is missed, as one that is not there; no other cut takes a mark away.
     """
     path = folder / "cut.db"
-    killed_journal(path, COMMITS - 11)
+    make_killed_journal(path, COMMITS - 11)
     size = Path(f"{path}-wal").stat().st_size
     found = []
     for number in range(count):
@@ -73,7 +73,7 @@ def kills(folder: Path, count: int, seed: int) -> int:
         rest, errors = process.communicate()
         assert not errors, errors
         done += process.returncode == -signal.SIGKILL
-        require_prefix(path, acknowledged(reported + rest))
+        require_prefix(path, count_acknowledged(reported + rest))
         if process.returncode == 0:
             path = folder / f"kill{done}.db"
     require_resumable(path)
@@ -85,7 +85,7 @@ def full_disk(folder: Path, sizes: Iterable[int]) -> int:
     met = 0
     for size in sizes:
         path = folder / f"limit{size}.db"
-        code, reported = ended(path, "--file-size", size)
+        code, reported = run_to_end(path, "--file-size", size)
         met += code == 3
         _require_kept(path, reported, began=reported > (0, 0))
     return met
@@ -96,7 +96,7 @@ def broken_log(folder: Path, steps: Iterable[int]) -> int:
     met = 0
     for step in steps:
         path = folder / f"break{step}.db"
-        code, reported = ended(path, "--break", step)
+        code, reported = run_to_end(path, "--break", step)
         met += code == 3
         _require_kept(path, reported, began=True)
     return met
@@ -112,7 +112,7 @@ def small_disk(folder: Path, sizes: Iterable[int]) -> int | None:
             return None
         try:
             path = disk / "run.db"
-            code, reported = ended(path)
+            code, reported = run_to_end(path)
             met += code == 3
             if reported > (0, 0):
                 require_prefix(path, reported)

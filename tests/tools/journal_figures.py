@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tools.journal_child import opened, outcome, window
+from tools.journal_child import open_journal, outcome, window
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.journal.records import encode_batch
@@ -109,7 +109,7 @@ def milliseconds(
 
 def written(path: Path, rows: int, size: int, chance: random.Random) -> None:
     """Write a whole run."""
-    writer = opened(path)
+    writer = open_journal(path)
     for first in range(0, rows, WINDOW):
         writer.mark(window(first, WINDOW, chance.randbytes(8)))
         for part in range(first, first + WINDOW, size):
@@ -127,14 +127,14 @@ def timed(what: str, call: Callable[[], Any]) -> float:
 
 
 def resumed(path: Path) -> None:
-    writer = opened(path, resume=True)
+    writer = open_journal(path, resume=True)
     assert writer.finished
     writer.create_counts()
     writer.close()
 
 
 def spooled(path: Path, rows: int) -> None:
-    writer = opened(path)
+    writer = open_journal(path)
     payload = b'{"email":"user%d@a.example","first_name":"Ann","last_name":"Example","company_name":"Example Ltd","city":"Rome"}'
     for first in range(0, rows, WINDOW):
         emails = [index - index % 50 // 49 for index in range(first, first + WINDOW)]

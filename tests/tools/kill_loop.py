@@ -25,7 +25,7 @@ from typing import Final
 
 import attrs
 from support.kill_points import RESUMABLE, Point
-from support.kills import Figures, Importers, Left, Service, Story, found, lines, spilt
+from support.kills import Figures, Importers, Left, Service, Story, find_leaks, found, lines
 from tools.kill_importer import Job, Run, Source
 
 from outreach_async.bulk.journal import Journal
@@ -166,7 +166,7 @@ class Worker:
             code = self._process(run, folder, len(left) - 1, at)
             self._count(run, at, code)
             left.append(self._found(folder, left[-1], complaints))
-            complaints += spilt(folder, run, left[-1])
+            complaints += find_leaks(folder, run, left[-1])
         if code != "0":
             complaints.append(f"process {len(left) - 2}: {code}")
         if (again := self._process(run, folder, len(left) - 1, None)) != code:

@@ -37,7 +37,7 @@ def _stormy(request: Request) -> bool:
     return b'"space_run' in request.body and KILL not in request.headers
 
 
-def wreak(faults: Faults) -> None:
+def inject_faults(faults: Faults) -> None:
     """Let requests of one in twenty be refused or lost, some answers late."""
     for fault, share in (
         (status(429), 0.01),
@@ -129,7 +129,7 @@ async def _serve(ledger: Ledger) -> None:
 
 def main() -> None:
     fake = FakeService(seed=int(sys.argv[1]))
-    wreak(fake.faults)
+    inject_faults(fake.faults)
     anyio.run(_serve, Ledger(fake))
 
 

@@ -67,7 +67,7 @@ def serving() -> Iterator[str]:
                 server.terminate()
 
 
-def narrowed(document: Any, *, strict: bool) -> Any:
+def narrow_ids(document: Any, *, strict: bool) -> Any:
     """Let ids be those that exist."""
     narrow = copy.deepcopy(document)
     schemas, parameters = narrow["components"]["schemas"], narrow["components"]["parameters"]
@@ -119,7 +119,7 @@ def main() -> int:
             # With strict validation every page is also some page's: what is on it can be asked for next.
             turn(url, past_end="clamp" if strict else "empty")
             path = Path(folder, f"{strict}.json")
-            path.write_text(json.dumps(narrowed(document, strict=strict)), encoding="utf-8")
+            path.write_text(json.dumps(narrow_ids(document, strict=strict)), encoding="utf-8")
             found.append(run(st, f"service, ids that exist, strict {strict}", str(path), "--url", url, *bound, *options))
         found.append(run(st, "control plane", f"{url}/_fake/control.json", *bound, *NOT_ALL_ACCEPTED))
     return 0 if all(found) else 1

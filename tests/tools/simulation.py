@@ -22,9 +22,9 @@ from itertools import product
 from typing import Any, Final, get_args
 
 import attrs
-from support.crashes import everywhere, memory, simulation
-from support.endings import drawn
-from support.scenarios import Scene, seeded
+from support.crashes import kill_everywhere, memory, simulation
+from support.endings import draw_scenario
+from support.scenarios import Scenario, seeded
 
 from outreach_async.bulk.rows import Repeats
 from outreach_async.vocabulary import DUPLICATE_POLICIES
@@ -53,7 +53,7 @@ class Walked:
     seconds: float
 
 
-def walk(scene: Scene, backend: str) -> Walked:
+def walk(scene: Scenario, backend: str) -> Walked:
     """Kill a scene's run everywhere."""
     began, broken, runs, processes = time.monotonic(), Counter[str](), 0, 0
     with memory() as folder:
@@ -63,14 +63,14 @@ def walk(scene: Scene, backend: str) -> Walked:
             whole.finish(iter(()))
             traces.append([process.trace for process in whole.processes])
         broken["I16: equal seeds, other traces"] += traces[0] != traces[1]
-        for one in everywhere(scene, folder, backend):
+        for one in kill_everywhere(scene, folder, backend):
             broken.update(one.violations())
             runs += 1
             processes += len(one.processes)
     return Walked(len(traces[0][0]), runs, processes, +broken, time.monotonic() - began)
 
 
-def scenes(arguments: argparse.Namespace) -> list[tuple[int, Scene, str]]:
+def scenes(arguments: argparse.Namespace) -> list[tuple[int, Scenario, str]]:
     """Return all scenes, with their seeds and event loops."""
     kinds = product(
         range(arguments.first, arguments.first + arguments.seeds), DUPLICATE_POLICIES, get_args(Repeats), ("asyncio", "trio")
@@ -118,7 +118,7 @@ def play_drawn(arguments: argparse.Namespace) -> int:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for seed, broken in zip(seeds, pool.map(violations_of, seeds, chunksize=4), strict=True):
-            scene = drawn(seed)
+            scene = draw_scenario(seed)
             ways.update(ending.way for ending in scene.endings)
             wrong += len(broken)
             if broken:
@@ -131,7 +131,7 @@ def play_drawn(arguments: argparse.Namespace) -> int:
 def violations_of(seed: int) -> list[str]:
     """Return what a scene breaks; an error that nobody expects is broken, too."""
     try:
-        return drawn(seed).violations()
+        return draw_scenario(seed).violations()
     except Exception as error:  # noqa: BLE001 - reported with its seed
         return [f"{type(error).__name__}: {error}"]
 

@@ -70,17 +70,17 @@ def floors(project: Mapping[str, Any]) -> dict[str, str]:
     return lowest
 
 
-def pins(text: str) -> dict[str, str]:
+def locked_versions(text: str) -> dict[str, str]:
     """Return the versions of a list of pinned requirements, by name."""
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
 
 
-def hooked(text: str, versions: Mapping[str, str]) -> str:
+def update_hooks(text: str, versions: Mapping[str, str]) -> str:
     """Return the hooks with these versions of what they are made of."""
     return re.sub(r"\b([\w-]+)==[\w.]+", lambda found: f"{found[1]}=={versions[found[1]]}", text)
 
 
-def unreached(audits: Sequence[Mapping[str, Any]]) -> set[str]:
+def find_unchecked(audits: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return what no service could say anything about; an audit that skips a package calls it clean."""
     skipped = [{one["name"] for one in audit["dependencies"] if "skip_reason" in one} for audit in audits]
     return set.intersection(*skipped) if skipped else {"everything"}
@@ -117,7 +117,7 @@ def programs(directory: Path, *needed: str) -> Path:
     return directory / "bin"
 
 
-def tested(directory: Path, lowest: Mapping[str, str] | None, *, whole: bool) -> None:
+def run_tests_against(directory: Path, lowest: Mapping[str, str] | None, *, whole: bool) -> None:
     """Run the tests against the wheel, with the lowest versions given or else the newest of everything."""
     tools = programs(directory / "tools", INSTALLER)
     run(tools / "uv", "build", "--quiet", "--wheel", "--out-dir", directory, ROOT)
@@ -136,7 +136,7 @@ def tested(directory: Path, lowest: Mapping[str, str] | None, *, whole: bool) ->
     run(place / "bin" / "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *files)
 
 
-def audited(directory: Path) -> int:
+def audit_locked(directory: Path) -> int:
     """Ask every service about the locked versions."""
     tools = programs(directory / "tools", AUDITOR)
     audits = []
@@ -145,11 +145,11 @@ def audited(directory: Path) -> int:
         done = subprocess.run([*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False)
         if done.stdout.startswith("{"):
             audits.append(json.loads(done.stdout))
-            skipped = len(unreached(audits[-1:]))
+            skipped = len(find_unchecked(audits[-1:]))
             say(f"{service} answered for {len(audits[-1]['dependencies']) - skipped} packages and not for {skipped}")
         else:
             say(f"{service} could not be asked: {done.stderr.strip().rpartition(chr(10))[2]}")
-    known, unasked = vulnerable(audits), unreached(audits)
+    known, unasked = vulnerable(audits), find_unchecked(audits)
     say(*sorted(known))
     if unasked:
         say(f"NOT AUDITED: no service said anything about {len(unasked)}: {', '.join(sorted(unasked))}")
@@ -188,7 +188,7 @@ class Way:
     of_tree: bool
 
 
-def built(python: Path, source: Path, way: Way, epoch: str | None) -> dict[str, str]:
+def build_copy(python: Path, source: Path, way: Way, epoch: str | None) -> dict[str, str]:
     """Build a copy of the tree; return the hash of each file made."""
     tree, out = way.place / "tree", way.place / "out"
     shutil.copytree(source, tree)
@@ -205,13 +205,13 @@ def built(python: Path, source: Path, way: Way, epoch: str | None) -> dict[str, 
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(out.iterdir())}
 
 
-def differing(python: Path, directory: Path) -> Iterator[str]:
+def find_differences(python: Path, directory: Path) -> Iterator[str]:
     """Build in all the ways that must not matter, SOURCE_DATE_EPOCH being set or not; yield what differs."""
     source = sources(directory / "source")
     for epoch in (None, "1600000000"):
         one = Way(directory / f"one-{epoch}", 1_500_000_000, umask=0o022, of_tree=True)
         other = Way(directory / f"some-{epoch}" / "where else", 1_700_000_001, umask=0o077, of_tree=False)
-        first_build, second_build = built(python, source, one, epoch), built(python, source, other, epoch)
+        first_build, second_build = build_copy(python, source, one, epoch), build_copy(python, source, other, epoch)
         yield from (
             f"{name}, SOURCE_DATE_EPOCH {epoch}: {first_build.get(name)} and {second_build.get(name)}"
             for name in first_build | second_build
@@ -219,22 +219,24 @@ def differing(python: Path, directory: Path) -> Iterator[str]:
         )
 
 
-def reproduced(directory: Path) -> int:
+def check_reproducibility(directory: Path) -> int:
     """Build by the locked tools, and compare."""
     tools = programs(directory / "tools", INSTALLER)
     run(tools / "uv", "pip", "install", "--quiet", "--python", tools / "python", "--require-hashes", "-r", LOCKED)
-    found = list(differing(tools / "python", directory))
+    found = list(find_differences(tools / "python", directory))
     say(*found or ["wheel and sdist are the same however they are built"])
     return 1 if found else 0
 
 
-def locked(directory: Path) -> None:
+def write_lock(directory: Path) -> None:
     """Write the list of what is installed, and the hooks' versions by it."""
     tools = programs(directory / "tools", INSTALLER)
     options = ("--universal", "--python-version=3.11", "--all-extras", "--generate-hashes", "--upgrade")
     bare = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
     run(tools / "uv", "pip", "compile", "--quiet", *options, *bare, "--output-file", LOCKED, "pyproject.toml")
-    HOOKS.write_text(hooked(HOOKS.read_text(encoding="utf-8"), pins(LOCKED.read_text(encoding="utf-8"))), encoding="utf-8")
+    HOOKS.write_text(
+        update_hooks(HOOKS.read_text(encoding="utf-8"), locked_versions(LOCKED.read_text(encoding="utf-8"))), encoding="utf-8"
+    )
 
 
 def main() -> int:
@@ -248,13 +250,15 @@ def main() -> int:
         match command_options.what:
             case "floors" | "newest":
                 project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-                tested(directory, floors(project) if command_options.what == "floors" else None, whole=command_options.whole)
+                run_tests_against(
+                    directory, floors(project) if command_options.what == "floors" else None, whole=command_options.whole
+                )
             case "audit":
-                return audited(directory)
+                return audit_locked(directory)
             case "wheel":
-                return reproduced(directory)
+                return check_reproducibility(directory)
             case _:
-                locked(directory)
+                write_lock(directory)
     return 0
 
 

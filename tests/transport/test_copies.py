@@ -45,4 +45,4 @@ async def test_a_run_over_copied_responses_has_no_certain_but_wrong_row(make: Ma
             outcomes = [outcome async for outcome in run]
     assert len(outcomes) == ROWS
     assert service.copies > ROWS / 10
-    assert service.wrong(outcomes) == []
+    assert service.find_wrong_outcomes(outcomes) == []

@@ -1,6 +1,6 @@
 """The bodies of the control plane's requests and responses, parsed strictly. An error names the place and the remedy.
 
-They are structs, and not attrs classes as elsewhere: msgspec parses them strictly, locates errors, refuses unknown members, and
+Bodies are structs, and not attrs classes as elsewhere: msgspec parses them strictly, locates errors, refuses unknown members, and
 generates the schemas of the OpenAPI document from these classes.
 
 The structs of knobs and faults are generated from `Behaviour` and `faults`: what is added there is available here. Values that
