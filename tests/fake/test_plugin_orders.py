@@ -109,5 +109,5 @@ def test_an_argument_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
 def test_a_world_that_makes_none_is_named(world: Any) -> None:
-    with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
+    with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected `array`)"):
         order({"world": world}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
