@@ -1,8 +1,8 @@
 """Validate and format figures, and parse relative times.
 
-A relative time such as `2 months ago` becomes the interval that its words allow, not a point in time. dayjs picks the first format
-that fits, and rounds to the nearest number. Other libraries round down and write `1 day` instead of `a day`. The interval covers
-both. Sources: the plugin relativeTime of dayjs and its locale en.
+A relative time such as `2 months ago` becomes the interval that its words allow, not a point in time. dayjs picks the first
+format that fits, and rounds to the nearest number. Other libraries round down and write `1 day` instead of `a day`. The interval
+covers both. Sources: the plugin relativeTime of dayjs and its locale en.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A transport that calls the fake directly, without a socket, a server or an HTTP library; and the effect of wire faults.
 
-Wire faults are in two tables, which describe the same faults: a test with the fake's transport means the same as over a socket. `SERVER_STEPS` turns a
-correct response into what the server sends instead. `CLIENT_RESULTS` gives the result for a client, as measured with real
-backends: a response, perhaps a damaged one, or the reason why none arrives. Both are pure.
+Wire faults are in two tables, which describe the same faults: a test with the fake's transport means the same as over a socket.
+`SERVER_STEPS` turns a correct response into what the server sends instead. `CLIENT_RESULTS` gives the result for a client, as
+measured with real backends: a response, perhaps a damaged one, or the reason why none arrives. Both are pure.
 """
 
 from __future__ import annotations

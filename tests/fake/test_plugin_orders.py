@@ -109,5 +109,5 @@ def test_a_positional_argument_is_refused() -> None:
 
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
 def test_an_invalid_world_is_refused_by_name(world: Any) -> None:
-    with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
+    with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected `array`)"):
         order({"world": world}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
