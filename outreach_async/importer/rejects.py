@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import attrs
 
@@ -19,15 +19,9 @@ from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.importer.table import REASONS, File, has_reason_columns
 from outreach_async.spreadsheets import escape_formula
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
-
-if TYPE_CHECKING:
-    from outreach_async.importer.table import File  # imports this module to recognise a rejects file
-
-REASONS: Final = ("_row", "_code", "_field", "_message")
-"""Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
-and the error's message. An import ignores them."""
 
 _HEAD_SIZE: Final = 1 << 16
 _FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
@@ -274,8 +268,3 @@ def is_rejects_file(path: Path) -> bool:
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return has_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ()))
-
-
-def has_reason_columns(headers: Sequence[str]) -> bool:
-    """Return whether a file with these columns is a rejects file."""
-    return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS

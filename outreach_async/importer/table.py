@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,6 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.cells import CellIssue, find_issues
 from outreach_async.importer.columns import Columns
-from outreach_async.importer.rejects import REASONS, has_reason_columns
 from outreach_async.importer.source import ByteSource
 from outreach_async.spreadsheets import unescape_formula
 from outreach_async.validation import check_contact, to_contact
@@ -24,6 +23,9 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 
 _MIN_PHONE_DIGITS: Final = 11
 """Fewest digits with which a spreadsheet shows a whole number as 4.1E+11."""
+REASONS: Final = ("_row", "_code", "_field", "_message")
+"""Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
+and the error's message. An import ignores them."""
 
 
 class Record(NamedTuple):
@@ -327,3 +329,8 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
             unique.append(name)
         seen.add(plain)
     return tuple(unique), tuple(notes)
+
+
+def has_reason_columns(headers: Sequence[str]) -> bool:
+    """Return whether a file with these columns is a rejects file."""
+    return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS
