@@ -169,7 +169,7 @@ class TestRefused:
             writer.mark(window(0))
 
     def test_a_journal_written_by_another_process(self, path: Path) -> None:
-        code = "import sys; from tools.journal_child import *; w = opened(Path(sys.argv[1])); print(1, flush=True); input()"
+        code = "import sys; from tools.journal_child import *; w = open_journal(Path(sys.argv[1])); print(1, flush=True); input()"
         command = [sys.executable, "-c", code, str(path)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]

@@ -184,7 +184,7 @@ class TestClosing:
         assert "run.db-wal" in names(path.parent)
 
     def test_a_process_that_ends_without_closing_leaves_its_log(self, path: Path) -> None:
-        code = "import sys; from tools.journal_child import *; w = opened(Path(sys.argv[1])); w.mark(window(0))"
+        code = "import sys; from tools.journal_child import *; w = open_journal(Path(sys.argv[1])); w.mark(window(0))"
         subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=Path(__file__).parents[1])
         assert Journal(path).report().possibly_sent == 20
 
@@ -449,7 +449,7 @@ class TestCreation:
         code = (
             "import resource, signal, sys; from tools.journal_child import *\n"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
-            "try: opened(Path(sys.argv[1]))\n"
+            "try: open_journal(Path(sys.argv[1]))\n"
             "except JournalError as error: print(error)"
         )
         done = subprocess.run(

@@ -329,7 +329,7 @@ def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() 
 
 
 @virtual_time
-async def test_a_run_waits_for_the_gate_that_another_call_of_the_client_closed_and_then_starts_slowly() -> None:
+async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly() -> None:
     gate = RetryAfterGate()
     run, began = RunThrottle(RetryPolicy(), gate), anyio.current_time()
     assert run.try_start(began)

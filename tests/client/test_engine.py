@@ -276,9 +276,7 @@ async def test_a_slot_freed_after_the_deadline_starts_no_attempt() -> None:
 
 
 @pytest.mark.parametrize(("entry", "error"), [(status(429), RateLimited), (status(500), DeadlineExceeded)], ids=repr)
-async def test_an_error_that_arrives_when_no_time_is_left_stays_a_refusal_if_it_is_one(
-    entry: Any, error: type[OutreachError]
-) -> None:
+async def test_a_refusal_that_arrives_when_no_time_is_left_stays_one(entry: Any, error: type[OutreachError]) -> None:
     class Late(Script):
         """Keeps the event loop busy beyond the deadline, so that the answer comes before the cancellation."""
 
