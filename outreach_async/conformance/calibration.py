@@ -174,7 +174,7 @@ class SuiteResult:
 
     @property
     def calibration(self) -> Calibration:
-        """What is known now, combined with what the earlier run observed more precisely."""
+        """The current findings, combined with what the earlier run observed more precisely."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:

@@ -1,4 +1,4 @@
-"""What a rule of the interface is, and the tables that rules refer to: fields, types (rule W4) and valid values."""
+"""The class of stated rules, and the tables that rules refer to: fields, types (rule W4) and valid values."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 @attrs.frozen
 class KnobFinding:
-    """What is known about a knob.
+    """The possible values of a knob, and how they were observed.
 
     Attributes:
         possible: The values that fit: one if the value was observed, several if they cannot be distinguished, none if nothing was
@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Patience:
-    """How long to wait.
+    """Time limits of the requests to a service.
 
     Attributes:
         answer: Timeout of one response, in seconds.
