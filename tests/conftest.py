@@ -35,9 +35,9 @@ settings.register_profile("outreach_async", deadline=None, max_examples=30, supp
 settings.load_profile("outreach_async")
 # For .ci/run, and for a search as long as `max_examples` is large.
 settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=60)
-# For mutants.py: that a test fails is enough, however long its example.
+# For `python -m tools.mutation`: a test that fails is enough, however long its example.
 settings.register_profile(
-    "mutants", settings.get_profile("outreach_async"), max_examples=100, phases=[Phase.explicit, Phase.generate], database=None
+    "mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate], database=None
 )
 
 

@@ -3,7 +3,8 @@
 Run: python -m tools.mutation [--mutants 300] [--seed 1] [--jobs 2] [--timeout 600] [--list] [MODULE ...]
 
 It needs `cosmic-ray`, whose operators make the changes. A change that no test notices is printed as a diff: either a test is
-missing, or the change makes no difference. Every change is made in a copy of the project.
+missing, or the change makes no difference. Every change is made in a copy of the project. The tests that execute the changed
+line run first. If none of them fails, all tests of the module run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -28,6 +30,7 @@ import attrs
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
+from coverage import CoverageData
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _CLIENT: Final = ("client/test_engine.py", "client/test_client.py", "client/test_hooks.py", "client/test_logs.py")
@@ -77,12 +80,14 @@ class Mutant:
     Attributes:
         module: The module, as in `TESTS`.
         operator: The name of the operator that makes the change.
-        occurrence: Which of the places that the operator can change, from 0.
+        occurrence: Index among the places that the operator can change, from 0.
+        line: The line of that place, from 1.
     """
 
     module: str
     operator: str
     occurrence: int
+    line: int
 
     @property
     def path(self) -> Path:
@@ -108,7 +113,20 @@ def find_mutants(module: str) -> Iterator[Mutant]:
         places = (place for node in nodes for place in operator.mutation_positions(node))
         for occurrence, ((line, column), _) in enumerate(places):
             if (line, column) not in ignored:
-                yield Mutant(module, name, occurrence)
+                yield Mutant(module, name, occurrence, line)
+
+
+def is_valid(mutant: Mutant) -> bool:
+    """Return whether an operator can make its change, and the result is valid Python.
+
+    Some operators take the stars of `*args` for multiplication, or fail on a dotted name in an `except`.
+    """
+    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    try:
+        compile(mutant.change(source), mutant.path.name, "exec")
+    except (SyntaxError, AttributeError):
+        return False
+    return True
 
 
 def _annotation_places(source: str) -> Iterator[tuple[int, int]]:
@@ -129,10 +147,15 @@ def copy_project(folder: Path) -> Path:
     return Path(shutil.copytree(ROOT, folder / "project", ignore=ignored))
 
 
-def run_tests(files: Sequence[str], project: Path, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run test files in a copy of the project, up to the first failure."""
+def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run test files, or single tests, in a copy of the project, up to the first failure."""
+    names = project / "tests.txt"
+    names.write_text("\n".join(f"tests/{name}" for name in tests), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{name}" for name in files)],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"),
+            *(*options, f"@{names}"),
+        ],
         cwd=project,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(project), str(project / "tests")))},
         stdin=subprocess.DEVNULL,
@@ -143,18 +166,55 @@ def run_tests(files: Sequence[str], project: Path, timeout: float) -> subprocess
     )
 
 
-def notice(mutant: Mutant, project: Path, timeout: float) -> str:
+def find_tests(project: Path) -> dict[str, dict[int, list[str]]]:
+    """Run the tests of all modules without a change, and return which of them execute each line of a module.
+
+    Raises:
+        SystemExit: A test failed. It would notice every change.
+    """
+    files = list(dict.fromkeys(name for names in TESTS.values() for name in names))
+    done = run_tests(files, project, 3600, "-n", "auto", "--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0")
+    if done.returncode:
+        sys.exit(f"tests fail without a change:\n{done.stdout}{done.stderr}")
+    data = CoverageData(str(project / ".coverage"))
+    data.read()
+    measured = {Path(name).as_posix(): name for name in data.measured_files()}
+    tests: dict[str, dict[int, list[str]]] = {}
+    for module in TESTS:
+        path = next(name for posix, name in measured.items() if posix.endswith(f"outreach_async/{module}.py"))
+        tests[module] = {
+            line: [context.partition("|")[0].removeprefix("tests/") for context in contexts if context]
+            for line, contexts in data.contexts_by_lineno(path).items()
+        }
+    return tests
+
+
+def statement_lines(source: str, line: int) -> range:
+    """Return the lines of the innermost statement at a line, without the body of a compound statement."""
+    found = range(line, line + 1)
+    for node in ast.walk(ast.parse(source)):  # outer nodes come first
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line):
+            body = getattr(node, "body", None)
+            found = range(node.lineno, max(body[0].lineno if body else (node.end_lineno or line) + 1, node.lineno + 1))
+    return found
+
+
+def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: float) -> str:
     """Return how the tests judge a mutant: `killed`, `survived`, or `killed by its timeout`."""
     path = project / mutant.path
     source = path.read_text(encoding="utf-8")
+    lines = statement_lines(source, mutant.line)
+    nearest = list(dict.fromkeys(test for line in lines for test in tests.get(line, ())))
+    files = TESTS[mutant.module]
+    nearest.sort(key=lambda test: files.index(test.partition("::")[0]) if test.partition("::")[0] in files else len(files))
     path.write_text(mutant.change(source), encoding="utf-8")
     try:
-        done = run_tests(TESTS[mutant.module], project, timeout)
+        failed = any(run_tests(chosen, project, timeout).returncode for chosen in (nearest, files) if chosen)
     except subprocess.TimeoutExpired:
         return "killed by its timeout"
     finally:
         path.write_text(source, encoding="utf-8")
-    return "killed" if done.returncode else "survived"
+    return "killed" if failed else "survived"
 
 
 def describe(mutant: Mutant) -> str:
@@ -183,7 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the mutants only")
     options = parser.parse_args(arguments)
     found = [mutant for module in options.modules or TESTS for mutant in find_mutants(module)]
-    chosen = random.Random(options.seed).sample(found, min(options.mutants, len(found)))  # noqa: S311 - not for security
+    random.Random(options.seed).shuffle(found)  # noqa: S311 - not for security
+    chosen = list(islice(filter(is_valid, found), options.mutants))
     say(f"{len(chosen)} of {len(found)} mutants, seed {options.seed}")
     if options.list:
         say("\n\n".join(map(describe, chosen)))
@@ -193,16 +254,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         free: SimpleQueue[Path] = SimpleQueue()
         for job in range(options.jobs):
             free.put(project := copy_project(Path(folder, str(job))))
-        for files in sorted({TESTS[mutant.module] for mutant in chosen}):  # tests that always fail would notice everything
-            done = run_tests(files, project, options.timeout)
-            if done.returncode:
-                say(f"tests fail without a change:\n{done.stdout}{done.stderr}")
-                return 2
+        tests = find_tests(project)
 
         def judge(mutant: Mutant) -> tuple[Mutant, str]:
             project = free.get()
             try:
-                return mutant, notice(mutant, project, options.timeout)
+                return mutant, notice(mutant, project, tests[mutant.module], options.timeout)
             finally:
                 free.put(project)
 
