@@ -225,20 +225,18 @@ class ContactRequests:
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
         answer, info = self._parse_response(response, info)
-        details, request_id = answer.details, response.headers.get("x-request-id")
-        if details is not None and self._may_contain_secret(details):
-            details = mask_string(details, self._secrets)
-        if request_id is not None and self._may_contain_secret(request_id):
-            request_id = mask_string(request_id, self._secrets)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=details,
+            details=self._mask(answer.details),
             possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
-            request_id=request_id,
+            request_id=self._mask(response.headers.get("x-request-id")),
             attempts=info.attempts,
             extra=answer.extra,
         )
+
+    def _mask(self, text: str | None) -> str | None:
+        return text if text is None or not self._may_contain_secret(text) else mask_string(text, self._secrets)
 
     def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer = _try_decode(decode_model, CreateContactResponse, response.body)
