@@ -20,8 +20,6 @@ _LINGER: Final = 0.05
 """Seconds that the first outcome of a batch waits for others: that much delay costs less than a commit per outcome."""
 _BATCH_SIZE: Final = 512
 """Outcomes after which a batch is committed without waiting longer."""
-BACKLOG: Final = 4096
-"""Maximum number of outcomes that wait for their commit."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -80,7 +78,7 @@ class JournalRecorder:
     """
 
     resumable = True
-    backlog = BACKLOG
+    backlog = 4096
 
     def __init__(
         self, journal: OpenJournal, source: Source, parser: RowParser, deliver: Deliver, window_size: Callable[[], int]

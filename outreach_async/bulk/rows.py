@@ -12,7 +12,7 @@ import anyio
 import attrs
 import msgspec
 
-from outreach_async.bulk.outcomes import ContactOutcome, repeated_outcome, superseded_outcome, unsent_outcome
+from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
@@ -77,7 +77,9 @@ class RowParser:
         content = msgspec.json.decode(row.payload)
         if isinstance(content, str):
             return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content))
-        return self._parse_contact(index, content) if row.repeats is None else superseded_outcome(index, content, row.repeats)
+        if row.repeats is not None:
+            return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats)
+        return self._parse_contact(index, content)
 
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         try:
@@ -86,7 +88,8 @@ class RowParser:
         except InvalidRequest as error:
             return unsent_outcome(index, row, Outcome.REJECTED, error)
         if self._recent_emails is not None and (earlier := self._recent_emails.find_earlier(index, contact.email)) is not None:
-            return repeated_outcome(index, row, earlier, InvalidRequest(rejection_message(f"row {earlier}")))
+            repeated = InvalidRequest(rejection_message(f"row {earlier}"))
+            return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier)
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
