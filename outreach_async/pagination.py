@@ -22,7 +22,6 @@ class HasId(Protocol):
     @property
     def id(self) -> str:
         """Its id."""
-        ...
 
 
 T = TypeVar("T", bound=HasId)
@@ -33,11 +32,9 @@ class SeenIds(Protocol):
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         """Add ids, and return those that were new."""
-        ...
 
     def __len__(self) -> int:
         """Return the number of ids."""
-        ...
 
 
 class _IdSet(set[Hashable]):
@@ -147,7 +144,9 @@ class PageCursor(Generic[T]):
         repeats = len(page.data) + len(page.undecodable) - len(new)
         self._update_counts(page, repeats)
         self._advance(useful=bool(new) or (repeats > 0 and self._is_explained_by_insertions()), repeated=repeats > 0)
-        return self._limit_items([item for name, item in items.items() if name in new])
+        found, self._items_left = _take([item for name, item in items.items() if name in new], self._items_left)
+        self.done |= self._items_left == 0
+        return found
 
     def add_error(self, error: OutreachError) -> None:
         """Record an error for the current page. It is raised unless it only means that the list has ended."""
@@ -191,14 +190,6 @@ class PageCursor(Generic[T]):
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
-
-    def _limit_items(self, items: list[T]) -> list[T]:
-        if self._items_left is None:
-            return items
-        items = items[: self._items_left]
-        self._items_left -= len(items)
-        self.done |= self._items_left == 0
-        return items
 
 
 @attrs.frozen
@@ -352,15 +343,15 @@ class _PageIterator(AsyncIterator[Page[T]]):
             page = await _fetch_or_error(self._pager, self._cursor.number)
             _record_result(self._cursor, page)
             if isinstance(page, Page) and (first or self._cursor.has_list_items):
-                return self._limit_page(page)
+                data, self._items_left = _take(page.data, self._items_left)
+                return attrs.evolve(page, data=data)
         raise StopAsyncIteration
 
-    def _limit_page(self, page: Page[T]) -> Page[T]:
-        if self._items_left is None:
-            return page
-        data = page.data[: self._items_left]
-        self._items_left -= len(data)
-        return attrs.evolve(page, data=data)
+
+def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
+    """Return at most `limit` items, and how many more may follow; `None` for no limit."""
+    taken = items[:limit]
+    return taken, None if limit is None else limit - len(taken)
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:

@@ -31,16 +31,13 @@ class AiohttpSession(Protocol):
     @property
     def connector(self) -> Any:
         """The connector that opens connections."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Header fields sent with every request."""
-        ...
 
     async def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]

@@ -289,11 +289,6 @@ class _Body(aiohttp.Payload):
         self._content = content
         self._progress = progress
 
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write the bytes."""
-        del content_length  # always the size of this body
-        await self.write(writer)
-
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the bytes."""
         if self._check_leftovers:

@@ -135,17 +135,13 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
             is_reusable = monitor.check_leftovers(answer.stream, closing="close" in headers.get("connection", "").lower())
     except TransportError:
         await answer.aclose()
-        await _exhaust(pieces)
+        # Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one.
+        with suppress(Exception):
+            for _ in range(_MAX_LEFTOVER_PIECES):
+                await anext(pieces)
         raise
     await answer.aclose()
     return Response(status, headers, reader.finish()), is_reusable
-
-
-async def _exhaust(pieces: AsyncIterator[bytes]) -> None:
-    """Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one."""
-    with suppress(Exception):
-        for _ in range(_MAX_LEFTOVER_PIECES):
-            await anext(pieces)
 
 
 KEEPALIVE_EXPIRY: Final = 5.0
