@@ -303,11 +303,6 @@ OutcomeBuffer = CompletionOrder | InputOrder
 """Outcomes that wait for the caller. Its length is 0 if no outcome can be taken now."""
 
 
-def create_buffer(order: Order) -> OutcomeBuffer:
-    """Return an empty container for this order."""
-    return InputOrder() if order == "input" else CompletionOrder()
-
-
 class RejectStreak:
     """Compares the errors of the first outcomes.
 

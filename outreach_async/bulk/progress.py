@@ -100,7 +100,6 @@ class StateReporter:
         self._state: BulkState | None = None
         self._closed = self._polling = False
         self._ended = anyio.Event()
-        self._group: TaskGroup
 
     def start(self, group: TaskGroup) -> None:
         """Start reporting."""
