@@ -58,7 +58,7 @@ class CreatedContact(CreateContactResponse):
 
     @property
     def certain(self) -> bool:
-        """Whether `status` is known to be the effect of this call."""
+        """True if `status` is known to be the effect of this call."""
         return len(self.possible) == 1
 
 

@@ -23,7 +23,6 @@ LOGGER: Final = logging.getLogger("outreach_async")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python prints warnings that no handler takes
 
 _MAX_ID_LENGTH: Final = 256
-_WARNING_STATES: Final = frozenset({"paused", "suspended", "stopped"})
 
 
 def configure_logging() -> None:
@@ -68,7 +67,7 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
     details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []
     details += [why] if why else []
-    level = logging.WARNING if fields["state"] in _WARNING_STATES else logging.INFO
+    level = logging.WARNING if fields["state"] in {"paused", "suspended", "stopped"} else logging.INFO
     verb = "resumed" if fields["state"] == "running" and fields["before"] is not None else fields["state"]
     text = "create_many: run %d %s: %s"
     LOGGER.log(level, text, fields["run"], verb, ", ".join(details), extra={**fields, "error": why})

@@ -30,7 +30,7 @@ UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
 _MAX_OPTION_SETS: Final = 64
-"""Maximum number of checked and encoded sets of requests options that a client caches, for example one per campaign."""
+"""Maximum number of checked and encoded sets of request options that a client caches, for example one per campaign."""
 
 
 @attrs.frozen(repr=False)
@@ -229,7 +229,7 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact").
 
-        The requests is retried after a lost response. That cannot create a second contact, because the service detects duplicates
+        The request is retried after a lost response. That cannot create a second contact, because the service detects duplicates
         by e-mail and workspace. But then it can be unknown which attempt or client created the contact: `certain` of the result
         is false, and `possible` holds every possible outcome.
 

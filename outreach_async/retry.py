@@ -1,4 +1,4 @@
-"""What a failure proves, and whether and when to retry, as pure functions. `_STATUSES` is the one table of error statuses."""
+"""Classify failures, and decide whether and when to retry: pure functions. `_STATUSES` is the one table of error statuses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RetryPolicy:
 
 
 class Idempotency(Enum):
-    """When an operation may be retried."""
+    """The condition under which an operation may be retried."""
 
     SAFE = "always: a read, which changes nothing"
     IDEMPOTENT = "always: a creation, where a lost response makes the outcome of the next attempt ambiguous"
@@ -63,7 +63,7 @@ class Idempotency(Enum):
 
 
 class FailureKind(Enum):
-    """What a failed attempt proves about the state of the service."""
+    """The evidence that a failed attempt gives about the state of the service."""
 
     NOT_SENT = "no byte was sent: nothing happened"
     REFUSED = "throttled: nothing happened"

@@ -73,8 +73,7 @@ def configure_converter(converter: Converter) -> Converter:
 def list_faults(error: BaseException) -> list[str]:
     """Return every fault of an error, each `path: expected kind, got kind`."""
     texts = transform_error(error, format_exception=_describe_fault)
-    parts = [text.rpartition(" @ ") for text in texts]
-    return [f"{path}: {text}" for text, _, path in parts]
+    return [f"{path}: {fault}" for fault, _, path in (text.rpartition(" @ ") for text in texts)]
 
 
 def _describe_fault(error: BaseException, _kind: Any) -> str:

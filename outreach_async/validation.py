@@ -280,7 +280,7 @@ def require_target(target: object) -> str:
             "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
         )
     if has_dot_segments(target):
-        raise InvalidRequest("target: '.' and '..' segments mean different things to different backends; leave them out")
+        raise InvalidRequest("target: expected no '.' or '..' segments, which backends treat differently; leave them out")
     return target
 
 
