@@ -27,8 +27,6 @@ Family = Literal["httpx", "httpx2"]
 
 FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
-_MAX_LEFTOVER_PIECES: Final = 16_384  # more pieces than one read of 64 KiB can hold
-
 
 class HttpxSender:
     """Base class of the two ways of sending.
@@ -137,7 +135,7 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
         await answer.aclose()
         # Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one.
         with suppress(Exception):
-            for _ in range(_MAX_LEFTOVER_PIECES):
+            for _ in range(16_384):  # more pieces than one read of 64 KiB can hold
                 await anext(pieces)
         raise
     await answer.aclose()
@@ -147,7 +145,6 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
 KEEPALIVE_EXPIRY: Final = 5.0
 """Seconds after which an idle connection is closed instead of reused; the default of httpx."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_URL_CACHE_SIZE: Final = 256
 
 
 class PoolSender(HttpxSender):
@@ -186,7 +183,7 @@ class PoolSender(HttpxSender):
         if self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{family}[socks]")
         self._pool = LoopLocal(partial(self._open_pool, max_in_flight))
-        self._cached_url = lru_cache(_URL_CACHE_SIZE)(self._join_url)  # parsing is slow, and all creations share one target
+        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all creations share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
         """Send on a connection and read the response."""
