@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 import attrs
 import msgspec
+from anyio.abc import TaskGroup
 
 from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
@@ -138,7 +139,11 @@ def same_address_message(place: str) -> str:
 
 
 def rejection_message(place: str) -> str:
-    """Return the message for a row that is rejected because of this, with the remedy."""
+    """Return the message for a row that is rejected because it repeats the e-mail of another, with the remedy.
+
+    Args:
+        place: The other row, such as `line 3`.
+    """
     return f"{same_address_message(place)}; remove one of them, or choose another policy for repeats"
 
 
@@ -266,6 +271,9 @@ class DirectFeed:
         self._parser = parser
         self._pulled_count = 0
         self._stopped = False
+
+    def start(self, _group: TaskGroup) -> None:
+        """Do nothing: rows are pulled by the workers."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
         """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end.

@@ -9,7 +9,6 @@ from typing import Any, Final, NoReturn, get_args
 
 import anyio
 import attrs
-from anyio.abc import TaskGroup
 
 from outreach_async.bulk.journal import Identity, Journal, JournalOptions, open_journal
 from outreach_async.bulk.journal.identity import Earlier
@@ -127,8 +126,6 @@ class BulkRun:
         self._plan = plan
         self._journal_options = journal_options
         self._started = False
-        self._outcomes: Outcomes
-        self._group: TaskGroup
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
         """Run to the end and return the report."""
@@ -167,6 +164,7 @@ class BulkRun:
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
+            # Without the block's exception, which the task group would wrap in an exception group.
             await self._group.__aexit__(None, None, None)
         except BaseException:
             is_raising = True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -366,10 +366,7 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
     return msgspec.json.decode(text, type=list[list[Any]])
 
 
-Members: TypeAlias = Mapping[str, Any]
-
-
-def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
+def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
     """Return the members to send once, instead of two rows one after the other.
 
     The result is the contact that the service would hold if it had received both rows. With `skip`, only the first row counts.
