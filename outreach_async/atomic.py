@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-_PRIVATE_MODE: Final = 0o600
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/(?:fd/)?(std(?:in|out|err)|(?<=fd/)[0-9]+)")
 _STANDARD_DESCRIPTORS: Final = {"stdin": "0", "stdout": "1", "stderr": "2"}
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
@@ -46,7 +45,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if exists := target.exists():
-            draft.touch(_PRIVATE_MODE)  # until it is complete, because the old file's permissions may be private
+            draft.touch(0o600)  # until it is complete, because the old file's permissions may be private
         yield draft
         if exists:
             shutil.copymode(target, draft)

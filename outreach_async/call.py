@@ -122,7 +122,7 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """Whether an attempt, including the current one, may have been applied or may still be."""
+        """True if an attempt, including the current one, may have been applied or may still be."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:

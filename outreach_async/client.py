@@ -89,8 +89,7 @@ class OutreachClient:
             require_seconds("deadline", deadline),
             _build_request_defaults(fields, key, resolved),
         )
-        url = None if transport is not None else base_url or os.environ.get("OUTREACH_BASE_URL")
-        self._bind(_build_engine(resolved, url, hooks, limit, retry), settings, owns=True)
+        self._bind(_build_engine(resolved, hooks, limit, retry), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -229,10 +228,10 @@ def _resolve_transport(base_url: str | None, transport: Transport | None, limit:
     return HttpxTransport(url, max_in_flight=limit)
 
 
-def _build_engine(transport: Transport, url: str | None, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
+def _build_engine(transport: Transport, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
     observer = None
     if hooks != ():
         from outreach_async.observer import Observer
 
-        observer = Observer(hooks, getattr(transport, "base_url", None) or url)
+        observer = Observer(hooks, getattr(transport, "base_url", None))
     return Engine(transport, max_in_flight=limit, policy=policy, observer=observer)

@@ -38,7 +38,8 @@ _MAX_FAULTS: Final = 10_000
 _WHITESPACE: Final = b" \t\n\r"  # RFC 8259, section 2
 
 
-_encode_json: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
+encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
+"""Encode JSON values as UTF-8 JSON. Strings may be of a subclass of `str`, as in data frames and secret stores."""
 
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
@@ -139,21 +140,11 @@ def to_wire(model: object) -> Any:
     return default_converter().unstructure(model)
 
 
-def encode_model(model: object) -> bytes:
-    """Encode a model as wire JSON."""
-    return encode(to_wire(model))
-
-
-def encode(value: dict[str, Any]) -> bytes:
-    """Encode JSON values as UTF-8 JSON. Strings may be of a subclass of `str`, as in data frames and secret stores."""
-    return _encode_json(value)
-
-
 def encode_contact(contact: NewContact) -> bytes:
     """Encode a contact as the members of the create-contact body that describe it. Check the contact first."""
     if contact.custom or contact.extra:
         return encode(contact.members())
-    return _encode_json(contact)  # msgspec omits UNSET and private fields, and with them `custom` and `extra`
+    return encode(contact)  # msgspec omits UNSET and private fields, and with them `custom` and `extra`
 
 
 def decode_json(body: bytes) -> Any:

@@ -28,11 +28,10 @@ class CreateContactResponse(ResponseModel):
     status: Outcome
     id: str | None
     details: str | None
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
-class CreatedContact(ResponseModel):
+class CreatedContact(CreateContactResponse):
     """The result of creating a contact (section "Create contact").
 
     Attributes:
@@ -53,17 +52,13 @@ class CreatedContact(ResponseModel):
         ```
     """
 
-    status: Outcome
-    id: str | None
-    details: str | None
     possible: frozenset[Outcome]
     request_id: str | None = None
     attempts: int = 1
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
     @property
     def certain(self) -> bool:
-        """Whether `status` is known to be the effect of this call."""
+        """True if `status` is known to be the effect of this call."""
         return len(self.possible) == 1
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
+import attrs
 from anyio.lowlevel import checkpoint
 
 from outreach_async.call import Call, CallOptions, event_loop_clock
@@ -36,6 +37,7 @@ class DeadlineScope(Protocol):
     """When it is cancelled, on the event loop's clock."""
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class Engine:
     """Runs operations over one transport. A client and all its copies share one engine.
 
@@ -47,21 +49,18 @@ class Engine:
         observer: Emits the events of calls and attempts; `None` if the client has no hooks.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        max_in_flight: int,
-        policy: RetryPolicy,
-        wall_clock: Callable[[], float] = time.time,
-        observer: Observer | None = None,
-    ) -> None:
-        self.transport = transport
-        self.max_in_flight = min(max_in_flight, getattr(transport, "max_in_flight", None) or max_in_flight)
-        self.policy = policy
-        self.wall_clock = wall_clock
-        self.observer = observer
-        self.throttle: Throttle = ClientThrottle(policy)
+    transport: Transport
+    max_in_flight: int = attrs.field(kw_only=True)
+    policy: RetryPolicy = attrs.field(kw_only=True)
+    wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+    observer: Observer | None = attrs.field(default=None, kw_only=True)
+    throttle: Throttle = attrs.field(init=False)
+    _slots: RequestSlots = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Lower the limit to the transport's, and make what all calls share."""
+        self.max_in_flight = min(self.max_in_flight, getattr(self.transport, "max_in_flight", None) or self.max_in_flight)
+        self.throttle = ClientThrottle(self.policy)
         self._slots = RequestSlots(self.max_in_flight)
 
     async def run(self, operation: Operation[T], options: CallOptions) -> T:

@@ -230,15 +230,8 @@ class BulkStopped(OutreachError):
             cause: The other error.
             text: The start of the message: what happened to the run.
         """
-        error = cls(
-            f"{text}: {cause}",
-            operation=cause.operation,
-            status_code=cause.status_code,
-            headers=cause.headers,
-            body=cause.body,
-            attempts=cause.attempts,
-            maybe_sent=cause.maybe_sent,
-        )
+        names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
+        error = cls(f"{text}: {cause}", **{name: getattr(cause, name) for name in names})
         error.__cause__ = cause
         return error
 

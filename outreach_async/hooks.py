@@ -397,4 +397,3 @@ class Hook(Protocol):
 
     def __call__(self, event: Event, /) -> None:
         """Handle an event."""
-        ...

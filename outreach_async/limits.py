@@ -188,11 +188,9 @@ class Throttle(Protocol):
     @property
     def run(self) -> int | None:
         """Number of the bulk run; `None` outside a run."""
-        ...
 
     def try_start(self, now: float) -> bool:
         """Start an attempt now if nothing prevents it, and return whether it started."""
-        ...
 
     async def wait_and_start(self, not_before: float) -> None:
         """Wait until an attempt may start, at `not_before` or later, and start it.
@@ -200,19 +198,15 @@ class Throttle(Protocol):
         Raises:
             OutreachError: No further attempt may start.
         """
-        ...
 
     def cancel_start(self) -> None:
         """Release a reserved start: the attempt will not be sent."""
-        ...
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
         """Record a successful attempt; `budget_spent` is what the retries of its call cost."""
-        ...
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a failed attempt and decide what to do next."""
-        ...
 
 
 class ClientThrottle:

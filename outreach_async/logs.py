@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 from outreach_async.call import Call
@@ -22,7 +23,6 @@ LOGGER: Final = logging.getLogger("outreach_async")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python prints warnings that no handler takes
 
 _MAX_ID_LENGTH: Final = 256
-_WARNING_STATES: Final = frozenset({"paused", "suspended", "stopped"})
 
 
 def configure_logging() -> None:
@@ -61,18 +61,16 @@ def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, 
         LOGGER.log(level, text, call.operation.name, wait, call.attempts, describe_error(error), extra=extra)
 
 
-def log_run_state(
-    state: str, *, run: int, before: str | None, rows: int, limit: float | None, wait: float, why: str | None
-) -> None:
-    """Log a bulk run's new state with the fields of `BulkStateChanged`, and why the run ended."""
-    details = [f"{rows} rows so far"]
-    details += [] if limit is None else [f"at most {limit:.3g} requests/s"]
-    details += [f"for {wait:.3g} s"] if wait else []
+def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
+    """Log a bulk run's new state with these fields of `BulkStateChanged`, and why the run ended."""
+    details = [f"{fields['rows']} rows so far"]
+    details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
+    details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []
     details += [why] if why else []
-    extra = {"run": run, "state": state, "before": before, "rows": rows, "limit": limit, "wait": wait, "error": why}
-    level = logging.WARNING if state in _WARNING_STATES else logging.INFO
-    verb = "resumed" if state == "running" and before is not None else state
-    LOGGER.log(level, "create_many: run %d %s: %s", run, verb, ", ".join(details), extra=extra)
+    level = logging.WARNING if fields["state"] in {"paused", "suspended", "stopped"} else logging.INFO
+    verb = "resumed" if fields["state"] == "running" and fields["before"] is not None else fields["state"]
+    text = "create_many: run %d %s: %s"
+    LOGGER.log(level, text, fields["run"], verb, ", ".join(details), extra={**fields, "error": why})
 
 
 def describe_error(error: OutreachError) -> str:

@@ -20,15 +20,14 @@ LOCAL_FIELDS: Final = frozenset({"_extra", "undecodable"})
 """Model attributes that the library adds."""
 
 
+@attrs.frozen(kw_only=True)
 class ResponseModel:
     """Base class of response models, which keep unknown fields.
 
     `extra` is created on demand: an empty dict in each of a million mailboxes would take more memory than their numbers.
     """
 
-    __slots__ = ()
-
-    _extra: dict[str, Any] | None
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -88,7 +87,6 @@ class Campaign(ResponseModel):
     days_left_date: str | int | float
     days_left_display: str
     created: Number
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -155,7 +153,6 @@ class Mailbox(ResponseModel):
     domain_ip: str | None
     server_ip: str
     created_at: Number
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -207,7 +204,6 @@ class Template(ResponseModel):
     replied_num: Number
     unsubscribed: Number
     unsubscribed_num: Number
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -244,7 +240,6 @@ class Step(ResponseModel):
     already_sent: Number
     out_of: Number
     templates: list[Template]
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -267,7 +262,6 @@ class WorkspaceField(ResponseModel):
     label: str
     code: str
     searchable: list[str]
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -323,7 +317,6 @@ class Page(ResponseModel, Generic[T]):
     current_page: Number
     total_pages: Number
     undecodable: list[Undecodable] = attrs.field(factory=list, eq=False)
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -350,7 +343,6 @@ class CampaignSteps(ResponseModel):
     days_left_date: str | int | float
     days_left_display: str
     data: list[Step]
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -365,4 +357,3 @@ class WorkspaceFields(ResponseModel):
 
     status: str
     data: list[WorkspaceField]
-    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)

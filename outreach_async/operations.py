@@ -102,17 +102,18 @@ def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
     """List the steps of a campaign (section "List steps of a campaign")."""
     campaign = validation.require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
-    request = Request("GET", f"/campaigns/{quote(campaign, safe='')}/steps", defaults.read_headers)
-    parse = _make_parser("list_steps", CampaignSteps, decode_model, defaults.secrets)
-    return Operation("list_steps", request, parse, secrets=defaults.secrets)
+    return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
 
 
 def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
     """List the fields of a workspace (section "List fields of a workspace")."""
     workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-    request = Request("GET", f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults.read_headers)
-    parse = _make_parser("list_fields", WorkspaceFields, decode_model, defaults.secrets)
-    return Operation("list_fields", request, parse, secrets=defaults.secrets)
+    return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
+
+
+def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults) -> Operation[T]:
+    parse = _make_parser(name, kind, decode_model, defaults.secrets)
+    return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
 
 
 def _build_list(
@@ -225,20 +226,18 @@ class ContactRequests:
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
         answer, info = self._parse_response(response, info)
-        details, request_id = answer.details, response.headers.get("x-request-id")
-        if details is not None and self._may_contain_secret(details):
-            details = mask_string(details, self._secrets)
-        if request_id is not None and self._may_contain_secret(request_id):
-            request_id = mask_string(request_id, self._secrets)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=details,
+            details=self._mask(answer.details),
             possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
-            request_id=request_id,
+            request_id=self._mask(response.headers.get("x-request-id")),
             attempts=info.attempts,
             extra=answer.extra,
         )
+
+    def _mask(self, text: str | None) -> str | None:
+        return text if text is None or not self._may_contain_secret(text) else mask_string(text, self._secrets)
 
     def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer = _try_decode(decode_model, CreateContactResponse, response.body)

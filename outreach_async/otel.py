@@ -69,8 +69,6 @@ _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PAT
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """Bucket boundaries in seconds, as the conventions recommend."""
 
-_Attributes = dict[str, Any]
-
 
 @attrs.define
 class _CallSpans:
@@ -87,8 +85,8 @@ class _CallSpans:
 
     name: str
     span: Span
-    attributes: _Attributes
-    url_attributes: _Attributes
+    attributes: dict[str, Any]
+    url_attributes: dict[str, Any]
     attempt_span: Span = trace.INVALID_SPAN
     context_token: Any = None
 
@@ -162,15 +160,15 @@ class OtelHook:
         base_url = event.base_url or self._base_url
         parts = urlsplit(base_url or "")
         is_known = event.method in _METHODS
-        attributes: _Attributes = {"http.request.method": event.method if is_known else "_OTHER"}
-        span_attributes: _Attributes = {} if is_known else {"http.request.method_original": event.method}
+        attributes: dict[str, Any] = {"http.request.method": event.method if is_known else "_OTHER"}
+        span_attributes: dict[str, Any] = {} if is_known else {"http.request.method_original": event.method}
         if base_url is not None:
             span_attributes["url.full"] = base_url + event.target
             port = parts.port or _PORTS[parts.scheme]
             attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
         if event.operation in URL_TEMPLATES:
             attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]
-        call_attributes: _Attributes = {"outreach.operation": event.operation}
+        call_attributes: dict[str, Any] = {"outreach.operation": event.operation}
         if event.run is not None:
             call_attributes["outreach.run"] = event.run
         span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=call_attributes)
@@ -187,7 +185,7 @@ class OtelHook:
 
     def _end_attempt(self, call: _CallSpans, event: hooks.AttemptEnded) -> None:
         context.detach(call.context_token)
-        result: _Attributes = {}
+        result: dict[str, Any] = {}
         if event.status_code is not None:
             result["http.response.status_code"] = event.status_code
         if event.error is not None or (event.status_code or 0) >= _FIRST_ERROR_STATUS:
@@ -246,7 +244,7 @@ class TracingTransport:
         await self._inner.aclose()
 
 
-def _end_span(span: Span, attributes: _Attributes) -> None:
+def _end_span(span: Span, attributes: dict[str, Any]) -> None:
     span.set_attributes(attributes)
     if "error.type" in attributes:
         span.set_status(StatusCode.ERROR)

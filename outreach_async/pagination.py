@@ -22,7 +22,6 @@ class HasId(Protocol):
     @property
     def id(self) -> str:
         """Its id."""
-        ...
 
 
 T = TypeVar("T", bound=HasId)
@@ -33,11 +32,9 @@ class SeenIds(Protocol):
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         """Add ids, and return those that were new."""
-        ...
 
     def __len__(self) -> int:
         """Return the number of ids."""
-        ...
 
 
 class _IdSet(set[Hashable]):
@@ -138,6 +135,10 @@ class PageCursor(Generic[T]):
         # smaller total reveals that. An error fetched ahead may be outdated as well.
         return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
 
+    def add(self, result: Page[T] | OutreachError) -> list[T]:
+        """Record the current page or its error, move on, and return the page's new items."""
+        return self.add_page(result) if isinstance(result, Page) else self.add_error(result)
+
     def add_page(self, page: Page[T]) -> list[T]:
         """Record the current page, move on, and return the page's new items."""
         items: dict[Hashable, T] = {item.id: item for item in page.data}
@@ -147,10 +148,12 @@ class PageCursor(Generic[T]):
         repeats = len(page.data) + len(page.undecodable) - len(new)
         self._update_counts(page, repeats)
         self._advance(useful=bool(new) or (repeats > 0 and self._is_explained_by_insertions()), repeated=repeats > 0)
-        return self._limit_items([item for name, item in items.items() if name in new])
+        found, self._items_left = _take([item for name, item in items.items() if name in new], self._items_left)
+        self.done |= self._items_left == 0
+        return found
 
-    def add_error(self, error: OutreachError) -> None:
-        """Record an error for the current page. It is raised unless it only means that the list has ended."""
+    def add_error(self, error: OutreachError) -> list[T]:
+        """Record an error for the current page, and return no items. Raise it unless it only means that the list has ended."""
         past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
@@ -161,6 +164,7 @@ class PageCursor(Generic[T]):
             self._first_error = error
             self._first_total = 0
         self._advance(useful=False, repeated=False)
+        return []
 
     def _update_counts(self, page: Page[T], repeats: int) -> None:
         if self._first_total is None:
@@ -191,14 +195,6 @@ class PageCursor(Generic[T]):
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
-
-    def _limit_items(self, items: list[T]) -> list[T]:
-        if self._items_left is None:
-            return items
-        items = items[: self._items_left]
-        self._items_left -= len(items)
-        self.done |= self._items_left == 0
-        return items
 
 
 @attrs.frozen
@@ -296,7 +292,7 @@ class Pager(Generic[T]):
                             group.start_soon(in_flight[number].run, self, number)
                     page = await in_flight.pop(numbers[0]).wait()
                     if cursor.should_use(page, ahead=is_ahead):
-                        await on_items(_record_result(cursor, page))
+                        await on_items(cursor.add(page))
             except OutreachError as error:
                 failure = error  # raised outside the task group, which would wrap it in an exception group
             # Pages fetched ahead are no longer wanted: cancel them instead of waiting for them.
@@ -307,8 +303,6 @@ class Pager(Generic[T]):
 
 class _PendingPage(Generic[T]):
     """A page in flight."""
-
-    _page: Page[T] | OutreachError
 
     def __init__(self) -> None:
         self._done = anyio.Event()
@@ -334,7 +328,7 @@ class _ItemIterator(AsyncIterator[T]):
         while not self._ready:
             if self._cursor.done:
                 raise StopAsyncIteration
-            self._ready.extend(_record_result(self._cursor, await _fetch_or_error(self._pager, self._cursor.number)))
+            self._ready.extend(self._cursor.add(await _fetch_or_error(self._pager, self._cursor.number)))
         return self._ready.popleft()
 
 
@@ -350,17 +344,17 @@ class _PageIterator(AsyncIterator[Page[T]]):
         while not self._cursor.done and self._items_left != 0:
             first = self._cursor.total_found is None
             page = await _fetch_or_error(self._pager, self._cursor.number)
-            _record_result(self._cursor, page)
+            self._cursor.add(page)
             if isinstance(page, Page) and (first or self._cursor.has_list_items):
-                return self._limit_page(page)
+                data, self._items_left = _take(page.data, self._items_left)
+                return attrs.evolve(page, data=data)
         raise StopAsyncIteration
 
-    def _limit_page(self, page: Page[T]) -> Page[T]:
-        if self._items_left is None:
-            return page
-        data = page.data[: self._items_left]
-        self._items_left -= len(data)
-        return attrs.evolve(page, data=data)
+
+def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
+    """Return at most `limit` items, and how many more may follow; `None` for no limit."""
+    taken = items[:limit]
+    return taken, None if limit is None else limit - len(taken)
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
@@ -369,10 +363,3 @@ async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachErr
         return await pager.fetch(number)
     except OutreachError as error:
         return error
-
-
-def _record_result(cursor: PageCursor[T], page: Page[T] | OutreachError) -> list[T]:
-    if isinstance(page, Page):
-        return cursor.add_page(page)
-    cursor.add_error(page)
-    return []

@@ -13,12 +13,12 @@ from outreach_async import operations
 from outreach_async.call import CallOptions
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
-from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
 from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async.pagination import HasId, Pager
 from outreach_async.secret import drop_frames, drop_frames_async, hide
-from outreach_async.validation import require_number, require_seconds, to_contact, type_name
+from outreach_async.validation import require_choice, require_number, require_seconds, to_contact
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
 _MAX_OPTION_SETS: Final = 64
-"""Maximum number of checked and encoded sets of requests options that a client caches, for example one per campaign."""
+"""Maximum number of checked and encoded sets of request options that a client caches, for example one per campaign."""
 
 
 @attrs.frozen(repr=False)
@@ -107,10 +107,10 @@ class Campaigns(_Resource):
                 print(campaign.id, campaign.status)  # -> camp_1 live
             ```
         """
-        keep = _should_keep(undecodable)
+        require_choice("undecodable", undecodable, ("raise", "keep"))
         options = self._settings.call_options(timeout, deadline)
         space = default_to(workspace, self._settings.workspace)
-        build_page = operations.list_campaigns(space, display, self._settings.request_defaults, keep=keep)
+        build_page = operations.list_campaigns(space, display, self._settings.request_defaults, keep=undecodable == "keep")
         return self._build_pager(build_page, page, max_items, options)
 
     @drop_frames_async
@@ -171,10 +171,10 @@ class Mailboxes(_Resource):
             print([mailbox.id for mailbox in boxes])  # -> ['mailbox_1', 'mailbox_2']
             ```
         """
-        keep = _should_keep(undecodable)
+        require_choice("undecodable", undecodable, ("raise", "keep"))
         options = self._settings.call_options(timeout, deadline)
         space = default_to(workspace, self._settings.workspace)
-        build_page = operations.list_mailboxes(space, display, self._settings.request_defaults, keep=keep)
+        build_page = operations.list_mailboxes(space, display, self._settings.request_defaults, keep=undecodable == "keep")
         return self._build_pager(build_page, page, max_items, options)
 
 
@@ -229,7 +229,7 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact").
 
-        The requests is retried after a lost response. That cannot create a second contact, because the service detects duplicates
+        The request is retried after a lost response. That cannot create a second contact, because the service detects duplicates
         by e-mail and workspace. But then it can be unknown which attempt or client created the contact: `certain` of the result
         is false, and `possible` holds every possible outcome.
 
@@ -338,9 +338,8 @@ class Contacts(_Resource):
         """
         from outreach_async.bulk.run import BulkOptions, create_run
 
-        requests = self._contact_requests(
-            hide(owner_key), workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
-        )
+        request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
+        requests = self._contact_requests(hide(owner_key), workspace, **request_options)
         options = BulkOptions(
             concurrency=concurrency,
             order=order,
@@ -353,10 +352,7 @@ class Contacts(_Resource):
             stop_after_rejects=stop_after_rejects,
             max_outage=max_outage,
         )
-        identity = {
-            "workspace": default_to(workspace, self._settings.workspace),
-            "options": {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign},
-        }
+        identity = {"workspace": default_to(workspace, self._settings.workspace), "options": request_options}
         return create_run(
             self._engine, requests, self._settings.call_options(timeout, deadline), rows, options=options, identity=identity
         )
@@ -376,9 +372,3 @@ def _build_contact_requests(settings: Settings, owner_key: object, workspace: st
 def default_to(value: object, default: object) -> object:
     """Return the value given to a call, or the client's default if it is `None`."""
     return default if value is None else value
-
-
-def _should_keep(undecodable: UndecodableAction) -> bool:
-    if undecodable not in ("raise", "keep"):
-        raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {type_name(undecodable)}; pass one of them")
-    return undecodable == "keep"

@@ -10,18 +10,10 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from outreach_async import errors
 from outreach_async.codec import DecodeError, decode_json
-from outreach_async.errors import (
-    BODY_LIMIT,
-    OutreachError,
-    RateLimited,
-    StatusError,
-    UnexpectedResponse,
-    iterate_linked_errors,
-    shorten,
-)
 from outreach_async.retry import explain_status
-from outreach_async.secret import Secret
+from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
 
@@ -30,8 +22,7 @@ Secrets: TypeAlias = tuple[str | Secret, ...]
 MASK: Final = "***"
 _MAX_REASON_LENGTH: Final = 200
 _MAX_FAULTS_LENGTH: Final = 1000
-_MAX_HEADERS: Final = 256  # twice as many as any backend accepts
-_MAX_INSPECTED_BYTES: Final = 4 * BODY_LIMIT
+_MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
 """Maximum number of bytes of a response used for an error. Masking a megabyte would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
 """Maximum number of bytes for one character of a secret: the longest named entity with its ampersand escaped four times."""
@@ -62,7 +53,7 @@ def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
     """Return the body with every secret masked, including its forms in JSON, Python, HTML, URLs, base64 and hex."""
-    for secret in sorted(map(secret_value, secrets), key=len, reverse=True):  # longest first: one may be a prefix of another
+    for secret in sorted(map(reveal, secrets), key=len, reverse=True):  # longest first: one may be a prefix of another
         if len(body) >= len(secret):  # no form is shorter than the secret
             for sign, spelling in _secret_patterns(secret):
                 if sign in body:
@@ -70,14 +61,9 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
     return body
 
 
-def secret_value(secret: str | Secret) -> str:
-    """Return the string of a secret."""
-    return secret.reveal() if isinstance(secret, Secret) else secret
-
-
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
     """Return a fast test of whether a string may contain one of the secrets in any form. Every response of a run needs one."""
-    detectors = [_make_detector(secret) for secret in set(map(secret_value, secrets))]
+    detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
     return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
 
@@ -130,7 +116,7 @@ def _cut_for_masking(text: str, secrets: Secrets) -> str:
 
 
 def _masking_margin(secrets: Secrets) -> int:
-    return _MAX_BYTES_PER_CHARACTER * max((len(secret_value(secret)) for secret in secrets), default=0)
+    return _MAX_BYTES_PER_CHARACTER * max((len(reveal(secret)) for secret in secrets), default=0)
 
 
 @lru_cache(maxsize=64)
@@ -247,13 +233,14 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
     The limits keep all header fields that a backend accepts; of larger ones, only the beginning.
     """
-    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in islice(headers.items(), _MAX_HEADERS))
+    kept = islice(headers.items(), 256)  # twice as many as any backend accepts
+    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)
     return {_mask_string_beginning(name, secrets): _mask_string_beginning(value, secrets) for name, value in pairs}
 
 
-def scrub_error(error: OutreachError, secrets: Secrets) -> OutreachError:
+def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
     """Return the error without secrets. A backend may quote a response that echoes a secret, and the errors behind it do too."""
-    texts = [text for link in iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
+    texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
     if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
         error.__notes__ = [mask_string(note, secrets) for note in _error_notes(error)]
@@ -265,7 +252,13 @@ def _error_notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> StatusError:
+def _error_attributes(operation: str, response: Response, secrets: Secrets) -> dict[str, Any]:
+    """Return the attributes of the error for a response, with secrets masked."""
+    known: dict[str, Any] = {"operation": operation, "status_code": response.status, "maybe_sent": True}
+    return {**known, "headers": mask_headers(response.headers, secrets), "body": _mask_beginning(response.body, secrets)}
+
+
+def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> errors.StatusError:
     """Return the error for a response with a status of 300 or more.
 
     Args:
@@ -274,39 +267,26 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         secrets: Strings to mask.
         now: Unix time in seconds, for a Retry-After given as a date.
     """
-    body = _mask_beginning(response.body, secrets)
-    error = explain_status(response.status).error_class(
-        mask_string(f"{operation}: the service answered {response.status}: {extract_reason(body)}", secrets),
-        operation=operation,
-        status_code=response.status,
-        headers=mask_headers(response.headers, secrets),
-        body=body,
-        maybe_sent=True,
-    )
-    if isinstance(error, RateLimited):
+    attributes = _error_attributes(operation, response, secrets)
+    text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
+    error = explain_status(response.status).error_class(mask_string(text, secrets), **attributes)
+    if isinstance(error, errors.RateLimited):
         error.retry_after = parse_retry_after(response.headers, now=now)
     return error
 
 
 def build_unexpected_response(
     operation: str, response: Response, secrets: Secrets, fault: DecodeError | str
-) -> UnexpectedResponse:
+) -> errors.UnexpectedResponse:
     """Return the error for a 2xx response that does not match the interface."""
-    body = _mask_beginning(response.body, secrets)
+    attributes = _error_attributes(operation, response, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
     text = str(fault)
     if isinstance(status, str) and status not in _SUCCESS_STATUSES:
-        text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(body)}"
-    text = shorten(_mask_string_beginning(text, secrets), _MAX_FAULTS_LENGTH)
-    error = UnexpectedResponse(
-        f"{operation}: the service answered {response.status} with {text}",
-        operation=operation,
-        status_code=response.status,
-        headers=mask_headers(response.headers, secrets),
-        body=body,
-        maybe_sent=True,
-    )
+        text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(attributes['body'])}"
+    text = errors.shorten(_mask_string_beginning(text, secrets), _MAX_FAULTS_LENGTH)
+    error = errors.UnexpectedResponse(f"{operation}: the service answered {response.status} with {text}", **attributes)
     error.well_formed = value is not None
     return error
 
@@ -319,7 +299,7 @@ def extract_reason(body: bytes) -> str:
         message = _extract_message(decode_json(body))
     except (DecodeError, RecursionError):
         message = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return shorten(" ".join(message.split()), _MAX_REASON_LENGTH) or "no message"
+    return errors.shorten(" ".join(message.split()), _MAX_REASON_LENGTH) or "no message"
 
 
 def _extract_message(value: Any) -> str:

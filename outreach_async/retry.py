@@ -1,4 +1,4 @@
-"""What a failure proves, and whether and when to retry, as pure functions. `_STATUSES` is the one table of error statuses."""
+"""Classify failures, and decide whether and when to retry: pure functions. `_STATUSES` is the one table of error statuses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ from typing import Final
 
 import attrs
 
-from outreach_async.errors import (
-    DeadlineExceeded,
-    InvalidRequest,
-    OutreachError,
-    RateLimited,
-    StatusError,
-    TransportError,
-    UnexpectedResponse,
-)
+from outreach_async import errors
 
 
 @attrs.frozen
@@ -56,14 +48,14 @@ class RetryPolicy:
     def __attrs_post_init__(self) -> None:
         """Reject an invalid policy."""
         if self.attempts < 1:
-            raise InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
+            raise errors.InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
         for name in ("backoff", "backoff_cap", "retry_after_cap", "budget"):
             if not getattr(self, name) >= 0:
-                raise InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 for none")
+                raise errors.InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 for none")
 
 
 class Idempotency(Enum):
-    """When an operation may be retried."""
+    """The condition under which an operation may be retried."""
 
     SAFE = "always: a read, which changes nothing"
     IDEMPOTENT = "always: a creation, where a lost response makes the outcome of the next attempt ambiguous"
@@ -71,7 +63,7 @@ class Idempotency(Enum):
 
 
 class FailureKind(Enum):
-    """What a failed attempt proves about the state of the service."""
+    """The evidence that a failed attempt gives about the state of the service."""
 
     NOT_SENT = "no byte was sent: nothing happened"
     REFUSED = "throttled: nothing happened"
@@ -97,7 +89,7 @@ class StatusMeaning:
     affects_every_row: bool = False
     is_denied: bool = False
     may_be_past_end: bool = False
-    error_class: type[StatusError] = StatusError
+    error_class: type[errors.StatusError] = errors.StatusError
 
 
 _STATUSES: Final = {
@@ -112,7 +104,7 @@ _STATUSES: Final = {
     422: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
     425: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
     # Throttling ends a run only after it has lasted too long; until then it is retried.
-    429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=RateLimited),
+    429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=errors.RateLimited),
     499: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
     501: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
     505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
@@ -136,30 +128,30 @@ def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMe
     return _STATUSES.get(status) or _STATUS_CLASSES.get(min(status // 100, 5), _NO_STATUS)
 
 
-def classify(error: OutreachError, idempotency: Idempotency) -> FailureKind:
+def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
     """Classify an error by what it proves."""
-    if isinstance(error, TransportError | DeadlineExceeded):
+    if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
-    if isinstance(error, StatusError):
+    if isinstance(error, errors.StatusError):
         return explain_status(error.status_code, error.headers).failure_kind
-    if isinstance(error, UnexpectedResponse) and not error.well_formed and idempotency is Idempotency.IDEMPOTENT:
+    if isinstance(error, errors.UnexpectedResponse) and not error.well_formed and idempotency is Idempotency.IDEMPOTENT:
         return FailureKind.AMBIGUOUS  # it was very likely applied; a retry will show
     return FailureKind.FINAL
 
 
-def maybe_applied(error: OutreachError, failure_kind: FailureKind) -> bool:
+def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
     Only two things prove that it did not: no byte was sent, or the service returned a client error that no proxy returns.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True
-    return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).maybe_applied
+    return isinstance(error, errors.StatusError) and explain_status(error.status_code, error.headers).maybe_applied
 
 
-def is_refusal(error: OutreachError) -> bool:
+def is_refusal(error: errors.OutreachError) -> bool:
     """Return whether the service answered with a final status: a retry would change nothing."""
-    return isinstance(error, StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
+    return isinstance(error, errors.StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
 
 
 def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:

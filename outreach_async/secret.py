@@ -50,7 +50,7 @@ def hide(value: object) -> object:
     return Secret(value) if isinstance(value, str) else value
 
 
-def reveal(value: object) -> object:
+def reveal(value: T | Secret) -> T | str:
     """Return the value that was passed to `hide`."""
     return value.reveal() if isinstance(value, Secret) else value
 

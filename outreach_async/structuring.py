@@ -6,8 +6,8 @@ For a list with many faulty items only the first are reported, which bounds the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, reduce
-from operator import attrgetter, or_
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, get_args, get_origin
 
 import attrs
@@ -25,12 +25,12 @@ _MAX_FAULTY_ITEMS: Final = 20
 """Maximum number of faulty items reported per list. A few kilobytes can hold thousands, and each fault takes kilobytes."""
 
 
-_STRICT_TYPES: Final = {
-    (str,): "str",
-    (bool,): "bool",
-    (int,): "int",
-    (int, float): "number",
-    (str, int, float): "str or number",
+_STRICT_TYPES: Final[dict[Any, str]] = {
+    str: "str",
+    bool: "bool",
+    int: "int",
+    int | float: "number",
+    str | int | float: "str or number",
 }
 """Types accepted unchanged, with their names in fault messages."""
 
@@ -58,9 +58,8 @@ def configure_converter(converter: Converter) -> Converter:
     - Response models keep unknown members in `extra`, and include them when converted back.
     - `NewContact` is converted to the fields that are set, with `custom` and `extra` beside the standard fields.
     """
-    for kinds, name in _STRICT_TYPES.items():
-        union: Any = reduce(or_, kinds)
-        converter.register_structure_hook(union, _make_strict_hook(kinds, name))
+    for kind, name in _STRICT_TYPES.items():
+        converter.register_structure_hook(kind, _make_strict_hook(kind, name))
     # By class, because the hook for `str` takes precedence over predicates.
     converter.register_structure_hook(OpenEnum, _structure_open_enum)
     converter.register_structure_hook_factory(_is_list, lambda kind: _make_list_hook(kind, converter))
@@ -74,8 +73,7 @@ def configure_converter(converter: Converter) -> Converter:
 def list_faults(error: BaseException) -> list[str]:
     """Return every fault of an error, each `path: expected kind, got kind`."""
     texts = transform_error(error, format_exception=_describe_fault)
-    parts = [text.rpartition(" @ ") for text in texts]
-    return [f"{path}: {text}" for text, _, path in parts]
+    return [f"{path}: {fault}" for fault, _, path in (text.rpartition(" @ ") for text in texts)]
 
 
 def _describe_fault(error: BaseException, _kind: Any) -> str:
@@ -86,8 +84,8 @@ def _build_mismatch(expected: str, value: object) -> TypeMismatchError:
     return TypeMismatchError(f"expected {expected}, got {'None' if value is None else type(value).__name__}")
 
 
-def _make_strict_hook(kinds: tuple[type, ...], name: str) -> StructureHook:
-    exact = frozenset(kinds)  # exact types, because `isinstance` accepts a bool as an int
+def _make_strict_hook(kind: Any, name: str) -> StructureHook:
+    exact = frozenset(get_args(kind) or [kind])  # exact types, because `isinstance` accepts a bool as an int
 
     def hook(value: Any, _kind: Any) -> Any:
         if type(value) not in exact:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+from outreach_async import vocabulary
 from outreach_async.contacts import NewContact, standard_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.secret import OWNER_KEY
 from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
-from outreach_async.vocabulary import (
-    CUSTOM_CODE,
-    CUSTOM_PREFIX,
-    DUPLICATE_POLICIES,
-    ID_PREFIXES,
-    MAX_MAILBOX_DISPLAY,
-    RESERVED_FIELDS,
-    STANDARD_FIELDS,
-    UNSET,
-)
+from outreach_async.vocabulary import UNSET
 
 _TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}?\[\]]*")
 _MAX_INTEGER: Final = 2**63 - 1  # JSON parsers accept integers up to here; Python refuses to print far larger ones
@@ -37,7 +29,7 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
     Raises:
         InvalidRequest: It is not a string, is blank, has another prefix or cannot be encoded as UTF-8.
     """
-    prefix = ID_PREFIXES[what]
+    prefix = vocabulary.ID_PREFIXES[what]
     if not isinstance(value, str):
         got = type_name(value)
     elif not value.strip():
@@ -52,7 +44,7 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
 
 def _describe_string(value: str) -> str:
     """Describe a string without showing its characters, because it may be a key in the wrong place."""
-    for resource, prefix in ID_PREFIXES.items():
+    for resource, prefix in vocabulary.ID_PREFIXES.items():
         if value.startswith(prefix):
             kind_of_id = "an owner_key" if resource == "owner_key" else f"a {resource} id"
             return f"only the prefix {prefix!r}" if value == prefix else f"what looks like {kind_of_id} ({prefix}...)"
@@ -105,7 +97,7 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
 
 def require_display(field: str, value: object, *, mailboxes: bool) -> int:
     """Return a page size. The interface states a maximum only for mailboxes: 2,000."""
-    return require_number(field, value, least=1, most=MAX_MAILBOX_DISPLAY if mailboxes else None)
+    return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else None)
 
 
 def require_seconds(field: str, value: object) -> float | None:
@@ -126,15 +118,24 @@ def require_seconds(field: str, value: object) -> float | None:
         raise InvalidRequest(f"{field}: expected seconds, got {_format_number(value)}; pass a smaller number") from None
 
 
+def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
+    """Check that a value is one of these strings.
+
+    Raises:
+        InvalidRequest: It is another value.
+    """
+    if value not in choices:
+        valid = ", ".join(map(repr, choices))
+        raise InvalidRequest(f"{field}: expected one of {valid}, got {masked_repr(value)}; pass one of them")
+
+
 def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> None:
     """Check the three members of `upload_options`.
 
     Raises:
         InvalidRequest: An option has a value or type that the interface does not allow.
     """
-    if duplicates not in DUPLICATE_POLICIES:
-        valid = ", ".join(map(repr, DUPLICATE_POLICIES))
-        raise InvalidRequest(f"duplicates: expected one of {valid}, got {masked_repr(duplicates)}; pass one of them")
+    require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
     if campaign is not None:
@@ -193,11 +194,11 @@ def _check_code(field: str, code: object) -> None:
         got = type_name(code) if code != "" else "an empty string"
         raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
-    if field == "custom" and not CUSTOM_CODE.fullmatch(code):
+    if field == "custom" and not vocabulary.CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
             f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
-    if field == "extra" and (code in RESERVED_FIELDS or code.startswith(CUSTOM_PREFIX)):
+    if field == "extra" and (code in vocabulary.RESERVED_FIELDS or code.startswith(vocabulary.CUSTOM_PREFIX)):
         raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; pass it as an argument or in custom")
 
 
@@ -219,7 +220,7 @@ def to_contact(row: object) -> NewContact:
     for member, value in row.items():
         if member in _CONTACT_MEMBERS:
             known[member] = value
-        elif isinstance(member, str) and member.startswith(CUSTOM_PREFIX):
+        elif isinstance(member, str) and member.startswith(vocabulary.CUSTOM_PREFIX):
             custom[member] = value
         else:
             raise InvalidRequest(_unknown_member_message(member))
@@ -231,7 +232,7 @@ def to_contact(row: object) -> NewContact:
     return NewContact(**known)
 
 
-_CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *STANDARD_FIELDS})
+_CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STANDARD_FIELDS})
 
 
 def _unknown_member_message(member: object) -> str:
@@ -279,7 +280,7 @@ def require_target(target: object) -> str:
             "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
         )
     if has_dot_segments(target):
-        raise InvalidRequest("target: '.' and '..' segments mean different things to different backends; leave them out")
+        raise InvalidRequest("target: expected no '.' or '..' segments, which backends treat differently; leave them out")
     return target
 
 

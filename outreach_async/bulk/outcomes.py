@@ -95,21 +95,11 @@ def unfinished_outcome(
 def unsent_outcome(
     index: int, row: object, status: Outcome, cause: OutreachError | None, repeats: int | None = None
 ) -> ContactOutcome:
-    """Return the outcome of a row that was read but not sent: it is invalid, or the run stopped before its turn."""
+    """Return the outcome of a row that is not sent: it is invalid, or another row with the same e-mail is sent instead."""
     possible = frozenset({status})
     return ContactOutcome(
         index=index, contact=row, status=status, id=None, possible=possible, attempts=0, error=cause, repeats=repeats
     )
-
-
-def repeated_outcome(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
-    """Return the outcome of a row that was rejected because it repeats an earlier one."""
-    return unsent_outcome(index, row, Outcome.REJECTED, cause, repeats=earlier)
-
-
-def superseded_outcome(index: int, row: object, sent: int) -> ContactOutcome:
-    """Return the outcome of a row that is never sent, because another row with the same e-mail is sent instead."""
-    return unsent_outcome(index, row, Outcome.NOT_APPLIED, None, repeats=sent)
 
 
 def is_superseded(outcome: ContactOutcome) -> bool:
@@ -290,12 +280,7 @@ class InputOrder:
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
         """Add outcomes."""
-        for outcome in outcomes:
-            self.append(outcome)
-
-    def append(self, outcome: ContactOutcome) -> None:
-        """Add an outcome."""
-        self._outcomes[outcome.index] = outcome
+        self._outcomes.update((outcome.index, outcome) for outcome in outcomes)
 
     def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
@@ -316,11 +301,6 @@ def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revis
 
 OutcomeBuffer = CompletionOrder | InputOrder
 """Outcomes that wait for the caller. Its length is 0 if no outcome can be taken now."""
-
-
-def create_buffer(order: Order) -> OutcomeBuffer:
-    """Return an empty container for this order."""
-    return InputOrder() if order == "input" else CompletionOrder()
 
 
 class RejectStreak:

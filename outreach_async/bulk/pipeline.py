@@ -11,25 +11,13 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
+from outreach_async.bulk import outcomes
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
-from outreach_async.bulk.outcomes import (
-    BulkReport,
-    ContactOutcome,
-    Order,
-    RecentIds,
-    RejectStreak,
-    affects_every_row,
-    answered_outcome,
-    create_buffer,
-    failed_outcome,
-    is_final_answer,
-    misdirected_outcome,
-    unfinished_outcome,
-)
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk.recording import JournalRecorder, NullRecorder, RunRecorder
+from outreach_async.bulk.recording import JournalRecorder, NullRecorder
 from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
@@ -176,8 +164,8 @@ class Plan:
     call_options: CallOptions
     source: Source
     workers: int
-    order: Order
-    reject_streak: RejectStreak
+    order: outcomes.Order
+    reject_streak: outcomes.RejectStreak
     parser: RowParser
     max_outage: float
     total: int | None
@@ -206,11 +194,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
         self._timer = AttemptTimer()
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
-        self._buffer = create_buffer(plan.order)
-        self._recorder: RunRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
+        self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
+        self._recorder: NullRecorder | JournalRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
         self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER)
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
-        self._recent_ids = RecentIds()
+        self._recent_ids = outcomes.RecentIds()
         self._changed = anyio.Event()
         self._workers = [_Worker() for _ in range(plan.workers)]
         self._active_workers = plan.workers
@@ -234,7 +222,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._rate_estimator = RateEstimator(self._started_at)
         self._delivered_count = self._recorder.counts.rows
         self._state_reporter.start(group)
-        self._recorder.start(group)
+        self._recorder.feed.start(group)
         group.start_soon(self._timer.run)
         group.start_soon(self._run_recorder)
         for worker in self._workers:
@@ -246,7 +234,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return self._active_workers > 0 or not self._recording_done or not self._input_exhausted
 
     @property
-    def report(self) -> BulkReport:
+    def report(self) -> outcomes.BulkReport:
         """The figures of the outcomes returned so far, including those of earlier processes if a journal is resumed."""
         # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
         return self._recorder.counts.report(self._measured_at - self._started_at)
@@ -397,20 +385,20 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._any_sent = True
             try:
                 answer, attempts = await self._plan.engine.execute(call, deadline)
-                return self._check_id(answered_outcome(row.index, row.original, answer, attempts), row.key)
+                return self._check_id(outcomes.answered_outcome(row.index, row.original, answer, attempts), row.key)
             except OutreachError as error:
                 error.__traceback__ = None  # an outcome that the caller keeps would keep the frames, and the response in them
-                if affects_every_row(error):
+                if outcomes.affects_every_row(error):
                     self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
-                elif error is not self._throttle.drained and (self._throttle.halted is None or is_final_answer(error)):
-                    return failed_outcome(row.index, row.original, error, duplicates)
+                elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
+                    return outcomes.failed_outcome(row.index, row.original, error, duplicates)
                 cause = error
         self._plan.engine.discard(call)
         if cause is not self._throttle.drained:
             self._stop_run(self._throttle.halted or cause)
         if self._recorder.resumable:
             return None
-        return unfinished_outcome(
+        return outcomes.unfinished_outcome(
             row.index, row.original, cause, duplicates, attempts=call.started_attempts, maybe_applied=call.maybe_applied
         )
 
@@ -419,8 +407,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
         if earlier is None:
             return outcome
-        self._recorder.revise(earlier, lambda other: misdirected_outcome(other, outcome.index, duplicates))
-        return misdirected_outcome(outcome, earlier, duplicates)
+        self._recorder.revise(earlier, lambda other: outcomes.misdirected_outcome(other, outcome.index, duplicates))
+        return outcomes.misdirected_outcome(outcome, earlier, duplicates)
 
     def _stop_run(self, error: Exception) -> None:
         if isinstance(error, JournalError):
@@ -436,13 +424,13 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._throttle.halt(error)
             self._stop_run(error)
 
-    def _deliver(self, outcomes: Sequence[ContactOutcome]) -> None:
+    def _deliver(self, delivered: Sequence[ContactOutcome]) -> None:
         if observer := self._plan.engine.observer:
-            for outcome in outcomes:
+            for outcome in delivered:
                 observer.on_row(self._throttle.run, outcome)
-        self._delivered_count += len(outcomes)
-        self._rate_estimator.add(len(outcomes))
-        self._buffer.extend(outcomes)
+        self._delivered_count += len(delivered)
+        self._rate_estimator.add(len(delivered))
+        self._buffer.extend(delivered)
         self._changed.set()
 
     async def _run_recorder(self) -> None:

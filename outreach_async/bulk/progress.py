@@ -100,7 +100,6 @@ class StateReporter:
         self._state: BulkState | None = None
         self._closed = self._polling = False
         self._ended = anyio.Event()
-        self._group: TaskGroup
 
     def start(self, group: TaskGroup) -> None:
         """Start reporting."""
@@ -145,7 +144,7 @@ class StateReporter:
         fields: dict[str, Any] = {"run": self._throttle.run, "state": state, "before": self._state, "rows": self._count_rows()}
         fields |= {"limit": self._throttle.limit, "wait": wait}
         self._state = state
-        log_run_state(**fields, why=_end_reason(failure))
+        log_run_state(fields, _end_reason(failure))
         if self._observer:
             self._observer.on_run_state(fields, failure)
 

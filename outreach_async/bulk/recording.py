@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import anyio
-from anyio.abc import TaskGroup
 
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
@@ -20,8 +19,6 @@ _LINGER: Final = 0.05
 """Seconds that the first outcome of a batch waits for others: that much delay costs less than a commit per outcome."""
 _BATCH_SIZE: Final = 512
 """Outcomes after which a batch is committed without waiting longer."""
-BACKLOG: Final = 4096
-"""Maximum number of outcomes that wait for their commit."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -46,9 +43,6 @@ class NullRecorder:
     def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
         self._buffer.revise(index, revised)
-
-    def start(self, group: TaskGroup) -> None:
-        """Do nothing."""
 
     def end(self) -> None:
         """Let `run` return."""
@@ -80,7 +74,7 @@ class JournalRecorder:
     """
 
     resumable = True
-    backlog = BACKLOG
+    backlog = 4096
 
     def __init__(
         self, journal: OpenJournal, source: Source, parser: RowParser, deliver: Deliver, window_size: Callable[[], int]
@@ -107,10 +101,6 @@ class JournalRecorder:
     def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, unless its commit has started."""
         revise(self._pending, index, revised)
-
-    def start(self, group: TaskGroup) -> None:
-        """Start the tasks that run beside the workers."""
-        self.feed.start(group)
 
     def end(self) -> None:
         """Accept no more outcomes; the queued ones are the last."""
@@ -172,6 +162,3 @@ class JournalRecorder:
                 await self._thread.run(self._writer.close)
             finally:
                 self._writer.close()  # usually a no-op; an event loop that is shutting down may not have run the thread above
-
-
-RunRecorder: TypeAlias = NullRecorder | JournalRecorder

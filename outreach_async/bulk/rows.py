@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 import attrs
 import msgspec
+from anyio.abc import TaskGroup
 
-from outreach_async.bulk.outcomes import ContactOutcome, repeated_outcome, superseded_outcome, unsent_outcome
+from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
@@ -77,7 +78,9 @@ class RowParser:
         content = msgspec.json.decode(row.payload)
         if isinstance(content, str):
             return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content))
-        return self._parse_contact(index, content) if row.repeats is None else superseded_outcome(index, content, row.repeats)
+        if row.repeats is not None:
+            return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats)
+        return self._parse_contact(index, content)
 
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         try:
@@ -86,7 +89,8 @@ class RowParser:
         except InvalidRequest as error:
             return unsent_outcome(index, row, Outcome.REJECTED, error)
         if self._recent_emails is not None and (earlier := self._recent_emails.find_earlier(index, contact.email)) is not None:
-            return repeated_outcome(index, row, earlier, InvalidRequest(rejection_message(f"row {earlier}")))
+            repeated = InvalidRequest(rejection_message(f"row {earlier}"))
+            return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier)
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
@@ -135,7 +139,11 @@ def same_address_message(place: str) -> str:
 
 
 def rejection_message(place: str) -> str:
-    """Return the message for a row that is rejected because of this, with the remedy."""
+    """Return the message for a row that is rejected because it repeats the e-mail of another, with the remedy.
+
+    Args:
+        place: The other row, such as `line 3`.
+    """
     return f"{same_address_message(place)}; remove one of them, or choose another policy for repeats"
 
 
@@ -263,6 +271,9 @@ class DirectFeed:
         self._parser = parser
         self._pulled_count = 0
         self._stopped = False
+
+    def start(self, _group: TaskGroup) -> None:
+        """Do nothing: rows are pulled by the workers."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
         """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end.

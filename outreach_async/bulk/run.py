@@ -9,7 +9,6 @@ from typing import Any, Final, NoReturn, get_args
 
 import anyio
 import attrs
-from anyio.abc import TaskGroup
 
 from outreach_async.bulk.journal import Identity, Journal, JournalOptions, open_journal
 from outreach_async.bulk.journal.identity import Earlier
@@ -20,7 +19,7 @@ from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.operations import ContactRequests
-from outreach_async.validation import masked_repr, require_number, require_seconds, type_name
+from outreach_async.validation import require_choice, require_number, require_seconds, type_name
 
 MAX_OUTAGE: Final = 900.0
 """Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
@@ -65,9 +64,9 @@ def create_run(
         InvalidRequest: An option is invalid.
     """
     workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
-    _require_choice("order", options.order, get_args(Order))
-    _require_choice("repeats", options.repeats, get_args(Repeats))
-    _require_choice("earlier", options.earlier, get_args(Earlier))
+    require_choice("order", options.order, get_args(Order))
+    require_choice("repeats", options.repeats, get_args(Repeats))
+    require_choice("earlier", options.earlier, get_args(Earlier))
     journal_options = _create_journal_options(options, identity)
     source = Source(rows)
     plan = Plan(
@@ -83,12 +82,6 @@ def create_run(
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
     return BulkRun(plan, journal_options)
-
-
-def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        raise InvalidRequest(f"{name}: expected {listed}, got {masked_repr(value)}; pass one of them")
 
 
 def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
@@ -114,11 +107,9 @@ def _require_journal(options: BulkOptions) -> None:
         raise InvalidRequest(
             f"repeats: {options.repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal"
         )
-    for name in ("resume", "spool"):
-        if getattr(options, name):
+    for name, needed in ("resume", options.resume), ("spool", options.spool), ("earlier", options.earlier == "unknown"):
+        if needed:
             raise InvalidRequest(f'{name}: expected a journal, got None; pass journal="run.db"')
-    if options.earlier == "unknown":
-        raise InvalidRequest('earlier: "unknown" needs a journal, got None; pass journal="run.db"')
 
 
 class BulkRun:
@@ -135,8 +126,6 @@ class BulkRun:
         self._plan = plan
         self._journal_options = journal_options
         self._started = False
-        self._outcomes: Outcomes
-        self._group: TaskGroup
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
         """Run to the end and return the report."""
@@ -175,6 +164,7 @@ class BulkRun:
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
+            # Without the block's exception, which the task group would wrap in an exception group.
             await self._group.__aexit__(None, None, None)
         except BaseException:
             is_raising = True

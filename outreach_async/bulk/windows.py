@@ -70,6 +70,7 @@ class Prefetch:
         self._notify()
 
     def _notify(self) -> None:
+        # The waiting tasks keep the old event and check again; those that wait from now on get the next change.
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -145,6 +146,7 @@ class WindowedFeed:
         """Fill windows until the input ends. In a finished run, only compare the rows with the marked ones."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
+                # Replaced only after the wait: a request for a window that arrives while one is filled is not lost.
                 await self._window_wanted.wait()
                 self._window_wanted = anyio.Event()
         except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
@@ -157,6 +159,7 @@ class WindowedFeed:
         self._notify()
 
     def _notify(self) -> None:
+        # The waiting tasks keep the old event and check again; those that wait from now on get the next change.
         self._changed.set()
         self._changed = anyio.Event()
 

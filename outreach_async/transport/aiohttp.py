@@ -31,16 +31,13 @@ class AiohttpSession(Protocol):
     @property
     def connector(self) -> Any:
         """The connector that opens connections."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Header fields sent with every request."""
-        ...
 
     async def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
@@ -124,7 +121,9 @@ class AiohttpTransport:
                 expected = "a base URL or an aiohttp.ClientSession"
                 raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
             self._session = service
-            self._visible_base = _find_base_url(service)
+            self._visible_base = None
+            with suppress(InvalidRequest):  # aiohttp has no public name for a session's base URL
+                self._visible_base = urls.parse_base_url(str(getattr(service, "_base_url", None)))
             self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *urls.header_secrets(service.headers))
             with suppress(RuntimeError):  # the session was made outside of an event loop
                 self._event_loop = _running_loop()
@@ -178,13 +177,6 @@ class AiohttpTransport:
             await sender.aclose()
         elif self._session is not None and not self._sender.is_inherited:
             await self._session.close()
-
-
-def _find_base_url(session: AiohttpSession) -> urls.BaseUrl | None:
-    """Return the base URL of a session. aiohttp has no public name for it."""
-    with suppress(InvalidRequest):
-        return urls.parse_base_url(str(getattr(session, "_base_url", None)))
-    return None
 
 
 def _running_loop() -> object:

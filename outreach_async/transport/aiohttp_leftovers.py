@@ -20,7 +20,7 @@ from outreach_async.transport.leftovers import SocketProbe, build_unexpected_byt
 
 @attrs.define
 class _ConnectionUsage:
-    """How a connection was used.
+    """The use of a connection so far.
 
     Attributes:
         started: Number of exchanges whose request was sent.
@@ -97,8 +97,6 @@ def _make_tracked_class(kind: Any) -> Any:
 
 class _TrackedResponse(aiohttp.ClientResponse):
     """A response that remembers its connection, which it releases as soon as its last byte is read."""
-
-    tracked_connection: tuple[Any, _ConnectionUsage, int]
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Read the response head."""

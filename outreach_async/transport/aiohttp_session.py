@@ -96,10 +96,8 @@ def _inode(descriptor: int) -> int | None:
         return None
 
 
-_CONTENT_TYPE = ("Content-Type",)
 _AUTOMATIC_HEADERS = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
 _SWITCHING_PROTOCOLS: Final = 101
-_URL_CACHE_SIZE: Final = 256
 # No timers of aiohttp: the client alone decides about time, and its timeout arrives as a cancellation.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
@@ -139,6 +137,7 @@ def resolve_destination(base: BaseUrl | None) -> Destination:
     return Destination(f"{origin}{base.path}", fields, is_own_session=True, display_name=str(base))
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class SessionSender:
     """Sends the requests of one session, in its event loop.
 
@@ -150,20 +149,17 @@ class SessionSender:
         middlewares: Middlewares to run around every request.
     """
 
-    def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        destination: Destination,
-        max_in_flight: int | None,
-        max_answer: int,
-        middlewares: Sequence[aiohttp.ClientMiddlewareType],
-    ) -> None:
-        self._session = session
-        self._destination = destination
-        self._max_answer = max_answer
-        self._middlewares = (_send_once, *middlewares)
-        self._in_flight = InFlight(max_in_flight, TaskScope)
-        self._cached_url = lru_cache(_URL_CACHE_SIZE)(self._join_url)  # parsing is slow, and all creations share one target
+    _session: aiohttp.ClientSession
+    _destination: Destination
+    _max_in_flight: int | None
+    _max_answer: int
+    _middlewares: Sequence[aiohttp.ClientMiddlewareType]
+
+    def __attrs_post_init__(self) -> None:
+        """Prepare what all exchanges share."""
+        self._middlewares = (_send_once, *self._middlewares)
+        self._in_flight = InFlight(self._max_in_flight, TaskScope)
+        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all creations share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
         """Wait for a free slot, send, and read the response.
@@ -195,7 +191,7 @@ class SessionSender:
             self._cached_url(request.target),
             data=_Body(request.body, progress, check_leftovers=not self._destination.is_own_session) if request.body else None,
             headers=headers,
-            skip_auto_headers=None if self._destination.is_own_session else _CONTENT_TYPE,
+            skip_auto_headers=None if self._destination.is_own_session else ("Content-Type",),
             allow_redirects=False,
             auto_decompress=False,
             timeout=_NO_TIMEOUT,
@@ -288,11 +284,6 @@ class _Body(aiohttp.Payload):
         self._check_leftovers = check_leftovers
         self._content = content
         self._progress = progress
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write the bytes."""
-        del content_length  # always the size of this body
-        await self.write(writer)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the bytes."""

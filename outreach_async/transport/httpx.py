@@ -47,16 +47,13 @@ class HttpxClient(Protocol):
     @property
     def base_url(self) -> Any:
         """The URL that targets are relative to."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Header fields sent with every request."""
-        ...
 
     async def aclose(self) -> None:
         """Close all connections."""
-        ...
 
 
 class HttpxTransport:

@@ -27,8 +27,6 @@ Family = Literal["httpx", "httpx2"]
 
 FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
-_MAX_LEFTOVER_PIECES: Final = 16_384  # more pieces than one read of 64 KiB can hold
-
 
 class HttpxSender:
     """Base class of the two ways of sending.
@@ -135,23 +133,18 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
             is_reusable = monitor.check_leftovers(answer.stream, closing="close" in headers.get("connection", "").lower())
     except TransportError:
         await answer.aclose()
-        await _exhaust(pieces)
+        # Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one.
+        with suppress(Exception):
+            for _ in range(16_384):  # more pieces than one read of 64 KiB can hold
+                await anext(pieces)
         raise
     await answer.aclose()
     return Response(status, headers, reader.finish()), is_reusable
 
 
-async def _exhaust(pieces: AsyncIterator[bytes]) -> None:
-    """Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one."""
-    with suppress(Exception):
-        for _ in range(_MAX_LEFTOVER_PIECES):
-            await anext(pieces)
-
-
 KEEPALIVE_EXPIRY: Final = 5.0
 """Seconds after which an idle connection is closed instead of reused; the default of httpx."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_URL_CACHE_SIZE: Final = 256
 
 
 class PoolSender(HttpxSender):
@@ -190,7 +183,7 @@ class PoolSender(HttpxSender):
         if self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{family}[socks]")
         self._pool = LoopLocal(partial(self._open_pool, max_in_flight))
-        self._cached_url = lru_cache(_URL_CACHE_SIZE)(self._join_url)  # parsing is slow, and all creations share one target
+        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all creations share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
         """Send on a connection and read the response."""

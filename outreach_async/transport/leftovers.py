@@ -9,12 +9,9 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from typing import Any, Final
+from typing import Any
 
 from outreach_async.errors import TransportError
-
-_MAX_LAYERS: Final = 8
-"""Most streams that a library and its client wrap around each other; five today."""
 
 
 class SocketProbe:
@@ -133,7 +130,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
     Returns:
         `None` if the attributes are missing, or an unknown stream wraps them.
     """
-    for _ in range(_MAX_LAYERS):
+    for _ in range(8):  # more streams than a library and its client wrap around each other: five today
         if (connection := getattr(stream, "_connection", None)) is not None:
             count, machine = getattr(connection, "_request_count", None), getattr(connection, "_h11_state", None)
             return None if count is None or machine is None else (count, machine)

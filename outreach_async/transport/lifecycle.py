@@ -96,7 +96,6 @@ class CancelScopeLike(Protocol):
 
     def cancel(self) -> None:
         """Cancel the work. The scope swallows the resulting cancellation."""
-        ...
 
 
 class InFlight:

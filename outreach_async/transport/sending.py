@@ -20,7 +20,6 @@ from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PAT
 _MAX_PROVABLE_HEAD: Final = 8 * 1024
 _TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
 _MAX_MESSAGE_LENGTH: Final = 200
-_HEADER_CACHE_SIZE: Final = 32
 _FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
 _METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
 
@@ -64,7 +63,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     return merged
 
 
-@lru_cache(_HEADER_CACHE_SIZE)
+@lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Validate header fields, by lower-case name. Cached, because a client sends the same fields with every request."""
     checked = {}

@@ -69,13 +69,10 @@ def parse_base_url(text: str) -> BaseUrl:
     return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), authorization, url_secrets(text))
 
 
-def url_secrets(*urls: str | None) -> tuple[str, ...]:
-    """Return the secrets in these URLs: each password (or user without one) and its basic authorization value."""
-    secrets = []
-    for parts in (urlsplit(url) for url in urls if url is not None):
-        if parts.username is not None:
-            secrets += [unquote(parts.password or parts.username), _encode_credentials(parts)]
-    return _drop_short(secrets)
+def url_secrets(url: str | None) -> tuple[str, ...]:
+    """Return the secrets in a URL: the password (or the user without one) and the basic authorization value."""
+    parts = urlsplit(url or "")
+    return () if parts.username is None else _drop_short([unquote(parts.password or parts.username), _encode_credentials(parts)])
 
 
 def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:

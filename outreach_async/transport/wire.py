@@ -130,8 +130,6 @@ class Transport(Protocol):
         Raises:
             TransportError: No complete response arrived; its `maybe_sent` agrees with `progress`.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close every connection. You may call this more than once."""
-        ...

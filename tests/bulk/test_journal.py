@@ -372,7 +372,7 @@ class TestEnds:
                 writer.end("finished")
 
     def test_an_unknown_state_is_refused(self, path: Path) -> None:
-        with writing(path) as writer, pytest.raises(InvalidRequest, match="expected one of finished, suspended"):
+        with writing(path) as writer, pytest.raises(InvalidRequest, match="expected one of 'finished', 'suspended'"):
             writer.end("running")
 
 

@@ -64,7 +64,7 @@ def test_an_outcome_can_be_revised_until_it_is_delivered(kind: type[InputOrder |
     waiting = kind()
     for index in range(2):
         waiting.expect(index)
-        waiting.append(outcome(index))
+        waiting.extend([outcome(index)])
     for index in (1, 5):
         waiting.revise(index, lambda before: evolve(before, id="contact_2"))
     left = [waiting.popleft(), waiting.popleft()]

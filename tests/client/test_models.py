@@ -125,7 +125,7 @@ def test_a_new_contact_has_the_35_optional_fields_of_the_interface() -> None:
 
 def test_every_class_of_the_model_modules_is_tested_here() -> None:
     defined = {each for module in (models, contacts) for each in vars(module).values() if attrs_class_of(each, module.__name__)}
-    assert defined == set(MODELS)
+    assert defined - {models.ResponseModel} == set(MODELS)
 
 
 def attrs_class_of(value: Any, module: str) -> bool:

@@ -26,8 +26,8 @@ from outreach_async.operations import (
     list_steps,
     raw_request,
 )
-from outreach_async.responses import secret_value
 from outreach_async.retry import Idempotency
+from outreach_async.secret import reveal
 from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome
 
@@ -82,7 +82,7 @@ def test_a_read_is_a_get_without_a_body_that_is_safe_to_retry(name: str) -> None
     operation = make()
     assert operation.request == Request("GET", target, READ)
     assert (operation.name, operation.idempotency, operation.any_status) == (name, Idempotency.SAFE, False)
-    assert {secret_value(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456"}
+    assert {reveal(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456"}
 
 
 ids = st.text(min_size=1)
@@ -157,7 +157,7 @@ def test_a_creation_sends_the_documented_body(duplicates: str, strict: bool, cam
         "custom_1": "x",
     }
     assert (operation.name, operation.idempotency, operation.any_status) == ("create_contact", Idempotency.IDEMPOTENT, False)
-    assert {secret_value(secret) for secret in operation.secrets} == {"key_1", "Bearer abcdef123456", "Bearer", "abcdef123456"}
+    assert {reveal(secret) for secret in operation.secrets} == {"key_1", "Bearer abcdef123456", "Bearer", "abcdef123456"}
     assert kind.duplicates == duplicates
 
 
@@ -361,7 +361,7 @@ def test_a_raw_request_is_sent_unchanged_and_any_response_is_returned() -> None:
         "PATCH", "/campaigns/camp_1?x=%2F", {**WRITE, "x-team": "blue", "x-api-key": "hunter2"}, b"{}"
     )
     assert (operation.name, operation.idempotency, operation.any_status) == ("request", Idempotency.UNKNOWN, True)
-    assert {secret_value(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456", "hunter2"}
+    assert {reveal(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456", "hunter2"}
     response = Response(503, {}, b"<html>")
     assert operation.parse(response, FIRST) is response
 

@@ -381,9 +381,9 @@ LISTS: list[tuple[dict[str, Any], str]] = [
     ({"page": 10**30}, "page: expected at most .+"),
     ({"max_items": 0}, "max_items: expected at least 1, got 0; .+"),
     ({"max_items": "9"}, "max_items: expected a whole number, got str; .+"),
-    ({"undecodable": "skip"}, "undecodable: expected 'raise' or 'keep', got str; .+"),
-    ({"undecodable": "key_secret"}, "undecodable: expected 'raise' or 'keep', got str; .+"),
-    ({"undecodable": True}, "undecodable: expected 'raise' or 'keep', got bool; .+"),
+    ({"undecodable": "skip"}, "undecodable: expected one of 'raise', 'keep', got 'skip'; .+"),
+    ({"undecodable": "key_secret"}, "undecodable: expected one of 'raise', 'keep', got 'key_...'; .+"),
+    ({"undecodable": True}, "undecodable: expected one of 'raise', 'keep', got bool; .+"),
 ]
 
 
@@ -408,7 +408,7 @@ def test_more_than_2000_mailboxes_per_page_are_refused_before_sending(display: i
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"order": "random"}, "order: expected 'completion' or 'input', got .+; .+"),
+        ({"order": "random"}, "order: expected one of 'completion', 'input', got .+; .+"),
         ({"concurrency": 0}, "concurrency: expected .+; .+"),
     ],
     ids=repr,

@@ -39,7 +39,7 @@ CAMPAIGN_REMEDY = "pass a campaign id, or none to add to no campaign"
 NO_POLICY = "duplicates: expected one of 'skip', 'overwrite', 'update_missing_fields'"
 FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
 TARGET_REMEDY = "expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
-DOTS = "target: '.' and '..' segments mean different things to different backends; leave them out"
+DOTS = "target: expected no '.' or '..' segments, which backends treat differently; leave them out"
 NO_TARGETS = [
     "",
     "x",

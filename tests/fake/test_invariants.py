@@ -19,7 +19,7 @@ from support.fake import KEY, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async import NewContact, Outcome, OutreachClient
-from outreach_async.codec import decode_model, encode_model
+from outreach_async.codec import decode_model, encode, to_wire
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
@@ -179,7 +179,7 @@ def test_every_successful_response_survives_decoding_and_encoding(behaviour: Beh
         response = fake.handle(request)
         if response.status < 300:
             model = decode_model(KINDS[fake.requests[-1].operation], response.body)
-            assert same(json.loads(encode_model(model)), json.loads(response.body))
+            assert same(json.loads(encode(to_wire(model))), json.loads(response.body))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outreach_async import Journal
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk.outcomes import repeated_outcome, superseded_outcome, unsent_outcome
+from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
@@ -53,11 +53,11 @@ def test_the_field_is_the_one_named_by_the_check_or_the_service(error: OutreachE
 
 
 def test_a_duplicate_row_names_the_line_of_the_first() -> None:
-    outcome = repeated_outcome(7, None, 3, InvalidRequest("email: same address as row 3; leave one out"))
+    outcome = unsent_outcome(7, None, Outcome.REJECTED, InvalidRequest("email: same address as row 3; leave one out"), 3)
     assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: same address as line 5; ")
     assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
     assert reject(12, ["x"], outcome).field == "email"
-    assert not is_reject(superseded_outcome(1, None, 0))
+    assert not is_reject(unsent_outcome(1, None, Outcome.NOT_APPLIED, None, 0))
 
 
 def test_rejects_are_found_by_index_and_duplicates_by_line(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_rejects_are_found_by_index_and_duplicates_by_line(tmp_path: Path) -> No
     path.write_text('email,city\na@a.example,"x\ny"\nbad,z\na@a.example,w\n', encoding="utf-8")
     outcomes = [
         attrs.evolve(rejected(InvalidRequest("email: bad"), 1)),
-        repeated_outcome(2, None, 0, InvalidRequest("email: same address as row 0")),
+        unsent_outcome(2, None, Outcome.REJECTED, InvalidRequest("email: same address as row 0"), 0),
     ]
     found = list(rejects_of(open_file(path), outcomes))
     assert [(each.line, list(each.cells), each.field) for each in found] == [

@@ -76,5 +76,6 @@ async def test_credentials_of_a_client_or_session_are_secrets(anyio_backend: Any
 
 def test_short_secrets_are_not_masked_and_a_user_without_password_is_a_key() -> None:
     assert url_secrets("https://a:b@api.example") == ("YTpi",)
-    assert url_secrets("https://key_1@api.example", None, "https://api.example") == ("key_1", "a2V5XzE6")
+    assert url_secrets("https://key_1@api.example") == ("key_1", "a2V5XzE6")
+    assert url_secrets(None) == url_secrets("https://api.example") == ()
     assert header_secrets({"cookie": "sid=1", "proxy-authorization": "abc"}) == ("sid=1",)

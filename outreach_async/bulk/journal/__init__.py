@@ -28,6 +28,11 @@ from outreach_async.bulk.rows import Repeats
 __all__ = ["Identity", "Journal", "JournalOptions", "JournalReport", "JournalWriter", "OpenJournal", "open_journal"]
 
 
+def _to_path(path: str | os.PathLike[str]) -> Path:
+    return Path(path)  # `Path` itself has no signature that tools could show
+
+
+@attrs.define(eq=False, repr=False, slots=False)
 class Journal:
     """The journal of a bulk run. It can be read at any time.
 
@@ -45,20 +50,11 @@ class Journal:
         ```
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        source: str | None = None,
-        fingerprint: str | None = None,
-        mapping: Mapping[str, str] | None = None,
-        inline: bool = False,
-    ) -> None:
-        self.path = Path(path)
-        self.source = source
-        self.fingerprint = fingerprint
-        self.mapping = mapping
-        self.inline = inline
+    path: Path = attrs.field(converter=_to_path)
+    source: str | None = attrs.field(default=None, kw_only=True)
+    fingerprint: str | None = attrs.field(default=None, kw_only=True)
+    mapping: Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
+    inline: bool = attrs.field(default=False, kw_only=True)
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
         """Open the journal for a run; see `JournalWriter.open`."""

@@ -94,17 +94,8 @@ class JournalReport(BulkReport):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values: those of `BulkReport`, then those of the journal."""
-        return {
-            **super().to_dict(),
-            "state": self.state,
-            "marked": self.marked,
-            "possibly_sent": self.possibly_sent,
-            "windows": self.windows,
-            "events": dict(self.events),
-            "workspace": self.workspace,
-            "source": self.source,
-            "fingerprint": self.fingerprint,
-        }
+        names = ("state", "marked", "possibly_sent", "windows", "events", "workspace", "source", "fingerprint")
+        return {**super().to_dict(), **{name: getattr(self, name) for name in names}}
 
 
 def encode_identity(identity: Identity) -> dict[str, Any]:

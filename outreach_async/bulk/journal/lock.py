@@ -15,7 +15,6 @@ from typing import Any, Final, Self
 from outreach_async.bulk.journal.records import HEADER_SIZE
 from outreach_async.errors import InvalidRequest, JournalError
 
-_MOUNTS_FILE: Final = Path("/proc/self/mountinfo")
 _NETWORK_TYPES: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
@@ -39,7 +38,7 @@ def require_local(path: str, mounts: str) -> None:
         )
 
 
-def read_mounts(listing: Path = _MOUNTS_FILE) -> str:
+def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
     """Return the mounts of this machine; an empty string where the system does not list them this way."""
     try:
         return listing.read_text(encoding="utf-8", errors="surrogateescape")

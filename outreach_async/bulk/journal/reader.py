@@ -198,10 +198,7 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
         possibly_sent=hwm - totals.rows,
         windows=require_windows(db, hwm),
         events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, metadata["events"])).items())),
-        workspace=identity["workspace"],
-        source=identity["source"],
-        fingerprint=identity["fingerprint"],
-        mapping=identity["mapping"],
+        **{name: identity[name] for name in ("workspace", "source", "fingerprint", "mapping")},
     )
 
 

@@ -41,7 +41,6 @@ SET_METADATA: Final = (
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
 )
 
-_MAGIC: Final = b"SQLite format 3\0"
 _USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
 _APPLICATION_ID: Final = 68
 HEADER_SIZE: Final = 100
@@ -56,7 +55,7 @@ class CorruptContentError(ValueError):
 
 def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
     """Classify a file by its first bytes, before SQLite could change a file that is not a journal."""
-    if len(header) < HEADER_SIZE or not header.startswith(_MAGIC):
+    if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
         return "foreign"
     (version,) = struct.unpack_from(">I", header, _USER_VERSION)
     if struct.unpack_from(">I", header, _APPLICATION_ID) != (APPLICATION_ID,):
@@ -222,14 +221,8 @@ def digest(text: str) -> int:
 
 
 def encode_totals(totals: BulkReport) -> dict[str, Any]:
-    """Return figures as the JSON values that a journal stores."""
-    return {
-        "rows": totals.rows,
-        "outcomes": dict(totals.outcomes),
-        "uncertain": totals.uncertain,
-        "repeats": totals.repeats,
-        "seconds": totals.seconds,
-    }
+    """Return figures as the JSON values that a journal stores: those of a report, with the exact duration."""
+    return {**totals.to_dict(), "seconds": totals.seconds}
 
 
 def decode_totals(stored: Mapping[str, Any]) -> BulkReport:

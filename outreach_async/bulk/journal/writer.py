@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -22,7 +22,7 @@ from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.bulk.rows import WHOLE_INPUT, Repeats, SpooledRow
 from outreach_async.errors import InvalidRequest
-from outreach_async.validation import masked_repr
+from outreach_async.validation import require_choice
 
 _PAGE_SIZE: Final = 200
 """Rows with the same e-mail that are merged at a time."""
@@ -249,8 +249,7 @@ class JournalWriter:
         Raises:
             InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
         """
-        if state not in END_STATES:
-            raise InvalidRequest(f"state: expected one of {', '.join(END_STATES)}, got {masked_repr(state)}; pass one of them")
+        require_choice("state", state, END_STATES)
         if self.finished:
             return
         if state == "finished" and (missing := self.hwm - self._totals.rows):
@@ -367,10 +366,7 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
     return msgspec.json.decode(text, type=list[list[Any]])
 
 
-Members: TypeAlias = Mapping[str, Any]
-
-
-def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
+def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
     """Return the members to send once, instead of two rows one after the other.
 
     The result is the contact that the service would hold if it had received both rows. With `skip`, only the first row counts.
