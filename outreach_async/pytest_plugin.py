@@ -133,7 +133,7 @@ def _marker_failure(error: Exception) -> BaseException:
 
 @pytest.fixture
 def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
-    """The fake's interpretation of the rules that the interface leaves open."""
+    """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
         message = "behaviour='pairwise': expected a fixture as an argument of the test; getfixturevalue() is too late"
@@ -143,7 +143,7 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
 
 @pytest.fixture
 def outreach_virtual_time() -> VirtualTime:
-    """The clock of the test's event loop, which jumps ahead instead of waiting. The fake's clock follows it."""
+    """Return the clock of the test's event loop. It jumps ahead instead of waiting, and the fake's clock follows it."""
     from outreach_async.testing import VirtualTime
 
     return VirtualTime()
@@ -151,7 +151,7 @@ def outreach_virtual_time() -> VirtualTime:
 
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
-    """The in-memory service, configured by `@pytest.mark.outreach`."""
+    """Return the in-memory service, configured by `@pytest.mark.outreach`."""
     from outreach_async.testing.orders import FakeConfigError, FakeUse
     from outreach_async.testing.virtual_time import DEFAULT_START
 
@@ -168,7 +168,7 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
-    """The id of a workspace in the fake: the first of the world, or an empty one."""
+    """Return the id of a workspace in the fake: the first of the world, or an empty one."""
     # The world file is the only public access to what is stored.
     workspaces = json.loads(outreach_fake.dump())["workspaces"]
     return str(workspaces[0]["id"]) if workspaces else outreach_fake.add_workspace()
@@ -176,7 +176,7 @@ def outreach_workspace(outreach_fake: FakeService) -> str:
 
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
-    """An API key for the workspace."""
+    """Return an API key for the workspace."""
     keys: dict[str, list[str]] = json.loads(outreach_fake.dump())["owner_keys"]
     valid = (key for key, workspaces in keys.items() if outreach_workspace in workspaces)
     return next(valid, None) or outreach_fake.add_owner_key(outreach_workspace)
@@ -184,19 +184,17 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """An in-memory client of the fake, with the workspace and the key."""
+    """Yield an in-memory client of the fake, with the workspace and the key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
 
-    headers = {}
-    if (auth := outreach_fake.behaviour.auth) is not None:
-        token = min(auth.tokens, default=outreach_owner_key)
-        headers[auth.header] = f"{auth.scheme} {token}".strip()
+    auth = outreach_fake.behaviour.auth
+    headers = {auth.header: f"{auth.scheme} {min(auth.tokens, default=outreach_owner_key)}".strip()} if auth else {}
     transport = FakeTransport(outreach_fake)
     client = OutreachClient(transport=transport, workspace=outreach_workspace, owner_key=outreach_owner_key, headers=headers)
     yield client
-    # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, which lets the
-    # fixture work with any.
+    # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, so the
+    # fixture works with any.
     closing = client.aclose()
     with pytest.raises(StopIteration):
         closing.send(None)
@@ -204,7 +202,7 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
 
 @pytest.fixture
 def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> Iterator[str]:
-    """The base URL of the fake on a real port, served from its own thread."""
+    """Yield the base URL of the fake on a real port, served from its own thread."""
     from anyio.from_thread import start_blocking_portal
 
     from outreach_async.fake.server import serve

@@ -1,4 +1,4 @@
-r"""Check a live service against the interface, and measure what the interface leaves open.
+r"""Check a live service against the interface, and measure the rules that the interface leaves open.
 
 Run it as a test suite, with pytest 8 or later:
 
@@ -7,11 +7,11 @@ Run it as a test suite, with pytest 8 or later:
 The suite is read-only unless `--allow-writes space_...` repeats the workspace id. It then reads the owner key from
 `OUTREACH_OWNER_KEY`. Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns,
 the steps of ten of them, and up to 8,000 mailboxes. It also reads the last page of each list and the page after it, to check
-`total_found` for lists of any length. Percentages must be between 0 and 100. The suite measures what the interface leaves open,
-and writes it to `behaviour.toml`, which `outreach_async.fake.behaviour.load_behaviour` loads for a fake. A later run fails if
+`total_found` for lists of any length. Percentages must be between 0 and 100. The suite measures the open rules,
+and writes them to `behaviour.toml`, which `outreach_async.fake.behaviour.load_behaviour` loads for a fake. A later run fails if
 the measured value of a knob has changed.
 
-Or call it from Python: `check` returns the violations of stated rules, `calibrate` measures what the interface leaves open. In
+Or call it from Python: `check` returns the violations of stated rules, `calibrate` measures the open rules. In
 this example, the service is a fake:
 
 ```python

@@ -20,8 +20,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
         return 2
     # pytest warns that it cannot rewrite the assertions of an imported plugin; this package has none.
-    quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-    return int(pytest.main([*quiet, "--pyargs", "outreach_async.conformance", *arguments]))
+    quiet = "-Wignore::pytest.PytestAssertRewriteWarning"
+    return int(pytest.main([quiet, "--pyargs", "outreach_async.conformance", *arguments]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Measure what the interface leaves open, compare it with an earlier run, and write the behaviour file."""
+"""Measure the rules that the interface leaves open, compare them with an earlier run, and write the behaviour file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ MAX_CONTACTS: Final = 64
 
 
 def describe_run(site: Site) -> str:
-    """Return a description of what a run will do."""
+    """Return a description of a run: the workspace, and the contacts that it creates."""
     if not site.writes:
         return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
     joining = f"Two join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
@@ -65,12 +66,11 @@ def _format_values(values: tuple[Any, ...]) -> str:
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
     """Return the knobs whose value has changed. A knob that is not observed now has not drifted."""
-    drifts = []
-    for knob, finding in findings.items():
-        was = before.get(knob, ())
-        if was and finding.possible and not _find_shared(was, finding.possible):
-            drifts.append(KnobDrift(knob, was, finding.possible, finding.explanation))
-    return drifts
+    return [
+        KnobDrift(knob, before[knob], now.possible, now.explanation)
+        for knob, now in findings.items()
+        if before.get(knob) and now.possible and not _find_shared(before[knob], now.possible)
+    ]
 
 
 def _find_shared(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
-    """Merge in what the earlier run observed more precisely, so that a read-only run forgets nothing of one with writes."""
+    """Merge in the more precise findings of an earlier run: a read-only run keeps those of a run with writes."""
     merged = dict(findings)
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -126,17 +126,19 @@ class SuiteOptions:
             InvalidRequest: The options contradict each other, or an environment variable is not set.
         """
         if not self.url or not self.workspace:
-            raise InvalidRequest(
-                "--outreach-live, --outreach-workspace: expected the URL of a service and a workspace id; pass both"
-            )
+            names = "--outreach-live, --outreach-workspace"
+            raise InvalidRequest(f"{names}: expected the URL of a service and a workspace id; pass both")
         parse_base_url(self.url)
+        owner_key = environment.get("OUTREACH_OWNER_KEY") or None
+        if self.writes is None and (self.campaign or self.gmail):
+            raise InvalidRequest("--outreach-campaign, --outreach-gmail: expected --allow-writes too, got none; pass it")
         if self.writes not in {None, self.workspace}:
-            raise InvalidRequest(
-                "--allow-writes: expected the workspace of --outreach-workspace, got another one; pass the same id"
-            )
+            raise InvalidRequest("--allow-writes: expected the id of --outreach-workspace, got another one; pass the same id")
+        if self.writes is not None and owner_key is None:
+            raise InvalidRequest("--allow-writes: expected an owner key in OUTREACH_OWNER_KEY, got none; set the variable")
         return Site(
             self.workspace,
-            environment.get("OUTREACH_OWNER_KEY") or None,
+            owner_key,
             writes=self.writes is not None,
             campaign=self.campaign,
             gmail=self.gmail,
@@ -159,8 +161,8 @@ class SuiteResult:
 
     Attributes:
         options: The options of the run.
-        measurement: What this run observed.
-        before: What an earlier run observed.
+        measurement: The observations of this run.
+        before: The values that an earlier run observed.
     """
 
     options: SuiteOptions
@@ -174,7 +176,7 @@ class SuiteResult:
 
     @property
     def calibration(self) -> Calibration:
-        """The current findings, combined with what the earlier run observed more precisely."""
+        """The current findings, combined with the more precise ones of the earlier run."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
@@ -200,11 +202,8 @@ async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
     from outreach_async.transport.httpx import HttpxTransport
 
     before = load_knob_values(options.record) if options.record.exists() else {}
-    transport = HttpxTransport(options.url)
-    try:
+    async with aclosing(HttpxTransport(options.url)) as transport:
         return SuiteResult(options, await measure_service(transport, site, Patience()), before)
-    finally:
-        await transport.aclose()
 
 
 UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
@@ -239,7 +238,7 @@ class Calibration:
             default where nothing was observed.
         observed: Observed values by knob.
         undecided: Values that cannot be distinguished, by knob.
-        reasons: How each knob was observed, or why it was not.
+        reasons: How each knob was observed, or the reason why it was not.
 
     Example:
         ```python
@@ -351,11 +350,11 @@ async def measure_service(transport: Transport, site: Site, patience: Patience) 
 
 
 def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
-    """Return what was observed of a rate limit (rule E4), which is never provoked."""
+    """Return the finding about the rate limit (rule E4). A rate limit is never provoked."""
     if not waits:
         return unobserved(f"not provoked: {count} requests one at a time, none throttled")
-    met = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
-    return unobserved(f"there is one, with an unknown limit: {met}")
+    how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
+    return unobserved(f"there is one, with an unknown limit: {how}")
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:

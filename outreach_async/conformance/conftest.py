@@ -15,7 +15,7 @@ _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Print what the run will do, or why it cannot start, before the first request."""
+    """Print a description of the run, or the reason why it cannot start, before the first request."""
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -48,7 +48,7 @@ def result(request: pytest.FixtureRequest) -> SuiteResult:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print how each knob was observed, or why not, and which knobs have changed."""
+    """Print the value of each knob with its explanation, and the knobs that have changed."""
     result = config.stash.get(_RESULT_KEY, None)
     if result is None:
         return

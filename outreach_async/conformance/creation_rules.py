@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from outreach_async.conformance.calibration import Measurement
@@ -11,28 +12,19 @@ from outreach_async.conformance.survey import HttpExchange
 from outreach_async.conformance.target import OUTCOMES
 from outreach_async.conformance.write_probes import MembershipCounts
 
-_SUCCESS_STATUSES: Final = (200, 201)
-
-
 # Subjects of rules.
 
 
-def _trial_creations(measured: Measurement) -> Iterator[RuleSubject]:
+def _trial_creations(measured: Measurement, outcomes: Collection[str] = OUTCOMES) -> Iterator[RuleSubject]:
     if measured.trial:
-        for outcome, exchange in measured.trial.outcomes.items():
+        for outcome in outcomes:
+            exchange = measured.trial.outcomes[outcome]
             yield RuleSubject(exchange, "the response", (outcome, exchange))
 
 
-def _first_creation(measured: Measurement) -> Iterator[RuleSubject]:
-    return (subject for subject in _trial_creations(measured) if subject.value[0] == "added")
-
-
-def _duplicate_creations(measured: Measurement) -> Iterator[RuleSubject]:
-    return (subject for subject in _trial_creations(measured) if subject.value[0] != "added")
-
-
-def _skipped_creations(measured: Measurement) -> Iterator[RuleSubject]:
-    return (subject for subject in _trial_creations(measured) if subject.value[0] == "skipped")
+_first_creation = partial(_trial_creations, outcomes=["added"])
+_duplicate_creations = partial(_trial_creations, outcomes=OUTCOMES[1:])
+_skipped_creations = partial(_trial_creations, outcomes=["skipped"])
 
 
 def _full_creations(measured: Measurement) -> Iterator[RuleSubject]:
@@ -68,7 +60,7 @@ def _memberships(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    return check_success(creation[1], _SUCCESS_STATUSES)
+    return check_success(creation[1], (200, 201))
 
 
 def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
@@ -104,7 +96,7 @@ def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
             yield f"has the id {shorten(id_)} ({outcome}), but {shorten(added)} when it was added"
 
 
-def _check_membership_counts(counts: MembershipCounts) -> Iterator[str]:
+def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
     if counts.after_joining != counts.before + 1:
         yield f"counts {counts.after_joining} contacts after {counts.before}, although one was created for the campaign"
     if counts.after_other != counts.after_joining:
@@ -119,7 +111,7 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _returned_ids, _check_ids),
     StatedRule("C6", "a creation requires owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
     StatedRule(
-        "C7", "a contact joins the campaign it is created with, and none if that is null", _memberships, _check_membership_counts
+        "C7", "a contact joins the campaign it is created with, and none if that is null", _memberships, _check_memberships
     ),
     StatedRule("C19", "the codes of all-fields are accepted at creation", _full_creations, _check_accepted),
     StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),

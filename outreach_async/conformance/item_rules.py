@@ -102,9 +102,7 @@ def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _step_lists(measured: Measurement) -> Iterator[RuleSubject]:
-    for exchange in measured.survey.steps.values():
-        if exchange.payload is not None:
-            yield RuleSubject(exchange, "the response", exchange.payload)
+    return (attrs.evolve(subject, value=subject.value[1]) for subject in _campaign_pairs(measured))
 
 
 def _orders(measured: Measurement) -> Iterator[RuleSubject]:
@@ -122,7 +120,7 @@ def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield what must be unique within a response: ids, including those of templates, and the codes of fields."""
+    """Yield the names that are unique within a response: ids, including those of templates, and codes of fields."""
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield RuleSubject(page.exchange, "the page", page.ids)
@@ -231,7 +229,7 @@ def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
         yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
 
 
-def _check_complete_date(pair: tuple[Item, Item]) -> Iterator[str]:
+def _check_date(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, own = (item.get("days_left_date") for item in pair)
     if (listed == COMPLETE) != (own == COMPLETE):
         yield f"has days_left_date {shorten(own)}, although the campaign is listed with {shorten(listed)}"
@@ -270,6 +268,7 @@ def _check_lower_case(name: object) -> Iterator[str]:
         yield f"has {shorten(name)}, which is not lower case"
 
 
+_check_step_list = partial(rule.find_misfits, shape=rule.STEPS)
 _check_counts = _check_values(
     rule.COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
@@ -304,30 +303,13 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(rule.AUTO_EMAIL, step="type")),
     StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(rule.NON_NEGATIVE, step="wait_time")),
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(rule.NON_EMPTY_ARRAY, step="templates")),
-    StatedRule(
-        "T3",
-        "left_to_send and already_sent are part of out_of, the contacts that go through the step",
-        _steps,
-        _check_step_counts,
-    ),
+    StatedRule("T3", "left_to_send and already_sent are part of out_of, all contacts of the step", _steps, _check_step_counts),
     StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
-    StatedRule(
-        "T6-thread", "apart from that, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
-    ),
+    StatedRule("T6-thread", "otherwise, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
-    StatedRule(
-        "T13",
-        "list-steps has days_left, days_left_date and days_left_display",
-        _step_lists,
-        partial(rule.find_misfits, shape=rule.STEPS),
-    ),
+    StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
-    StatedRule(
-        "T14",
-        "days_left_date is Complete for a finished campaign, in the list and in the steps",
-        _campaign_pairs,
-        _check_complete_date,
-    ),
+    StatedRule("T14", "a finished campaign has days_left_date Complete, in the list and the steps", _campaign_pairs, _check_date),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),

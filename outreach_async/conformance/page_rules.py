@@ -6,36 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
 from outreach_async.conformance import rule
 from outreach_async.conformance.calibration import Measurement
 from outreach_async.conformance.rule import RuleSubject, StatedRule, check_success, shorten
 from outreach_async.conformance.survey import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance.target import parse_document
 
-_OK_STATUSES: Final = (200,)
-
-
-@attrs.frozen
-class SequenceSubject:
-    """Pages of a list.
-
-    Attributes:
-        sequence: The pages.
-        is_stable: Whether the list is in the order of creation, so that only new items move others between pages.
-    """
-
-    sequence: PageSequence
-    is_stable: bool
-
-
 # Subjects of rules.
 
 
 def _list_responses(measured: Measurement) -> Iterator[RuleSubject]:
-    for exchange in measured.survey.list_exchanges:
-        yield RuleSubject(exchange, "the response", exchange)
+    return (RuleSubject(exchange, "the response", exchange) for exchange in measured.survey.list_exchanges)
 
 
 def _all_responses(measured: Measurement) -> Iterator[RuleSubject]:
@@ -45,17 +26,13 @@ def _all_responses(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _pages(measured: Measurement) -> Iterator[RuleSubject]:
-    for page in _sampled_pages(measured):
+    for page in measured.survey.pages:
         if page.exchange.payload is not None:
             yield RuleSubject(page.exchange, "the page", (page, page.exchange.payload))
 
 
-def _sampled_pages(measured: Measurement) -> Iterator[SampledPage]:
-    return (page for sequence in measured.survey.page_sequences for page in sequence.pages)
-
-
 def _further_pages(measured: Measurement) -> Iterator[RuleSubject]:
-    for page in _sampled_pages(measured):
+    for page in measured.survey.pages:
         if page.index or page.exchange.payload is not None:
             yield RuleSubject(page.exchange, "the page", page)
 
@@ -67,12 +44,13 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield the pages of each list, and whether the list is in the order of creation."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
         times: list[float] = [row[created] for row in pages.rows if rule.NUMBER[1](row.get(created))]
         is_stable = times in (sorted(times), sorted(times, reverse=True))
-        yield RuleSubject(sequence.pages[-1].exchange, "the page", SequenceSubject(sequence, is_stable))
+        yield RuleSubject(sequence.pages[-1].exchange, "the page", (sequence, is_stable))
 
 
 def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
@@ -84,11 +62,11 @@ def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
-    return check_success(exchange, _OK_STATUSES)
+    return check_success(exchange, (200,))
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
-    """Yield why a body is not valid JSON although Python accepts it."""
+    """Yield the reason why a body is not JSON although Python accepts it."""
     if exchange.payload is not None and exchange.response is not None:
         try:
             json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
@@ -106,7 +84,7 @@ def _check_ok_document(exchange: HttpExchange) -> Iterator[str]:
         yield f"has the status {shorten(document.get('status'))}, not 'ok'"
 
 
-def _check_page_shape(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
+def _check_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, document = served
     yield from rule.find_misfits(document, rule.PAGE)
     data = document.get("data")
@@ -161,14 +139,15 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
         yield f"holds {shorten(min(new))}, which no page had: by total_found {after.total}, it is after the last page"
 
 
-def _check_repeats(walk: SequenceSubject) -> Iterator[str]:
+def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     """Yield items that are on two pages. In an order other than that of creation, items may move between pages meanwhile."""
+    sequence, is_stable = walk
     seen: set[str] = set()
-    if len({page.total for page in walk.sequence.pages}) > 1:
+    if len({page.total for page in sequence.pages}) > 1:
         return  # items added or removed meanwhile shift the later ones
-    for page in walk.sequence.pages:
+    for page in sequence.pages:
         again = seen.intersection(page.ids)
-        if again and (walk.is_stable or len(again) == len(page.ids) > 1):
+        if again and (is_stable or len(again) == len(page.ids) > 1):
             yield f"number {page.number} holds {shorten(min(again))}, which an earlier page also has"
         seen.update(page.ids)
 
@@ -192,12 +171,7 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
 """Stated rules about every list response."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule(
-        "P1",
-        "a page has headers, data of at most display items, total_found, current_page and total_pages",
-        _pages,
-        _check_page_shape,
-    ),
+    StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
     StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
     StatedRule("P1-current", "current_page is the requested page", _pages, _check_current_page),
     StatedRule("P1-pages", "total_pages is the number of pages of display items", _pages, _check_total_pages),

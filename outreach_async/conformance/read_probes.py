@@ -30,7 +30,7 @@ from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.transport.wire import Response
 
 PAGES_PAST_END: Final = 5
-"""How many pages past the end to request."""
+"""Number of pages past the end to request."""
 
 HUGE_DISPLAY: Final = 10_001
 """The `display` of campaigns requested to find out whether there is a maximum."""
@@ -56,14 +56,9 @@ def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
 def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
     """Request lists with invalid or out-of-range numbers (rule P5)."""
     verdicts = {}
-    for name, page, display in (
-        ("display=abc", first, "abc"),
-        ("display=0", first, 0),
-        ("display=-1", first, -1),
-        ("page=abc", "abc", 1),
-        ("page=-1", -1, 1),
-    ):
-        verdicts[name] = is_accepted((yield site.page("mailboxes", page, display)))
+    for name, value in (("display", "abc"), ("display", 0), ("display", -1), ("page", "abc"), ("page", -1)):
+        numbers = {"page": first, "display": 1, name: value}
+        verdicts[f"{name}={value}"] = is_accepted((yield site.page("mailboxes", **numbers)))
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
@@ -151,22 +146,17 @@ def interpret_refusal(response: Response) -> KnobFinding:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     if isinstance(document, dict):
-        return _interpret_json_refusal(response.status, document)
+        how = f"a refusal with {response.status} is an object of {', '.join(sorted(document)[:8])}"
+        if isinstance(document.get("error"), dict):
+            return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
+        if isinstance(document.get("message"), str):
+            return observed("flat", how)
+        return unobserved(f"{how}, which matches no value of the knob")
     if "html" in kind or response.body.lstrip()[:1] == b"<":
         return observed("html", f"a refusal with {response.status} is a web page")
     if kind == "text/plain":
         return observed("text", f"a refusal with {response.status} is plain text")
     return unobserved(f"a refusal with {response.status} is neither JSON nor text")
-
-
-def _interpret_json_refusal(status: int, document: dict[str, Any]) -> KnobFinding:
-    names = ", ".join(sorted(document)[:8])
-    how = f"a refusal with {status} is an object of {names}"
-    if isinstance(document.get("error"), dict):
-        return observed("nested" if status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
-    if isinstance(document.get("message"), str):
-        return observed("flat", how)
-    return unobserved(f"{how}, which matches no value of the knob")
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
@@ -213,8 +203,7 @@ class Percentage:
     @property
     def decimals(self) -> int:
         """Decimal places, without trailing zeros."""
-        exponent = Decimal(repr(self.value)).normalize().as_tuple().exponent
-        return max(0, -int(exponent))
+        return max(0, -int(Decimal(repr(self.value)).normalize().as_tuple().exponent))
 
     def fits(self, digits: int) -> bool:
         """Return whether the value can be the result of rounding to `digits` decimal places."""
@@ -228,7 +217,13 @@ def collect_percentages(survey: WorkspaceSurvey) -> Iterator[Percentage]:
     yield from map(Percentage, _collect_numbers(survey.campaign_pages.rows, _CAMPAIGN_PERCENTAGES))
     yield from map(Percentage, _collect_numbers(survey.mailbox_pages.rows, _MAILBOX_PERCENTAGES))
     for template in survey.templates:
-        yield from _collect_template_percentages(template)
+        sent: Any = template.get("sent")
+        for name in _TEMPLATE_PERCENTAGES:
+            value: Any = template.get(name)
+            count: Any = template.get(f"{name}_num")
+            if _is_number(value):
+                known = type(sent) is int and type(count) is int and sent > 0
+                yield Percentage(value, Fraction(100 * count, sent) if known else None)
 
 
 def _collect_numbers(items: Iterable[Item], names: Sequence[str]) -> Iterator[float]:
@@ -239,25 +234,13 @@ def _is_number(value: Any) -> bool:
     return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
-def _collect_template_percentages(template: dict[str, Any]) -> Iterator[Percentage]:
-    sent: Any = template.get("sent")
-    for name in _TEMPLATE_PERCENTAGES:
-        value: Any = template.get(name)
-        count: Any = template.get(f"{name}_num")
-        if _is_number(value):
-            known = type(sent) is int and type(count) is int and sent > 0
-            yield Percentage(value, Fraction(100 * count, sent) if known else None)
-
-
 def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out how whole percentages are written (rule W9)."""
     whole = [found.value for found in collect_percentages(survey) if not found.decimals]
     integers = sum(type(value) is int for value in whole)
     floats = len(whole) - integers
     how = f"of {len(whole)} whole percentages, {integers} are integers and {floats} floats"
-    if not whole:
-        return unobserved("no whole percentage was read")
-    return _decide_form({"int_when_whole": integers, "float": floats}, len(whole), how)
+    return _decide_form({"int_when_whole": integers, "float": floats}, how, "no whole percentage was read")
 
 
 def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
@@ -283,17 +266,15 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
     # A string without a digit, such as Complete, replaces a date that does not exist.
     texts = sum(isinstance(date, str) and any(map(str.isdigit, date)) for date in dates)
     how = f"of {timestamps + texts} dates, {timestamps} are numbers and {texts} strings"
-    if not timestamps and not texts:
-        return unobserved("no campaign with a date was read")
-    return _decide_form({"timestamp": timestamps, "text": texts}, timestamps + texts, how)
+    return _decide_form({"timestamp": timestamps, "text": texts}, how, "no campaign with a date was read")
 
 
-def _decide_form(forms: Mapping[str, int], read: int, how: str) -> KnobFinding:
-    """Decide between two forms from how often each occurred, at least one of them. A few of one form may be part of a mixture."""
-    if all(forms.values()):
-        return observed("mixed", how)
-    alike = next(form for form, met in forms.items() if met)
-    return observed(alike, how) if read >= PROOF_COUNT else ambiguous((alike, "mixed"), how)
+def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
+    """Decide between two forms from the number of values in each. A few values of one form may be part of a mixture."""
+    met = [form for form, count in forms.items() if count]
+    if len(met) != 1:
+        return observed("mixed", how) if met else unobserved(why_not)
+    return observed(met[0], how) if forms[met[0]] >= PROOF_COUNT else ambiguous((met[0], "mixed"), how)
 
 
 def measure_order(survey: WorkspaceSurvey) -> KnobFinding:

@@ -108,7 +108,7 @@ STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date da
 
 
 def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
-    """Yield how a value deviates from a shape. Additional members are allowed."""
+    """Yield the differences between a value and a shape. Additional members are allowed."""
     if not isinstance(value, dict):
         yield f"is {name_json_type(value)}, not an object"
         return
@@ -121,9 +121,7 @@ def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
 
 def name_json_type(value: Any) -> str:
     """Return the name of a JSON type with its article."""
-    if value is None:
-        return "null"
-    names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
     return names.get(type(value), "a number")
 
 
@@ -137,7 +135,7 @@ class RuleSubject:
     Attributes:
         exchange: The request and response in which it was found.
         location: Its place in the response.
-        value: The thing itself.
+        value: The value that the rule checks.
     """
 
     exchange: HttpExchange
@@ -151,9 +149,9 @@ class StatedRule:
 
     Attributes:
         id: Its id.
-        statement: What the interface says.
+        statement: The rule, as the interface states it.
         subjects: Yields the things to which the rule applies.
-        find_faults: Yields what is wrong with one of them; nothing if it conforms.
+        find_faults: Yields the faults of one of them.
     """
 
     id: str
@@ -169,7 +167,7 @@ def shorten(value: object) -> str:
 
 
 def check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
-    """Yield why a response is not a success."""
+    """Yield the reason why a response is not a success."""
     if exchange.response is None:
         yield "did not arrive"
     elif exchange.response.status not in statuses:

@@ -25,8 +25,8 @@ class Breach:
 
     Attributes:
         rule: The id of the rule.
-        says: What the interface says.
-        what: What is wrong, and where.
+        says: The rule, as the interface states it.
+        what: The place in the response, and its fault.
         request: Method and target.
         answered: The response of the service, shortened and with secrets masked.
 
@@ -53,7 +53,7 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     """Return the first violations of a rule.
 
     Returns:
-        At most three; `None` if nothing was observed to which the rule applies.
+        At most three; `None` if the rule applies to nothing that was observed.
     """
     subjects = list(rule.subjects(measured))
     if not subjects:

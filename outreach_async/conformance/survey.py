@@ -1,4 +1,4 @@
-"""Read a workspace before anything is judged: call each operation as the interface describes, and keep the responses."""
+"""Read a workspace: call each operation as the interface describes, and keep the responses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HttpExchange:
     Attributes:
         request: The request.
         response: The response; `None` if none arrived.
-        error: Why none arrived.
+        error: The reason why none arrived.
         payload: The document of a success; `None` otherwise.
     """
 
@@ -143,11 +143,14 @@ class WorkspaceSurvey:
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
+    def pages(self) -> Iterator[SampledPage]:
+        """The pages of all sequences."""
+        return (page for sequence in self.page_sequences for page in sequence.pages)
+
+    @property
     def list_exchanges(self) -> Iterator[HttpExchange]:
         """The responses of the four lists: at least one of each, and of further pages those that were served."""
-        for page in (page for sequence in self.page_sequences for page in sequence.pages):
-            if not page.index or page.exchange.payload is not None:
-                yield page.exchange
+        yield from (page.exchange for page in self.pages if not page.index or page.exchange.payload is not None)
         yield from (*self.steps.values(), self.fields)
 
     @property
@@ -163,7 +166,7 @@ class WorkspaceSurvey:
 
 
 def send_once(request: Request) -> Dialogue[HttpExchange]:
-    """Send a request once. If no response arrives, record why."""
+    """Send a request once. If no response arrives, record the reason."""
     try:
         return HttpExchange(request, (yield request))
     except InconclusiveError as error:

@@ -27,9 +27,8 @@ class KnobFinding:
     """The possible values of a knob, and how they were observed.
 
     Attributes:
-        possible: The values that fit: one if the value was observed, several if they cannot be distinguished, none if nothing was
-            observed.
-        explanation: How the value was observed, or why it was not.
+        possible: The values that fit: one if the value was observed, several if they cannot be distinguished, otherwise none.
+        explanation: How the value was observed, or the reason why it was not.
     """
 
     possible: tuple[Any, ...]
@@ -37,7 +36,7 @@ class KnobFinding:
 
     @property
     def is_observed(self) -> bool:
-        """Whether exactly one value is possible."""
+        """True if exactly one value is possible."""
         return len(self.possible) == 1
 
     def is_only(self, value: object) -> bool:
@@ -155,7 +154,7 @@ Dialogue = Generator[Request, Response, T]
 """A generator that yields requests, receives responses, and returns a result."""
 
 DOMAIN: Final = "conformance.example"
-"""The domain of every created address. Nobody can have an address there (RFC 2606)."""
+"""The domain of every created address. No real address exists there (RFC 2606)."""
 
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a creation, spelled as in the interface."""
@@ -166,12 +165,12 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """A response that decides nothing: none arrived, a server error, a redirect, or not JSON."""
+    """A response decides nothing: none arrived, or it is a server error, a redirect or not JSON."""
 
 
 @attrs.frozen
 class Site:
-    """The workspace to use, the credentials, and what may be written.
+    """The workspace to use, the credentials, and the permission to write.
 
     Attributes:
         workspace: Workspace id.
@@ -217,9 +216,9 @@ class Site:
         """Return a GET request for a path with query parameters."""
         return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
 
-    def page(self, kind: str, page: Any, display: Any, **query: Any) -> Request:
+    def page(self, kind: str, page: Any, display: Any) -> Request:
         """Return a request for a page of `campaigns` or `mailboxes`."""
-        return self.get(f"/{kind}", workspace=self.workspace, display=display, page=page, **query)
+        return self.get(f"/{kind}", workspace=self.workspace, display=display, page=page)
 
     def fields(self) -> Request:
         """Return a request for the fields of the workspace."""
@@ -230,7 +229,7 @@ class Site:
         return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
 
     def address(self, name: str) -> str:
-        """Return an address that nobody has and no other run uses."""
+        """Return an address that does not exist and that no other run uses."""
         return f"{name}-{self.nonce}@{DOMAIN}"
 
     def creation(

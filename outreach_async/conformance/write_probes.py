@@ -1,6 +1,6 @@
 """Measure the knobs that only creating contacts reveals (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
-Every contact has an address that nobody has. The contacts are permanent: the interface has no operation that deletes one.
+Every contact has an address that does not exist. The contacts are permanent: the interface has no operation that deletes one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """Why creations prove nothing; empty if the first one succeeded."""
+        """The reason why creations prove nothing; empty if the first one succeeded."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
@@ -98,8 +98,7 @@ def create_trial(site: Site, survey: WorkspaceSurvey) -> Dialogue[TrialCreations
     """Create a contact, create it again with each duplicates option, and try creations that must be accepted or refused."""
     email = site.address("trial")
     outcomes = {}
-    policies = ("skip", "skip", "overwrite", "update_missing_fields")
-    for outcome, policy in zip(OUTCOMES, policies, strict=True):
+    for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):
         outcomes[outcome] = yield from send_once(site.creation(email, policy, {"first_name": "Conformance"}))
     if outcomes["added"].payload is None:
         return TrialCreations(outcomes)
@@ -143,17 +142,14 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
         return unobserved(f"{how}, which matches no value of the knob")
     if not site.gmail:
         return ambiguous(("lower", "gmail"), f"{how}; no address at gmail.com was allowed, so Gmail's rules cannot be observed")
-    return observed("gmail" if (yield from _probe_dots(site)) else "lower", how)
+    # Gmail never assigns an address with a hyphen.
+    yield from _require_added(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
+    dotted = site.creation(f"outreach-conformance.-{site.nonce}+tag@gmail.com")
+    return observed("gmail" if (yield from _probe_duplicate(dotted)) else "lower", how)
 
 
 def _describe_match(same: bool) -> str:  # noqa: FBT001 - the only argument that matters
     return "the same contact" if same else "another contact"
-
-
-def _probe_dots(site: Site) -> Dialogue[bool]:
-    # Gmail never assigns an address with a hyphen.
-    yield from _require_added(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
-    return (yield from _probe_duplicate(site.creation(f"outreach-conformance.-{site.nonce}+tag@gmail.com")))
 
 
 def _require_added(request: Request) -> Dialogue[None]:
@@ -220,7 +216,7 @@ def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
 
 
 def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
-    """Let two contacts join the campaign, and find out which did (rules C7, C10 and C16).
+    """Create contacts with and without the campaign, and count its contacts (rules C7, C10 and C16).
 
     Args:
         site: The workspace and credentials.

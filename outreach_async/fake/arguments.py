@@ -30,8 +30,7 @@ def check_known(name: str, known: Iterable[str], what: str) -> None:
     """
     names = list(known)
     if name not in names:
-        guess = suggest_similar(name, names)
-        raise TypeError(f"{what} has no {name!r}; {guess or 'expected one of ' + ', '.join(names)}")
+        raise TypeError(f"{what} has no {name!r}; {suggest_similar(name, names) or 'expected one of ' + ', '.join(names)}")
 
 
 def require_count(name: str, value: object) -> int:

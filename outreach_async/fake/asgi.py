@@ -76,7 +76,7 @@ async def _handle_http(service: Service, scope: Scope, receive: Receive, send: S
     except TransportError as error:
         raise ConnectionError(f"injected wire fault: {error}") from None
     finally:
-        # Also if the client disconnects or the task is cancelled: an exchange that nobody waits for must not hold its place.
+        # Also if the client disconnects or the task is cancelled: an exchange without a client must not hold its place.
         exchange.ended()
 
 

@@ -1,4 +1,4 @@
-"""How the fake interprets the rules that the interface leaves open: one typed value with a knob per open question.
+"""The fake's interpretation of the rules that the interface leaves open: one typed value with a knob per open question.
 
 Rules that the interface states have no knob. Each knob names its rule; its default is the interpretation that is easiest to
 defend. The open questions in this table have no knob, and one fixed interpretation:
@@ -260,7 +260,7 @@ class Behaviour:
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Return the behaviour that refuses whatever the interface lets it refuse.
+        """Return the behaviour that refuses everything that the interface allows to refuse.
 
         Example:
             ```python
@@ -271,7 +271,7 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Return the behaviour that silently accepts whatever the interface lets it accept.
+        """Return the behaviour that silently accepts everything that the interface allows to accept.
 
         Example:
             ```python

@@ -176,7 +176,7 @@ class Seeder:
             if campaign is None or campaign.workspace != workspace:
                 raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add it first")
         created = int(self.now) if seed.created is None else require_count("created", seed.created)
-        return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, seed.fields, seed.enrolments, created)
+        return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, created, seed.fields, seed.enrolments)
 
     def check_workspace(self, workspace: str) -> None:
         """Check that a workspace exists.

@@ -23,10 +23,10 @@ class Clock:
     """
 
     def __init__(self, source: str | Callable[[], float]) -> None:
-        # Whole microseconds, not floats: two advances then reach exactly the time that one advance by their sum reaches.
+        # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their sum.
         self._source: Callable[[], int]
         self.is_running = callable(source)
-        """Whether it follows another clock."""
+        """True if it follows another clock."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
         else:

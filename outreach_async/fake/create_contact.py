@@ -59,7 +59,7 @@ def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) 
     """Return the new contact of a creation without a duplicate. A null field counts as not sent (rule C14)."""
     stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
     enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
-    return Contact(id_, creation.email, creation.owner_key, stored, enrolments, int(now))
+    return Contact(id_, creation.email, creation.owner_key, int(now), stored, enrolments)
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
@@ -73,9 +73,8 @@ def merge_contact(contact: Contact, creation: Creation, fields: SentFields, beha
     if creation.duplicates == "overwrite":
         contact = attrs.evolve(contact, email=creation.email, fields=_overwrite_fields(contact.fields, fields, behaviour))
     else:
-        stored = contact.fields
-        missing = {code: value for code, value in fields.items() if not _is_blank(value) and _is_blank(stored.get(code))}
-        contact = attrs.evolve(contact, fields={**stored, **missing})
+        missing = {code: value for code, value in fields.items() if not _is_blank(value) and _is_blank(contact.fields.get(code))}
+        contact = attrs.evolve(contact, fields={**contact.fields, **missing})
     return _enrol(contact, creation.campaign, behaviour, now)
 
 
@@ -99,8 +98,8 @@ def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: fl
     if campaign not in contact.campaigns:
         return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
     if behaviour.reenrol == "error":
-        message = "the contact is in this campaign already"
-        raise refusal_error(409, "already_enrolled", message, "upload_options.campaign", knob="reenrol")
+        field, message = "upload_options.campaign", "the contact is in this campaign already"
+        raise refusal_error(409, "already_enrolled", message, field, knob="reenrol")
     if behaviour.reenrol == "noop":
         return contact
     again = tuple(Enrolment(campaign, now) if place.campaign == campaign else place for place in contact.enrolments)
@@ -146,12 +145,9 @@ def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
     """
     _require_members(body, _REQUIRED_MEMBERS, "")
     options = _require_type(body, "upload_options", dict, "an object")
-    campaign = options.get("campaign")
-    if behaviour.missing_campaign == "null":
-        campaign = campaign or None
-        _require_members(options, _UPLOAD_OPTIONS[:2], "upload_options.")
-    else:
-        _require_members(options, _UPLOAD_OPTIONS, "upload_options.")
+    is_optional = behaviour.missing_campaign == "null"
+    _require_members(options, _UPLOAD_OPTIONS[:2] if is_optional else _UPLOAD_OPTIONS, "upload_options.")
+    campaign = (options.get("campaign") or None) if is_optional else options["campaign"]
     owner_key = body["owner_key"]
     if not isinstance(owner_key, str):
         if behaviour.owner_key != "off":
@@ -252,6 +248,6 @@ def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list
     guess = suggest_similar(name, known) if len(hints) < _MAX_SUGGESTIONS else ""
     shown = sanitize_name(name)
     if behaviour.unknown_body == "reject":
-        message = f"there is no field {shown}"
-        raise refusal_error(400, "unknown_field", message, shown, hints=(guess,) if guess else (), knob="unknown_body")
+        similar = (guess,) if guess else ()
+        raise refusal_error(400, "unknown_field", f"there is no field {shown}", shown, hints=similar, knob="unknown_body")
     hints.append(f"unknown field {shown} ignored" + (f", {guess}" if guess else ""))

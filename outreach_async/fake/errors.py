@@ -80,6 +80,15 @@ def mask_keys(text: str) -> str:
     return _KEY_PATTERN.sub("***", text)
 
 
+def mask_document(value: Any) -> Any:
+    """Replace owner keys in a JSON document with `***`, and every value of an `owner_key`, which may not look like a key."""
+    if isinstance(value, dict):
+        return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [mask_document(item) for item in value]
+    return mask_keys(value) if isinstance(value, str) else value
+
+
 RenderedError = tuple[int, Mapping[str, str], bytes]
 """Status, header fields by lower-case name, body."""
 

@@ -1,4 +1,4 @@
-"""`Faults` decides which request meets which fault, by scripts and by rules. Synchronous; its only state is what has fired.
+"""`Faults` assigns faults to requests, by scripts and by rules. It does no I/O; its only state is the faults that have fired.
 
 The functions of `faults` create faults: no fault, a different response, a changed response, or a wire fault. The fake's transport
 and server reproduce wire faults according to the tables of `transport`.
@@ -6,7 +6,6 @@ and server reproduce wire faults according to the tables of `transport`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import attrs
 
 from outreach_async.fake.arguments import require_at_least
 from outreach_async.fake.operations import ROUTES
+from outreach_async.fake.simulation.chance import draw
 from outreach_async.transport.wire import Request, Response
 
 WireFaultKind = Literal[
@@ -130,8 +130,8 @@ class DriftFault(Fault):
             drifted = _apply_drift(json.loads(served.body), self.path, self.change)
         except ValueError:
             return Exchange(served, None, struck=self.label)
-        body = json.dumps(drifted, ensure_ascii=False).encode()
-        return Exchange(attrs.evolve(served, body=body), None, struck=self.label)
+        response = attrs.evolve(served, body=json.dumps(drifted, ensure_ascii=False).encode())
+        return Exchange(response, None, struck=self.label)
 
 
 @attrs.frozen
@@ -177,7 +177,7 @@ Example:
 class Faults:
     """The faults that a service injects into its requests.
 
-    A request meets the next fault in the script of its operation; if the script is empty, the fault of the first matching rule.
+    A request gets the next fault in the script of its operation; if the script is empty, the fault of the first matching rule.
 
     Args:
         seed: Seed for probabilities, together with the request's number.
@@ -331,7 +331,9 @@ class _FaultRule:
             self.operation in {None, operation}
             and (self.times is None or self.fired_count < self.times)
             and (self.match is None or self.match(request))
-            and (self.p is None or _draw(self.salt, number) < self.p)
+            # Drawn from the request's number, not from a running generator: adding a rule does not change the draws of another,
+            # and neither does a request that the rule does not match.
+            and (self.p is None or draw(self.salt, number) < self.p)
         )
 
     @property
@@ -340,13 +342,6 @@ class _FaultRule:
         if self.fired_count >= times or self.p is not None or self.fault is ok:
             return ""
         return f"{self.operation or 'any request'}: {self.fault.label} ({self.fired_count} of {times})"
-
-
-def _draw(salt: str, number: int) -> float:
-    # Derived from the request's number, not drawn from a running generator: adding a rule does not change the draws of another,
-    # and neither does a request that the rule does not match.
-    digest = hashlib.blake2b(f"{salt}|{number}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
 
 
 def require_fault(fault: object) -> None:

@@ -1,4 +1,4 @@
-"""Faults to inject: functions that create them, and the `Faults` that decides which request meets which fault.
+"""Faults to inject: functions that create them, and `Faults`, which assigns them to requests.
 
 Create a fault with a function of this module and pass it to a fake's `faults`, either in order (`script`) or by a rule (`add`):
 
@@ -35,7 +35,7 @@ which. `commit_then(fault)` makes a fault fire after the service has acted: the 
     refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
     garbage, long_header                  wrong_encoding, wrong_length
 
-Probabilities are drawn from the seed and the request's number: a rerun of the same requests meets the same faults.
+Probabilities are drawn from the seed and the request's number: a rerun of the same requests gets the same faults.
 """
 
 from __future__ import annotations
@@ -117,8 +117,7 @@ def html_502() -> Fault:
         fake.faults.script("list_mailboxes", html_502(), html_502())
         ```
     """
-    page = Response(502, {"content-type": "text/html"}, _HTML_502)
-    return ResponseFault("html_502()", commits=False, response=page)
+    return ResponseFault("html_502()", commits=False, response=Response(502, {"content-type": "text/html"}, _HTML_502))
 
 
 def empty() -> Fault:
@@ -360,8 +359,7 @@ def error_response(code: int) -> Response:
     if code in _BODILESS:
         return Response(code)
     message = http.client.responses.get(code, "Error")
-    code_name = message.lower().replace(" ", "_")
-    return Response(*render_nested(Refusal(code, code_name, message)))
+    return Response(*render_nested(Refusal(code, message.lower().replace(" ", "_"), message)))
 
 
 def _wire_fault(

@@ -91,22 +91,16 @@ DEFAULT_DISPLAY: Final = 10
 _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
 
 
-@attrs.frozen
-class PageQuery:
-    """The parameters of a list request. `display` exceeds the maximum only if `behaviour.over_max` is `serve`."""
-
-    workspace: str
-    display: int
-    page: int
-
-
-def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
+def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> tuple[str, int, int]:
     """Parse the parameters of a list request.
 
     Args:
         query: The parsed query.
         maximum: Maximum `display`; `None` for no maximum.
         behaviour: The behaviour in effect.
+
+    Returns:
+        Workspace id, `display` and `page`. `display` exceeds the maximum only if `behaviour.over_max` is `serve`.
 
     Raises:
         Refused: 400 for a parameter that is missing, repeated, malformed or too large.
@@ -119,7 +113,7 @@ def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) ->
         if behaviour.over_max == "reject":
             raise refusal_error(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
         display = maximum
-    return PageQuery(workspace, display, page)
+    return workspace, display, page
 
 
 def _parse_number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
@@ -127,9 +121,8 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
         return int(text)
     if behaviour.bad_number == "default":
         return default
-    raise refusal_error(
-        400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name, knob="bad_number"
-    )
+    message = f"{name} must be a whole number from {least} on, of at most 9 digits"
+    raise refusal_error(400, "invalid_number", message, name, knob="bad_number")
 
 
 HandlerResult = tuple[int, dict[str, Any]]
@@ -184,7 +177,7 @@ def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
     if scope == "all":
         return ""
     if scope == "key" or call.body is not None:
-        return str(call.body_members.get("owner_key" if scope == "key" else "workspace"))
+        return str((call.body or {}).get("owner_key" if scope == "key" else "workspace"))
     if len(call.target.segments) == 1:
         return "".join(call.target.query.get("workspace", ()))
     campaign = world.campaigns.get(call.target.id)
@@ -194,26 +187,26 @@ def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
 def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> HandlerResult:
     behaviour, world = context.behaviour, context.world
     maximum = MAX_MAILBOXES if kind == "mailbox" else behaviour.campaign_max_display
-    query = parse_page_query(call.target.query, maximum, behaviour)
-    workspace = find_workspace(query.workspace, world)
-    total = len(world.creation_order[workspace.id, kind])
-    pages = -(-total // query.display)
+    id_, display, page = parse_page_query(call.target.query, maximum, behaviour)
+    workspace = find_workspace(id_, world)
+    total = len(world.creation_order[id_, kind])
+    pages = -(-total // display)
     last = max(pages - 1, 0)  # the first page exists even for an empty list
-    index = query.page - behaviour.first_page
+    index = page - behaviour.first_page
     if index > last and behaviour.past_end == "error":
         raise refusal_error(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
     if index > last and behaviour.past_end == "clamp":
         index = last
-    ids = _select_page_ids(context, workspace.id, kind, index * query.display, query.display)
+    ids = _select_page_ids(context, id_, kind, index * display, display)
     items = ItemRenderer(world, context.now, behaviour)
+    if kind == "campaign":
+        headers, data = workspace.campaign_headers, [items.render_campaign(world.campaigns[id_]) for id_ in ids]
+    else:
+        headers, data = workspace.mailbox_headers, [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
     return 200, {
         "status": "ok",
-        "headers": workspace.campaign_headers if kind == "campaign" else workspace.mailbox_headers,
-        "data": (
-            [items.render_campaign(world.campaigns[id_]) for id_ in ids]
-            if kind == "campaign"
-            else [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
-        ),
+        "headers": headers,
+        "data": data,
         "total_found": total,
         "current_page": index + behaviour.first_page,
         "total_pages": pages,
@@ -232,7 +225,7 @@ def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: in
 
 
 def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
-    body, behaviour, world = call.body_members, context.behaviour, context.world
+    body, behaviour, world = call.body or {}, context.behaviour, context.world
     creation = create_contact.parse_creation(body, behaviour)
     workspace = authorize_creation(creation.owner_key, creation.workspace, world, behaviour)
     if creation.campaign is not None:
@@ -255,19 +248,18 @@ def _store_contact(creation: create_contact.Creation, fields: create_contact.Sen
         contact = create_contact.merge_contact(existing, creation, fields, behaviour, now)
     if contact is not existing:
         world.store_contact(creation.workspace, key, contact)
-    is_added, is_skipped = outcome == create_contact.ADDED, existing is not None and creation.duplicates == "skip"
-    created_status = behaviour.created_status
-    statuses = created_status if isinstance(created_status, Mapping) else {create_contact.ADDED: created_status}
-    status = statuses.get(outcome, 201 if is_added else 200)
-    details = create_contact.DUPLICATE_DETAILS if is_skipped else None
-    return status, {"status": outcome, "id": None if is_skipped else contact.id, "details": details}
+    created = behaviour.created_status
+    statuses = created if isinstance(created, Mapping) else {create_contact.ADDED: created}
+    status = statuses.get(outcome, 201 if outcome == create_contact.ADDED else 200)
+    if outcome == create_contact.DUPLICATE_OUTCOMES["skip"]:
+        return status, {"status": outcome, "id": None, "details": create_contact.DUPLICATE_DETAILS}
+    return status, {"status": outcome, "id": contact.id, "details": None}
 
 
 def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "camp_", "campaign_id")
-    campaign = find_campaign(call.target.id, context.world, "campaign_id")
     items = ItemRenderer(context.world, context.now, context.behaviour)
-    return 200, {"status": "ok", **items.render_steps(campaign)}
+    return 200, {"status": "ok", **items.render_steps(find_campaign(call.target.id, context.world, "campaign_id"))}
 
 
 def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:

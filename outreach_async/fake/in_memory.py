@@ -43,7 +43,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
     """
     call.request_id = f"req_{number:016x}"
     fields = {"x-request-id": call.request_id}
-    headers: Mapping[str, str] = _JSON_HEADERS
+    headers: Mapping[str, str] = {}
     try:
         status, document = execute(call, context)
         body = encode(document).encode()
@@ -52,14 +52,13 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
         fields |= refused.refusal.headers
         renderer = context.behaviour.error_renderer
         status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
-        headers = {**_JSON_HEADERS, **headers}
     except BaseException:
-        # A function passed to `Behaviour` raised. No exchange is returned, and nobody else would free its place.
+        # A function passed to `Behaviour` raised. No exchange is returned, and no other code would free its place.
         call.release_slot()
         raise
     if call.hints:
         fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
-    return Response(status, {**headers, **fields}, b"" if call.request.method == "HEAD" else body)
+    return Response(status, {**_JSON_HEADERS, **headers, **fields}, b"" if call.request.method == "HEAD" else body)
 
 
 @attrs.frozen(repr=False)
@@ -102,10 +101,9 @@ class InMemoryService(WorldBuilder):
 
     def __repr__(self) -> str:
         world = self._world
-        contacts = sum(map(len, world.contacts.values()))
         return (
             f"<FakeService seed={self.seed}: {len(world.workspaces)} workspaces, {len(world.mailboxes)} mailboxes, "
-            f"{len(world.campaigns)} campaigns, {contacts} contacts>"
+            f"{len(world.campaigns)} campaigns, {sum(map(len, world.contacts.values()))} contacts>"
         )
 
     # Requests.
@@ -131,10 +129,10 @@ class InMemoryService(WorldBuilder):
         """Execute a request, with the fault that applies to it.
 
         Returns:
-            The response and what happens to it on the wire.
+            The response, and the fault on the wire.
         """
         # One lock around all of it: the events due, the fault, the request's number and its log entry then belong together, and
-        # the fake behaves the same from one thread as from many. Delays are never waited here, but by whoever sends the response.
+        # the fake behaves the same from one thread as from many. The sender of the response waits for delays, outside the lock.
         with self._locked_and_current():
             call, number, now = parse_request(request), len(self.requests), self.now
             context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
@@ -314,6 +312,7 @@ class InMemoryService(WorldBuilder):
         with self._lock:
             world, offset = World(), self._clock.offset
             try:
+                # The time first: the defaults of the loaded records depend on it.
                 if isinstance(document.now, str):
                     self._clock.set_time(document.now)
                 load_world(document, self._new_seeder(world))

@@ -78,17 +78,17 @@ class Contact:
         id: Starts with `contact_`.
         email: As sent, trimmed.
         owner: The owner key it was created with.
+        created: Creation time in Unix seconds.
         fields: Values by code; `None` only if the behaviour stores null.
         enrolments: Its campaigns, in the order of joining.
-        created: Creation time in Unix seconds.
     """
 
     id: str
     email: str
     owner: str = attrs.field(repr=False)
+    created: int
     fields: Mapping[str, str | None]
     enrolments: tuple[Enrolment, ...]
-    created: int
 
     @property
     def campaigns(self) -> list[str]:
@@ -207,8 +207,7 @@ class Mailbox:
     @property
     def created(self) -> float:
         """Creation time in Unix seconds."""
-        created: float = self.values["created_at"]
-        return created
+        return float(self.values["created_at"])
 
     @property
     def last_activity(self) -> float | None:

@@ -42,14 +42,14 @@ def _round_percent(n: int, of: int, digits: int) -> float:
     quotient, rest = divmod(100 * scale * n, of)
     if 2 * rest > of or (2 * rest == of and quotient % 2):
         quotient += 1
-    share: float = quotient / scale
-    return share
+    return float(quotient / scale)
 
 
 UNBOUNDED_DAYS: Final = 9999
 """`days_left` of a campaign that no mailbox sends for, in days."""
 
 _DAY_MS: Final = DAY * 1000
+_TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
 
 
 @attrs.frozen
@@ -126,7 +126,7 @@ class ItemRenderer:
             "status": campaign.status,
             "name": campaign.name,
             "steps": len(campaign.steps),
-            "contacts": self._count_contacts(campaign),
+            "contacts": campaign.contacts + self.world.enrolled_counts[campaign.id],
             "opens": self.percent(opens, sent, f"{campaign.id}.opens"),
             "initials": flow.sent(0) if campaign.steps else 0,
             "interested": self.percent(flow.interested, sent, f"{campaign.id}.interested"),
@@ -145,8 +145,7 @@ class ItemRenderer:
 
     def render_steps(self, campaign: Campaign) -> dict[str, Any]:
         """Return the response of list-steps, without `status`."""
-        end = self._estimate_end(campaign)
-        flow = self.world.simulation.flows[campaign.id]
+        end, flow = self._estimate_end(campaign), self.world.simulation.flows[campaign.id]
         return {
             "days_left": end.days,
             "days_left_date": end.date(self.now),
@@ -171,19 +170,15 @@ class ItemRenderer:
             item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity if ledger else None), self.now)
         return item
 
-    def _count_contacts(self, campaign: Campaign) -> int:
-        return campaign.contacts + self.world.enrolled_counts[campaign.id]
-
     def _estimate_end(self, campaign: Campaign) -> CompletionEstimate:
-        waits = [step.wait_time for step in campaign.steps]
-        capacity = self.world.usage.capacity(campaign, self.world.mailboxes)
-        lefts = self.world.simulation.flows[campaign.id].left_to_send
-        return estimate_completion(self._count_contacts(campaign), lefts, waits, capacity)
+        world, waits = self.world, [step.wait_time for step in campaign.steps]
+        contacts, lefts = campaign.contacts + world.enrolled_counts[campaign.id], world.simulation.flows[campaign.id].left_to_send
+        return estimate_completion(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
 
     def _render_list_date(self, campaign: Campaign, end: CompletionEstimate) -> int | str:
         list_date = self.behaviour.list_date
         timestamp = list_date == "timestamp" or (list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
-        # Without an estimate, the list shows the same word as list-steps: a timestamp would claim a date that nobody estimated.
+        # Without an estimate, the list shows the same word as list-steps: a timestamp would look like an estimate.
         return end.timestamp(self.now) if timestamp and not end.placeholder else end.date(self.now)
 
     def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
@@ -202,29 +197,12 @@ class ItemRenderer:
         }
 
     def _render_template(self, template: Template, counts: Sequence[int]) -> dict[str, Any]:
-        sent, opened, clicked, replied, unsubscribed = counts
-
-        def percent(n: int, name: str) -> float:
-            return self.percent(n, sent, f"{template.id}.{name}")
-
-        return {
-            "id": template.id,
-            "test_letter": template.test_letter,
-            "name": template.name,
-            "status": template.status,
-            "new_thread": template.new_thread,
-            "subject": template.subject,
-            "body_text": template.body_text,
-            "sent": sent,
-            "opened": percent(opened, "opened"),
-            "opened_num": opened,
-            "clicked": percent(clicked, "clicked"),
-            "clicked_num": clicked,
-            "replied": percent(replied, "replied"),
-            "replied_num": replied,
-            "unsubscribed": percent(unsubscribed, "unsubscribed"),
-            "unsubscribed_num": unsubscribed,
-        }
+        item = {name: getattr(template, name) for name in _TEMPLATE_FIELDS}
+        item["sent"] = sent = counts[0]
+        for name, n in zip(COUNT_NAMES[1:], counts[1:], strict=True):
+            share = name.removesuffix("_num")
+            item |= {share: self.percent(n, sent, f"{template.id}.{share}"), name: n}
+        return item
 
 
 def _latest(one: float | None, other: float | None) -> float | None:

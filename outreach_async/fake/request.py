@@ -51,13 +51,6 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """
     if len(body) > MAX_BODY:
         raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
-    document = _parse(body)
-    if not isinstance(document, dict):
-        raise refusal_error(400, "body_not_object", "the body must be a JSON object")
-    return document
-
-
-def _parse(body: bytes) -> Any:
     try:
         text = body.decode()
         document = _decode(text)
@@ -69,6 +62,8 @@ def _parse(body: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         # The decoder's own message may quote the body, which can hold an owner key.
         raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({_describe_error(error)})") from None
+    if not isinstance(document, dict):
+        raise refusal_error(400, "body_not_object", "the body must be a JSON object")
     return document
 
 
@@ -87,9 +82,6 @@ def _describe_error(error: Exception) -> str:
         return "a lone surrogate"
     return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")
 
-
-UNKNOWN_OPERATION: Final = "unknown"
-"""The operation of a request that matches none of the five."""
 
 _NO_TARGET: Final = Target((), {}, None)
 
@@ -111,7 +103,7 @@ class ParsedRequest:
     """
 
     request: Request
-    operation: str = UNKNOWN_OPERATION
+    operation: str = "unknown"
     target: Target = _NO_TARGET
     body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     routing_error: RequestRefused | None = None
@@ -119,11 +111,6 @@ class ParsedRequest:
     hints: list[str] = attrs.Factory(list)
     request_id: str | None = None
     release_slot: Callable[[], object] = attrs.field(default=do_nothing, repr=False)
-
-    @property
-    def body_members(self) -> Mapping[str, Any]:
-        """Members of the body; empty without a valid body."""
-        return self.body or {}
 
 
 def parse_request(request: Request) -> ParsedRequest:

@@ -107,8 +107,7 @@ class RequestLog(Sequence[Recorded]):
         return iter(tuple(self._entries))
 
     def __reversed__(self) -> Iterator[Recorded]:
-        self._check_held(0)
-        return iter(tuple(self._entries)[::-1])
+        return reversed(tuple(self))
 
     @overload
     def __getitem__(self, index: int) -> Recorded: ...

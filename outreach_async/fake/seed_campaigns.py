@@ -21,17 +21,11 @@ _DEFAULT_WAIT: Final = 3 * DAY * 1000
 _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
-TemplateSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
 """Reserves the id passed second, or generates one with the prefix if it is `None`."""
 
 
-def template_prefix(letter: str) -> str:
-    """Return the id prefix of a template with this `test_letter`."""
-    return "personalized_step_" if letter == PERSONALIZED else "temp_"
-
-
-def _parse_template_seeds(value: object, order: int) -> Sequence[TemplateSeed]:
+def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
     """Return the template specifications of a step. The interface requires at least one template per step."""
     seeds = value.split("|") if isinstance(value, str) and value.strip() else value
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
@@ -200,8 +194,8 @@ class CampaignBuilder:
         wait = require_count("wait_time", seed.get("wait_time", _DEFAULT_WAIT if number else 0))
         if wait > _MAX_WAIT:
             raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}")
-        id_ = self.reserve_id("step_", seed.get("id"))
-        return Step(id_, require_string("status", seed.get("status", "live")), wait, left, templates)
+        status = require_string("status", seed.get("status", "live"))
+        return Step(self.reserve_id("step_", seed.get("id")), status, wait, left, templates)
 
     def _build_templates(self, step: Mapping[str, Any], order: int, rates: Rates) -> tuple[Template, ...]:
         seeds = [
@@ -225,7 +219,7 @@ class CampaignBuilder:
             check_known(name, _TEMPLATE_FIELDS, "a template")
         new_thread, subject = _choose_thread(seed, order, letter)
         return Template(
-            self.reserve_id(template_prefix(letter), seed.get("id")),
+            self.reserve_id("personalized_step_" if letter == PERSONALIZED else "temp_", seed.get("id")),
             letter,
             require_string("name", seed.get("name", f"Step {order} {letter}")),
             require_string("status", seed.get("status", "live")),

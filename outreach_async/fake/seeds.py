@@ -108,7 +108,6 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
 MAILBOXES_PER_DOMAIN: Final = 4
 """Number of generated mailboxes that share a domain."""
 
-_TYPES: Final = ("Google", "SMTP & IMAP")
 _RATE_FIELDS: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
 
 _COUNT_FIELDS: Final = (
@@ -208,7 +207,7 @@ def _generate_identity(random: Random, number: int, domain: str) -> dict[str, An
         "dmarc": True,
         "blacklists": 0,
         "age": None,
-        "type": random.choice(_TYPES),
+        "type": random.choice(("Google", "SMTP & IMAP")),
         "created": None,
         "domain_ip": random.choice((None, server, server, server)),
         "server_ip": server,
@@ -216,7 +215,7 @@ def _generate_identity(random: Random, number: int, domain: str) -> dict[str, An
 
 
 def _generate_activity(random: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Generate what a mailbox has sent since its creation, and the reactions to it."""
+    """Generate the counts of the e-mails that a mailbox has sent since its creation, and of the reactions."""
     days = max(0.0, (now - values["created_at"]) / DAY)
     daily = _count_or_zero(values["daily_limit"]) * random.uniform(0.5, 0.8)
     sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}

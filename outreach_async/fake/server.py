@@ -12,7 +12,7 @@ import socket
 import struct
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.abc
@@ -52,10 +52,8 @@ class RawConnection:
         """Wait for bytes and return them; empty when the client has closed."""
         while True:
             await anyio.wait_readable(self._socket)
-            try:
+            with suppress(BlockingIOError):  # a spurious wake-up
                 return self._socket.recv(_READ_SIZE)
-            except BlockingIOError:  # a spurious wake-up
-                continue
 
     async def write(self, data: bytes) -> None:
         """Write all bytes."""
@@ -88,14 +86,11 @@ class RawConnection:
 async def handle_connection(connection: socket.socket, service: Service) -> None:
     """Handle the requests of a connection one at a time until either side ends it; then close it."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-    with connection:
-        try:
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while await _handle_request(RawConnection(connection), conversation, service):
-                conversation.start_next_cycle()
-        except OSError:
-            pass  # the client reset the connection: nobody is left to respond to
+    with connection, suppress(OSError):  # the client reset the connection
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while await _handle_request(RawConnection(connection), conversation, service):
+            conversation.start_next_cycle()
 
 
 async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
@@ -198,8 +193,7 @@ def _serialize_response(conversation: h11.Connection, response: Response, method
         headers.append((b"content-length", b"%d" % len(response.body)))
     reason = http.client.responses.get(response.status, "")
     head = conversation.send(h11.Response(status_code=response.status, headers=headers, reason=reason))
-    content = b"" if bodiless or method == "HEAD" else response.body
-    body = conversation.send(h11.Data(data=content))
+    body = conversation.send(h11.Data(data=b"" if bodiless or method == "HEAD" else response.body))
     conversation.send(h11.EndOfMessage())
     return head or b"", body or b""
 
@@ -235,9 +229,6 @@ async def _refuse_request(line: RawConnection, conversation: h11.Connection, sta
     return False
 
 
-_BACKLOG = 1024
-
-
 @asynccontextmanager
 async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve a service on a socket while the block runs.
@@ -260,7 +251,7 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
     """
     failure: BaseException | None = None
     family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-    with socket.create_server(address, family=family, backlog=_BACKLOG) as listener:
+    with socket.create_server(address, family=family, backlog=1024) as listener:
         listener.setblocking(False)
         async with anyio.create_task_group() as group:
             group.start_soon(_accept_connections, listener, group, service)

@@ -22,7 +22,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class ConnectionEnd(enum.Enum):
-    """How a connection ends early."""
+    """The early end of a connection."""
 
     CLOSE = "close"
     """The connection is closed in order (FIN)."""
@@ -178,7 +178,7 @@ class FakeTransport:
         return f"<FakeTransport to {type(self.service).__name__}{', closed' if self._closed else ''}>"
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Execute the request and return the response, as far as a fault leaves one.
+        """Execute the request and return the response, unless a fault withholds it.
 
         Raises:
             TransportError: A fault lost the response.

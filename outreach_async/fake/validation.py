@@ -157,9 +157,7 @@ _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a text of at most {MAX_TEXT
 FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
     "email": (is_email, "an e-mail address"),
-    **dict.fromkeys(
-        ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"), (is_phone, "a phone number of 7 to 15 digits")
-    ),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if "phone" in code), (is_phone, "a phone number of 7 to 15 digits")),
     "country": (find_country_code, "an ISO 3166 alpha-2 code or an English country name"),
     "timezone": (is_timezone, "an IANA name or UTC+-hh:mm"),
     **dict.fromkeys(("job_start_date", "graduation_date"), (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")),
@@ -199,7 +197,6 @@ def validate(email: str, fields: Mapping[str, str | None], strict_fields: Litera
     Raises:
         Refused: 422 that lists every failure.
     """
-    failures = find_failures(email, fields, strict_fields)
-    if failures:
+    if failures := find_failures(email, fields, strict_fields):
         message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
         raise refusal_error(422, "validation_failed", message, next(iter(failures)))

@@ -6,10 +6,11 @@ import bisect
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 from email.utils import formatdate
 from fractions import Fraction
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -100,18 +101,10 @@ class World:
 
     def copy(self) -> World:
         """Return a copy of the tables; the immutable records are shared."""
-        return World(
-            dict(self.workspaces),
-            dict(self.owner_keys),
-            dict(self.mailboxes),
-            dict(self.campaigns),
-            {space: dict(contacts) for space, contacts in self.contacts.items()},
-            dict(self.enrolled_counts),
-            {kind: list(order) for kind, order in self.creation_order.items()},
-            set(self.ids),
-            dict(self.counters),
-            self.simulation.copy(),
-        )
+        tables: dict[str, Any] = {field.name: copy(getattr(self, field.name)) for field in attrs.fields(World) if field.init}
+        for name in ("contacts", "creation_order"):  # tables of tables
+            tables[name] = {key: copy(table) for key, table in tables[name].items()}
+        return World(**tables | {"simulation": self.simulation.copy()})
 
     def new_id(self, seed: int, prefix: str) -> str:
         """Generate an id that is not in use."""

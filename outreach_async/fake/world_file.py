@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -40,50 +40,42 @@ from outreach_async.fake.world import World
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _DayCounts = list[tuple[_Count, _Count]]
+_DAILY_COUNTS: Final = ("sent", "opened", "bounced")
 _Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(KIND_NAMES))], _Count], ...]
 
 
 class FlowDocument(msgspec.Struct):
-    """A campaign in motion.
+    """A `CampaignFlow` as it is written. The order of its members is part of the format.
 
     Attributes:
-        since: Time at which the campaign was seeded.
-        begun: Whether the seeded contacts are under way.
         counts: The counts of every template of every step, in the order of `COUNT_NAMES`.
-        left: Contacts left to send to, by step.
-        bounces: Number of bounced e-mails.
-        interested: Number of replies that show interest.
-        last: Time of the last event, in Unix seconds; `None` before the first.
-        joined: Contacts that joined and are not under way yet: id, token and time.
-        queue: Due e-mails that could not be sent yet.
         progress: The next step of each contact that has received one; `None` if its path has ended.
-        rounds: Number of times a contact has rejoined.
     """
 
-    since: _Count
-    begun: bool
+    seeded_at: _Count = msgspec.field(name="since")
+    started: bool = msgspec.field(name="begun")
     counts: list[list[Annotated[list[_Count], msgspec.Meta(min_length=len(COUNT_NAMES), max_length=len(COUNT_NAMES))]]]
-    left: list[_Count]
+    left_to_send: list[_Count] = msgspec.field(name="left")
     bounces: _Count
     interested: _Count
-    last: float | None
-    joined: list[PendingJoin]
+    last_activity: float | None = msgspec.field(name="last")
+    pending_joins: list[PendingJoin] = msgspec.field(name="joined")
     queue: list[FutureEvent]
     progress: dict[str, _Count | None]
     rounds: dict[str, _Count]
 
 
 class StatsDocument(msgspec.Struct):
-    """A mailbox's counts: sent, opened and bounced e-mails by day, without empty days, and in its life."""
+    """A `MailboxStats` as it is written: pairs of a day and a count, without empty days, and totals."""
 
     day: _Count
     sent: _DayCounts
     opened: _DayCounts
     bounced: _DayCounts
-    life: _Count
-    opens: _Count
-    clicks: _Count
-    last: float | None
+    total_sent: _Count = msgspec.field(name="life")
+    total_opens: _Count = msgspec.field(name="opens")
+    total_clicks: _Count = msgspec.field(name="clicks")
+    last_activity: float | None = msgspec.field(name="last")
 
 
 class SimulationDocument(msgspec.Struct):
@@ -118,104 +110,69 @@ def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
 
 
 def _dump_flow(flow: CampaignFlow) -> FlowDocument:
-    return FlowDocument(
-        since=flow.seeded_at,
-        begun=flow.started,
-        counts=flow.counts,
-        left=flow.left_to_send,
-        bounces=flow.bounces,
-        interested=flow.interested,
-        last=flow.last_activity,
-        joined=flow.pending_joins,
-        queue=list(flow.queue),
-        progress={contact: None if step == ENDED else step for contact, step in sorted(flow.progress.items())},
-        rounds=dict(sorted(flow.rounds.items())),
-    )
+    # Sorted, because equal states must give equal documents.
+    progress = {contact: None if step == ENDED else step for contact, step in sorted(flow.progress.items())}
+    changed = {"queue": list(flow.queue), "progress": progress, "rounds": dict(sorted(flow.rounds.items()))}
+    return FlowDocument(**(attrs.asdict(flow, recurse=False) | changed))
 
 
 def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
     # A ledger's day depends on when it was last read. Advance a copy to today, so that equal states give equal documents.
     ledger = ledger.copy()
     ledger.advance_to(day)
-    return StatsDocument(
-        day=ledger.day,
-        sent=_dump_days(ledger.sent, ledger.day),
-        opened=_dump_days(ledger.opened, ledger.day),
-        bounced=_dump_days(ledger.bounced, ledger.day),
-        life=ledger.total_sent,
-        opens=ledger.total_opens,
-        clicks=ledger.total_clicks,
-        last=ledger.last_activity,
-    )
+    members = attrs.asdict(ledger, recurse=False, filter=lambda attribute, _: attribute.name != "seeded")
+    for name in _DAILY_COUNTS:
+        members[name] = [(day, n) for day, n in enumerate(members[name], ledger.day - len(members[name]) + 1) if n]
+    return StatsDocument(**members)
 
 
-def _dump_days(counts: Sequence[int], latest: int) -> _DayCounts:
-    return [(day, count) for day, count in enumerate(counts, latest - len(counts) + 1) if count]
-
-
-def load_simulation(
-    document: SimulationDocument, state: Simulation, campaigns: Mapping[str, Campaign], mailboxes: Mapping[str, Mailbox]
-) -> None:
+def load_simulation(document: SimulationDocument, world: World) -> None:
     """Load the state of a simulation from a world file.
 
     Raises:
         ValueError: A value refers to something that is not in the world, or does not fit it.
     """
     for event in (*document.events, *(event for flow in document.campaigns.values() for event in flow.queue)):
-        _check_event(event, campaigns, mailboxes)
+        _check_event(event, world)
+    state = world.simulation
     for id_, flow in document.campaigns.items():
-        state.flows[id_] = _load_flow(flow, _look_up(id_, campaigns))
+        state.flows[id_] = _load_flow(flow, _look_up(id_, world.campaigns))
     for id_, stats in document.mailboxes.items():
-        state.stats[id_] = _load_stats(stats, _look_up(id_, mailboxes))
+        state.stats[id_] = _load_stats(stats, _look_up(id_, world.mailboxes))
     state.heap = sorted(document.events)
     state.scripts = {(token, campaign, step): plan for token, campaign, step, plan in document.scripts}
     state.wake = document.wake
 
 
-def _check_event(event: FutureEvent, campaigns: Mapping[str, Campaign], mailboxes: Mapping[str, Mailbox]) -> None:
-    steps = _look_up(event.campaign, campaigns).steps
+def _check_event(event: FutureEvent, world: World) -> None:
+    steps = _look_up(event.campaign, world.campaigns).steps
     fits = 0 <= event.kind < len(KIND_NAMES) and 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
         raise ValueError(f"{event}: the campaign has no such step or template")
-    if event.mailbox not in mailboxes and (event.mailbox or event.kind != EventKind.DUE):
+    if event.mailbox not in world.mailboxes and (event.mailbox or event.kind != EventKind.DUE):
         raise ValueError(f"{event}: there is no such mailbox")
 
 
 def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
     shape = [len(step.templates) for step in campaign.steps]
-    if [len(step) for step in document.counts] != shape or len(document.left) != len(shape):
+    if [len(step) for step in document.counts] != shape or len(document.left_to_send) != len(shape):
         raise ValueError(f"{campaign.id}: counts and left do not match its steps and templates")
-    return CampaignFlow(
-        seeded_at=document.since,
-        counts=document.counts,
-        left_to_send=document.left,
-        bounces=document.bounces,
-        interested=document.interested,
-        last_activity=document.last,
-        started=document.begun,
-        pending_joins=document.joined,
-        queue=deque(document.queue),
-        progress={contact: ENDED if step is None else step for contact, step in document.progress.items()},
-        rounds=document.rounds,
-    )
+    progress = {contact: ENDED if step is None else step for contact, step in document.progress.items()}
+    return CampaignFlow(**(msgspec.structs.asdict(document) | {"queue": deque(document.queue), "progress": progress}))
 
 
 def _load_stats(document: StatsDocument, mailbox: Mailbox) -> MailboxStats:
     ledger = MailboxStats.from_mailbox(mailbox)
     ledger.advance_to(document.day)
-    _load_days(document.sent, ledger.sent, document.day)
-    _load_days(document.opened, ledger.opened, document.day)
-    _load_days(document.bounced, ledger.bounced, document.day)
-    ledger.total_sent, ledger.total_opens, ledger.total_clicks = document.life, document.opens, document.clicks
-    ledger.last_activity = document.last
+    for name in _DAILY_COUNTS:
+        counts = getattr(ledger, name)
+        for day, count in getattr(document, name):
+            if not document.day - len(counts) < day <= document.day:
+                raise ValueError(f"day {day}: expected one of the {len(counts)} days up to {document.day}")
+            counts[day - document.day - 1] = count
+    ledger.total_sent, ledger.total_opens, ledger.total_clicks = document.total_sent, document.total_opens, document.total_clicks
+    ledger.last_activity = document.last_activity
     return ledger
-
-
-def _load_days(days: _DayCounts, counts: list[int], latest: int) -> None:
-    for day, count in days:
-        if not latest - len(counts) < day <= latest:
-            raise ValueError(f"day {day}: expected one of the {len(counts)} days up to {latest}")
-        counts[day - latest - 1] = count
 
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
@@ -310,7 +267,7 @@ def dump_world(world: World, now: str) -> str:
     written = json.dumps(document, ensure_ascii=False, indent=1)
     simulation = dump_simulation(world.simulation, parse_time(now) // DAY)
     if simulation:
-        # On one line: there can be thousands of events, and nobody edits them by hand.
+        # On one line: there can be thousands of events, and they are not edited by hand.
         line = json.dumps(msgspec.to_builtins(simulation), ensure_ascii=False, separators=(",", ":"))
         written = f'{written.removesuffix("}").rstrip()},\n "simulation": {line}\n}}'
     return written + "\n"
@@ -318,11 +275,7 @@ def dump_world(world: World, now: str) -> str:
 
 def _workspace_document(world: World, workspace: Workspace) -> dict[str, Any]:
     return {
-        "id": workspace.id,
-        "custom_fields": dict(workspace.custom_fields),
-        "extra_fields": dict(workspace.extra_fields),
-        "campaign_headers": list(workspace.campaign_headers),
-        "mailbox_headers": list(workspace.mailbox_headers),
+        **attrs.asdict(workspace, recurse=False, filter=lambda attribute, _: attribute.name != "codes"),
         "mailboxes": [_mailbox_document(mailbox) for mailbox in world.mailboxes.values() if mailbox.workspace == workspace.id],
         "campaigns": [
             attrs.asdict(campaign, filter=lambda attribute, _: attribute.name != "workspace")
@@ -339,14 +292,8 @@ def _mailbox_document(mailbox: Mailbox) -> dict[str, Any]:
 
 
 def _contact_document(contact: Contact) -> dict[str, Any]:
-    return {
-        "id": contact.id,
-        "email": contact.email,
-        "owner": contact.owner,
-        "created": contact.created,
-        "fields": dict(contact.fields),
-        "campaigns": [{"id": enrolment.campaign, "at": enrolment.at} for enrolment in contact.enrolments],
-    }
+    members = attrs.asdict(contact, recurse=False, filter=lambda attribute, _: attribute.name != "enrolments")
+    return {**members, "campaigns": [{"id": enrolment.campaign, "at": enrolment.at} for enrolment in contact.enrolments]}
 
 
 # Reading.
@@ -369,9 +316,8 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
     with _name_place("$"):
         parsed = json.loads(source, parse_constant=_refuse_constant) if isinstance(source, str) else source
     document = _read("$", parsed, WorldDocument, "a world")
-    with _name_place("$"):
-        if document.version != VERSION:
-            raise ValueError(f"version: expected {VERSION}, got {document.version!r}; use a release that reads this version")
+    if document.version != VERSION:
+        raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads this version")
     with _name_place("$.now"):
         if document.now is not msgspec.UNSET:
             parse_time(document.now)
@@ -393,8 +339,7 @@ def load_world(document: WorldDocument, seeder: Seeder) -> None:
         seeder.world.counters |= {prefix: require_count(prefix, count) for prefix, count in document.made_up.items()}
     with _name_place("$.simulation"):
         if document.simulation is not msgspec.UNSET:
-            world = seeder.world
-            load_simulation(document.simulation, world.simulation, world.campaigns, world.mailboxes)
+            load_simulation(document.simulation, seeder.world)
 
 
 def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:

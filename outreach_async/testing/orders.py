@@ -1,4 +1,4 @@
-"""Read the arguments of `@pytest.mark.outreach(...)`, and describe the fake in a failing test's report.
+"""Read the arguments of `@pytest.mark.outreach(...)`, and describe the fake in the report of a failed test.
 
 The report has the seed, the behaviour, faults that never fired, and the last requests. Secrets are masked.
 """
@@ -16,7 +16,7 @@ import attrs
 
 from outreach_async.fake.arguments import check_known
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, load_behaviour
-from outreach_async.fake.errors import mask_keys
+from outreach_async.fake.errors import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded
@@ -91,16 +91,9 @@ def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
     yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
     if recorded.json is not None:
         # Mask before cutting: half a key would not be recognised as one.
-        body = mask_keys(json.dumps(_mask_owner_keys(recorded.json), ensure_ascii=False))
+        body = json.dumps(mask_document(recorded.json), ensure_ascii=False)
         yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
     yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
-
-
-def _mask_owner_keys(value: Any) -> Any:
-    """Hide every `owner_key`, because a test may send a value there that does not look like a key."""
-    if isinstance(value, dict):
-        return {name: "***" if name == "owner_key" else _mask_owner_keys(item) for name, item in value.items()}
-    return [_mask_owner_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def format_setting(value: Any) -> str:
@@ -134,17 +127,16 @@ def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviou
 
     Returns:
         Explanations, starting with the one whose values are in most failed rows. Each lists its values in the syntax of a test,
-        with alternatives joined by `or` and pairs by `and`. Several explanations fit equally well; there are none if the rows do
-        not tell.
+        with alternatives joined by `or` and pairs by `and`. All of them fit equally well; the list is empty if none fits.
     """
-    rows, innocent = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
-    singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in innocent)]
-    guilty = frozenset[str]().union(*singles)
-    pairs = [pair for pair in _combine_settings(rows, 2) if not pair & guilty and not any(pair <= row for row in innocent)]
+    rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
+    singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
+    explained = frozenset[str]().union(*singles)
+    pairs = [pair for pair in _combine_settings(rows, 2) if not pair & explained and not any(pair <= row for row in passing)]
     for causes, most in ((singles, _MAX_SINGLES), ([*singles, *pairs], _MAX_PAIRS)):
         for count in range(1, most + 1):
-            covers = {_format_causes(cover): cover for cover in _find_covers(rows, causes, count)}
-            if covers:
+            found = _find_covers(rows, causes, count)
+            if covers := {" or ".join(" and ".join(sorted(cause)) for cause in cover): cover for cover in found}:
                 return sorted(covers, key=lambda text: (-sum(cause <= row for cause in covers[text] for row in rows), text))
     return []
 
@@ -163,10 +155,6 @@ def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: 
             if cause <= rows[0]:
                 left = [row for row in rows if not cause <= row]
                 yield from (tuple(sorted((cause, *others), key=sorted)) for others in _find_covers(left, causes, count - 1))
-
-
-def _format_causes(causes: _Causes) -> str:
-    return " or ".join(" and ".join(sorted(cause)) for cause in causes)
 
 
 def _list_settings(behaviour: Behaviour) -> _Settings:
@@ -223,7 +211,7 @@ class FakeConfig:
     unfired: Literal["error", "ignore"] = "error"
 
     def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
-        """Make the fake, with its world loaded and its faults scheduled.
+        """Create the fake, load its world and script its faults.
 
         Raises:
             FakeConfigError: The world is invalid or cannot be read.
@@ -308,8 +296,7 @@ def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, str | Path):
-        is_content = isinstance(value, str) and value.lstrip().startswith("{")
-        return str(value) if is_content else folder / value
+        return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
     raise FakeConfigError(f"world: expected the path of a world file, its content or the document, got {type(value).__name__}")
 
 

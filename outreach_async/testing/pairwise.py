@@ -31,17 +31,14 @@ def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
     """
     values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
     # A dict, because the order of a set would differ between runs. A value paired with itself stands for the value alone.
-    missing = dict.fromkeys(pair for pair in combinations_with_replacement(values, 2) if _can_meet(*pair))
+    pairs = combinations_with_replacement(values, 2)
+    missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
     rows = [(0,) * len(levels)]
     _remove_covered(missing, rows[0])
     while missing:
         rows.append(_build_row(levels, missing))
         _remove_covered(missing, rows[-1])
     return rows
-
-
-def _can_meet(one: _FactorLevel, other: _FactorLevel) -> bool:
-    return one == other or one[0] != other[0]
 
 
 def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row: Sequence[int]) -> None:
@@ -87,5 +84,4 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
         ```
     """
     default = Behaviour()
-    values = {name: getattr(behaviour, name) for name in KNOB_NAMES}
-    return {name: value for name, value in values.items() if value != getattr(default, name)}
+    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(default, name)}

@@ -150,4 +150,5 @@ class VirtualTime:
         return loop
 
     def _attach(self, read_time: Callable[[], float]) -> None:
+        # The right side is evaluated first: `elapsed` still reads the clock of the last run, so the times of all runs add up.
         self._elapsed_before, self._read_loop_time = self.elapsed, read_time

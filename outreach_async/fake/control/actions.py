@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import schemas
 from outreach_async.fake.control.schemas import UNCHANGED, Problem
-from outreach_async.fake.errors import mask_keys
+from outreach_async.fake.errors import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.in_memory import InMemoryService
 from outreach_async.fake.request_log import CAPACITY, Recorded
@@ -118,8 +118,8 @@ def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schema
     """Add mailboxes."""
     if misplaced := {"workspace", "count", "trouble"} & body.fields.keys():
         raise Problem(400, f"a mailbox has no {min(misplaced)!r}", f"fields.{min(misplaced)}", "pass it beside fields")
-    ids = context.service.add_mailboxes(body.workspace, body.count, trouble=body.trouble, **body.fields)
-    return schemas.CreatedIds(ids=ids)
+    service = context.service
+    return schemas.CreatedIds(ids=service.add_mailboxes(body.workspace, body.count, trouble=body.trouble, **body.fields))
 
 
 def add_campaign(context: ActionContext, body: schemas.CampaignBody) -> schemas.CreatedIds:
@@ -143,7 +143,7 @@ def change_campaign(context: ActionContext, body: schemas.CampaignChange) -> sch
 
 
 def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) -> schemas.ServerState:
-    """Script what a contact does with an e-mail."""
+    """Script the actions of a contact on an e-mail."""
     context.service.sim.script(**asdict(body))
     return state(context)
 
@@ -188,14 +188,13 @@ def script_faults(context: ActionContext, body: schemas.FaultScriptBody) -> sche
 
 def add_fault(context: ActionContext, body: schemas.FaultRuleBody) -> schemas.UnfiredFaults:
     """Add a fault that strikes by a rule."""
-    text = (body.containing or "").encode()
+    text = (body.containing or "").encode()  # every request contains the empty string
 
     def contains(request: Request) -> bool:
         return text in request.target.encode() or text in request.body
 
     fault = _build_fault("fault", body.fault)
-    match = None if body.containing is None else contains
-    context.service.faults.add(fault, operation=body.operation, match=match, times=body.times, p=body.p)
+    context.service.faults.add(fault, operation=body.operation, match=contains, times=body.times, p=body.p)
     return list_faults(context)
 
 
@@ -218,12 +217,14 @@ def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourSta
 def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
     """Start from a preset, and set some knobs."""
     preset: Behaviour = getattr(Behaviour, body.preset)()  # type: ignore[attr-defined]  # its members are created at run time
-    return _set_behaviour(context, preset, body)
+    context.service.behaviour = schemas.set_knobs(preset, body)
+    return get_behaviour(context)
 
 
 def patch_behaviour(context: ActionContext, body: schemas.Knobs) -> schemas.BehaviourState:
     """Set some knobs."""
-    return _set_behaviour(context, context.service.behaviour, body)
+    context.service.behaviour = schemas.set_knobs(context.service.behaviour, body)
+    return get_behaviour(context)
 
 
 def get_time(context: ActionContext, _: Any = None) -> schemas.ClockState:
@@ -266,11 +267,6 @@ def _find_quoted(value: Any, message: str) -> str | None:
     return None
 
 
-def _set_behaviour(context: ActionContext, behaviour: Behaviour, body: schemas.Knobs) -> schemas.BehaviourState:
-    context.service.behaviour = schemas.set_knobs(behaviour, body)
-    return get_behaviour(context)
-
-
 def _build_fault(field: str, body: schemas.FaultBody) -> Fault:
     try:
         return schemas.build_fault(body)
@@ -280,16 +276,8 @@ def _build_fault(field: str, body: schemas.FaultBody) -> Fault:
 
 def _log_entry_body(entry: Recorded) -> schemas.LoggedRequest:
     members = attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers")
-    masked = {"target": mask_keys(entry.target), "json": _mask_document(entry.json), "hints": [*map(mask_keys, entry.hints)]}
+    masked = {"target": mask_keys(entry.target), "json": mask_document(entry.json), "hints": [*map(mask_keys, entry.hints)]}
     return schemas.LoggedRequest(**members | masked)
-
-
-def _mask_document(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {mask_keys(name): "***" if name == "owner_key" else _mask_document(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_mask_document(item) for item in value]
-    return mask_keys(value) if isinstance(value, str) else value
 
 
 def _format_time(unix: float) -> str:

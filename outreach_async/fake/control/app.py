@@ -29,7 +29,7 @@ def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
 
     Args:
         headers: The request's header fields.
-        names: Accepted names in lower case, besides `localhost` and IP addresses, which nobody can make resolve elsewhere.
+        names: Accepted names in lower case, besides `localhost` and IP addresses, which cannot resolve elsewhere.
 
     Raises:
         Problem: 403 if the name is not accepted, or the request comes from a web page.
@@ -109,15 +109,13 @@ def _describe_operation(route: ControlRoute, by_kind: dict[Any, Any], components
 
 
 def _describe_request(route: ControlRoute, schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    required = route.request_type is not schemas.EmptyBody
     if route.method != "GET":
-        return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
+        is_required = route.request_type is not schemas.EmptyBody
+        return {"requestBody": {"required": is_required, "content": {"application/json": {"schema": schema}}}}
     query = components[schema["$ref"].rpartition("/")[2]]
-    parameters = [
-        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": parameter}
-        for name, parameter in query["properties"].items()
-    ]
-    return {"parameters": parameters}
+    required = query.get("required", ())
+    members = query["properties"].items()
+    return {"parameters": [{"name": name, "in": "query", "required": name in required, "schema": part} for name, part in members]}
 
 
 def _describe_response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -256,8 +254,7 @@ class ControlPlane:
         try:
             check_source(request.headers, self._hosts)
             route = find_route(request.method, path.removeprefix(PREFIX))
-            context = ActionContext(self.service, self._checkpoint, base_url)
-            content = route.execute(context, query, request.body)
+            content = route.execute(ActionContext(self.service, self._checkpoint, base_url), query, request.body)
             encoded = content if isinstance(content, bytes) else msgspec.json.encode(content)
             return Exchange(Response(route.status, {"content-type": "application/json"}, encoded), None)
         except Problem as problem:

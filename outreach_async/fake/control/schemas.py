@@ -31,26 +31,23 @@ UNCHANGED: Final = "nothing was changed; correct the request and send it again"
 """The remedy for a request that cannot be carried out."""
 
 
+@attrs.define
 class Problem(Exception):
     """A request that the control plane refuses.
 
     Attributes:
         status: HTTP status code.
-        message: What is wrong, with keys masked.
+        message: The reason, with keys masked.
         field: The member or parameter at fault, with dots; `None` if there is none.
         remedy: How to correct the request.
         headers: Header fields of the response.
     """
 
-    def __init__(
-        self, status: int, message: str, field: str | None, remedy: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        self.status = status
-        self.message = mask_keys(message)
-        self.field = field
-        self.remedy = remedy
-        self.headers = headers or {}
-        super().__init__(self.message)
+    status: int
+    message: str = attrs.field(converter=mask_keys)
+    field: str | None
+    remedy: str
+    headers: Mapping[str, str] = attrs.Factory(dict)
 
 
 def parse_body(raw: bytes, kind: Any) -> Any:
@@ -90,9 +87,8 @@ def _validation_problem(error: msgspec.ValidationError, kind: Any) -> Problem:
     named = re.search(r"(?:required|unknown) field `(.*)`", message)
     path = place.removeprefix("key` in `").removeprefix("$").removesuffix("`").lstrip(".")
     field = ".".join(filter(None, (path, named and named[1]))) or None
-    return Problem(
-        400, f"{field or 'the body'}: {message}", field, _suggest_remedy(field or "", getattr(kind, "__struct_fields__", ()))
-    )
+    remedy = _suggest_remedy(field or "", getattr(kind, "__struct_fields__", ()))
+    return Problem(400, f"{field or 'the body'}: {message}", field, remedy)
 
 
 def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
@@ -256,11 +252,7 @@ class RequestsQuery(RequestBody):
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
 
 
-class ResponseBody(msgspec.Struct):
-    """A response body."""
-
-
-class ServerState(ResponseBody):
+class ServerState(msgspec.Struct):
     """The state of the server."""
 
     seed: int
@@ -275,26 +267,26 @@ class ServerState(ResponseBody):
     """URL of the control plane's OpenAPI document."""
 
 
-class CreatedIds(ResponseBody):
+class CreatedIds(msgspec.Struct):
     """Ids of the added items in order; for an owner key, the key."""
 
     ids: list[str]
 
 
-class ClockState(ResponseBody):
+class ClockState(msgspec.Struct):
     """The fake's time: ISO 8601 in UTC, and Unix seconds."""
 
     now: str
     unix: float
 
 
-class StoredContacts(ResponseBody):
+class StoredContacts(msgspec.Struct):
     """Stored contacts, in the order of their creation."""
 
     contacts: list[dict[str, Any]]
 
 
-class LoggedRequest(ResponseBody):
+class LoggedRequest(msgspec.Struct):
     """A request in the log. Owner keys are masked, header fields are omitted, and `status` is null if no response was sent."""
 
     number: int
@@ -311,7 +303,7 @@ class LoggedRequest(ResponseBody):
     """The fault that struck; null if none did."""
 
 
-class LoggedRequests(ResponseBody):
+class LoggedRequests(msgspec.Struct):
     """The request log: the number of requests, and the last ones."""
 
     total: int
@@ -320,34 +312,31 @@ class LoggedRequests(ResponseBody):
     requests: list[LoggedRequest]
 
 
-class UnfiredFaults(ResponseBody):
+class UnfiredFaults(msgspec.Struct):
     """Faults that have not struck yet."""
 
     unfired: list[str]
 
 
-class BehaviourState(ResponseBody):
+class BehaviourState(msgspec.Struct):
     """The value of every knob, and the named values that it accepts."""
 
     behaviour: dict[str, Any]
     readings: dict[str, list[Any]]
 
 
-class ProblemDetail(ResponseBody):
-    """What is wrong, where, and how to correct it."""
+class ProblemDetail(msgspec.Struct):
+    """The reason of an error, its place and the remedy."""
 
     message: str
     field: str | None
     remedy: str
 
 
-class ProblemBody(ResponseBody):
+class ProblemBody(msgspec.Struct):
     """An error of the control plane."""
 
     error: ProblemDetail
-
-
-Preset = Literal["documented", "strict", "lenient"]
 
 
 def _define_struct(name: str, fields: Iterable[Any], **options: Any) -> type[msgspec.Struct]:
@@ -381,7 +370,7 @@ if TYPE_CHECKING:
 else:
     _KNOBS: Final = list(_define_knob_fields(Behaviour, _to_json_type))
     Knobs = _define_struct("Knobs", _KNOBS)
-    NewBehaviour = _define_struct("NewBehaviour", [("preset", Preset, "documented"), *_KNOBS])
+    NewBehaviour = _define_struct("NewBehaviour", [("preset", Literal["documented", "strict", "lenient"], "documented"), *_KNOBS])
 
 
 def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
@@ -432,15 +421,12 @@ _HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7
 # Types of arguments whose annotation JSON cannot express, or with bounds, so that an error names the place. Bytes become strings.
 _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
     "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
-    "retry_after": Annotated[float, msgspec.Meta(ge=0)] | Annotated[str, _HEADER_VALUE] | None,
+    "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
     "body": str | None,
     "headers": dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z!#$%&'*+.^_`|~-]+$")], Annotated[str, _HEADER_VALUE]] | None,
-    "seconds": Annotated[float, msgspec.Meta(ge=0)],
-    "after_bytes": Annotated[int, msgspec.Meta(ge=0)],
-    "after": Annotated[int, msgspec.Meta(ge=0)],
-    "short_by": Annotated[int, msgspec.Meta(ge=1)],
-    "bytes": Annotated[int, msgspec.Meta(ge=1)],
-    "every": Annotated[float, msgspec.Meta(ge=0)],
+    **dict.fromkeys(("seconds", "every"), _Duration),
+    **dict.fromkeys(("after_bytes", "after"), Annotated[int, msgspec.Meta(ge=0)]),
+    **dict.fromkeys(("short_by", "bytes"), Annotated[int, msgspec.Meta(ge=1)]),
 }
 
 

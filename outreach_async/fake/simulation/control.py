@@ -1,4 +1,4 @@
-"""`fake.sim`: script what contacts do, and listen to what happens."""
+"""`fake.sim`: script the actions of contacts, and listen to events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from outreach_async.fake.simulation.engine import Listener
 Span = str | float | timedelta
 """A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
 
-_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_UNIT_MICROSECONDS: Final = {"ms": 1000} | {unit: seconds * SECOND for unit, seconds in _UNIT_SECONDS.items()}
+_UNIT_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
 class SimulationControl:
-    """Script what contacts do, and listen to what happens.
+    """Script the actions of contacts, and listen to events.
 
     Args:
         seeding: Returns a context manager that yields the seeder of the world.
@@ -63,7 +62,7 @@ class SimulationControl:
         bounces_after: Span | None = None,
         interested: bool = False,
     ) -> None:
-        """Script what a contact does with an e-mail that is still to be sent. Omitted actions do not happen.
+        """Script the actions of a contact on an e-mail that is still to be sent. Omitted actions do not happen.
 
         A contact that clicks, replies or unsubscribes has opened the e-mail, at that time at the latest.
 
@@ -105,7 +104,7 @@ class SimulationControl:
             raise ValueError("step: expected 1 or more, got 0; the first step is 1")
         with self._transaction() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
-                raise ValueError(f"there is no campaign {campaign!r}: add it first")
+                raise ValueError(f"there is no campaign {campaign!r}; add it first")
             seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
 
 
@@ -117,19 +116,19 @@ def _find_token(seeder: Seeder, contact: str) -> str:
         for key, stored in contacts.items():
             if stored.id == contact:
                 return key
-    raise ValueError(f"there is no contact {contact!r}: add it first, or pass its e-mail address")
+    raise ValueError(f"there is no contact {contact!r}; add it first, or pass its e-mail address")
 
 
 def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
-        raise ValueError("interested=True needs a reply: pass replies_after as well")
+        raise ValueError("interested: expected a reply too, got none; pass replies_after")
     if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after excludes every other action: omit the others, or bounces_after")
+        raise ValueError("bounces_after: expected no other action, got some; omit the others, or bounces_after")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
-        raise ValueError("replies_after and unsubscribes_after both end the path: pass only one of them")
+        raise ValueError("replies_after, unsubscribes_after: expected one of them, got both, and each ends the path; omit one")
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after must not be later than what follows the open: pass a shorter span, or omit it")
+        raise ValueError("opens_after: expected a span up to that of the next action, got a longer one; shorten or omit it")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 
@@ -158,4 +157,4 @@ def _parse_span(span: str) -> int:
     parts = _SPAN_PART.findall(span)
     if not parts or "".join(number + unit for number, unit in parts) != span:
         raise ValueError(f"expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
-    return round(sum(float(number) * _UNIT_MICROSECONDS[unit] for number, unit in parts))
+    return round(sum(float(number) * _UNIT_MILLISECONDS[unit] * 1000 for number, unit in parts))

@@ -165,10 +165,9 @@ class SimulationEngine:
         if day != self._day:
             self._day = day
             self._pools.clear()
-        pool = self._pools.get(campaign.id)
-        if pool is None:
-            pool = self._pools[campaign.id] = MailboxPool(campaign.mailboxes, partial(self._remaining_capacity, day))
-        return pool
+        if campaign.id not in self._pools:
+            self._pools[campaign.id] = MailboxPool(campaign.mailboxes, partial(self._remaining_capacity, day))
+        return self._pools[campaign.id]
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.mailboxes[mailbox]
@@ -186,19 +185,17 @@ class SimulationEngine:
         flow.progress[due.contact] = place + 1
         ledger.count_sent()
         sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
-        self._record_activity(sent, flow, sent.mailbox)
+        self._record_activity(sent, flow)
         # A script for this campaign, then one for any campaign, else a draw. A script without actions is empty, but counts.
         scripts = self.simulation.scripts
-        keys = [(due.token, where, place) for where in (campaign.id, "")]
-        plan = next((scripts[key] for key in keys if key in scripts), None)
+        plan = scripts.get((due.token, campaign.id, place), scripts.get((due.token, "", place)))
         if plan is None:
             plan = draw_responses(step.templates[template].rates or campaign.rates, draw_number)
         for kind, delay in plan:
             heapq.heappush(self.simulation.heap, sent._replace(at=now + delay, kind=kind))
         if place + 1 < due.end_step:
-            wait = campaign.steps[place + 1].wait_time * 1000
-            following = due._replace(at=now + wait, step=place + 1, mailbox=due.mailbox or box.id)
-            heapq.heappush(self.simulation.heap, following)
+            at = now + campaign.steps[place + 1].wait_time * 1000
+            heapq.heappush(self.simulation.heap, due._replace(at=at, step=place + 1, mailbox=due.mailbox or box.id))
 
     # Responses.
 
@@ -216,15 +213,16 @@ class SimulationEngine:
             ledger.count_opened(event.day)
         ledger.total_clicks += event.kind == EventKind.CLICK
         flow.interested += event.kind == EventKind.INTERESTED
-        self._record_activity(event, flow, event.mailbox)
+        self._record_activity(event, flow)
 
-    def _record_activity(self, event: FutureEvent, flow: CampaignFlow, mailbox: str) -> None:
+    def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
         """Store the time of an event, and pass it to the listeners."""
         at = event.at / SECOND
-        flow.last_activity = self.simulation.stats[mailbox].last_activity = at
+        flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:
             template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
-            activity = Activity(at, KIND_NAMES[event.kind], event.campaign, event.contact, event.step + 1, template, mailbox)
+            order, kind = event.step + 1, KIND_NAMES[event.kind]
+            activity = Activity(at, kind, event.campaign, event.contact, order, template, event.mailbox)
             for listener in self.listeners:
                 listener(activity)
 

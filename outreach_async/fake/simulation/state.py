@@ -83,10 +83,6 @@ class SeededStats:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
 
-    def opened_after(self, days: int) -> Share:
-        """Return the opened e-mails, and all e-mails, still in the window of 14 days after a number of days."""
-        return Share(_remaining(self.opened_14days.part, FORTNIGHT, days), _remaining(self.opened_14days.whole, FORTNIGHT, days))
-
 
 def _share_or_none(value: Any, of: int) -> Share | None:
     """Return a rate as a share; a plain percentage refers to the total that the other figures suggest."""
@@ -172,11 +168,11 @@ class MailboxStats:
         seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
             return {}
-        opened = seeded.opened_after(days)
+        opened, whole = (_remaining(n, FORTNIGHT, days) for n in (seeded.opened_14days.part, seeded.opened_14days.whole))
         figures = {
             "sent_today": self.sent_today,
             "sent_30days": seeded.sent_30days_after(days) + sum(self.sent[-MONTH:]),
-            "opened_14days": Share(opened.part + sum(self.opened), opened.whole + sum(self.sent[-FORTNIGHT:])),
+            "opened_14days": Share(opened + sum(self.opened), whole + sum(self.sent[-FORTNIGHT:])),
             "sent_90days": seeded.sent_90days_after(days) + sum(self.sent),
             "bounced_30days": seeded.bounced_after(days) + sum(self.bounced),
             "avg_open_rate": Share(seeded.opens.part + self.total_opens, seeded.opens.whole + self.total_sent),
@@ -281,13 +277,13 @@ class CampaignFlow:
         return True
 
     def start_pending(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
-        """Yield the first event of every contact that is not under way yet. Each contact departs once."""
+        """Yield the first event of every contact that is not under way yet. Each contact starts once."""
         waits = [step.wait_time * 1000 for step in campaign.steps]
         if not self.started:
             self.started = True
             for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
                 contact = f"#{number:09}"
-                # A seeded contact beyond the first step has waited for a part of its time; nobody knows how long, so draw it.
+                # A seeded contact beyond the first step has waited for a part of its time. That part is unknown, so it is drawn.
                 passed = draw(seed, campaign.id, contact, start, "wait") if start else 0.0
                 at = self.seeded_at + waits[start] - int(waits[start] * passed)
                 yield FutureEvent(at, EventKind.DUE, campaign.id, contact, start, contact, stop)
@@ -343,6 +339,7 @@ class Simulation:
 
     def copy(self) -> Simulation:
         """Return a copy of the tables. It shares their values until one side changes them."""
+        # Both sides share every flow and ledger from now on: the side that changes one copies it first.
         self._owned_ids.clear()
         return Simulation(list(self.heap), dict(self.flows), dict(self.stats), dict(self.scripts), self.wake)
 
@@ -377,9 +374,8 @@ class Simulation:
     def add_campaign(self, campaign: Campaign, now: float) -> None:
         """Start a campaign's simulation."""
         counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
-        lefts = [step.left_to_send for step in campaign.steps]
-        flow = CampaignFlow(to_microseconds(now), counts, lefts, campaign.bounces_num, campaign.interested_num)
-        self.flows[campaign.id] = flow
+        lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
+        self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
