@@ -334,9 +334,7 @@ class Findings(AsyncIterator[Finding]):
 
 def finish_reading(state: AuditState, results: Iterable[WorkspaceReadResult]) -> FinalFindings:
     """Return all findings once the readings are complete. Performs no I/O."""
-    for result in results:
-        state.add_errors(result.workspace, result.findings())
-    return state.finish()
+    return state.finish({result.workspace: result.findings() for result in results})
 
 
 def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], final: FinalFindings) -> Report:
@@ -355,6 +353,6 @@ def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], fina
         at=state.now,
         policy=state.policy.used,
         groups=scores.groups(),
-        totals=scores.totals(),
+        totals={kind: len(totals) for kind, totals in state.totals.items()},
         rows=scores.rows(),
     )
