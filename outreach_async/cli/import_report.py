@@ -62,8 +62,7 @@ def _row_labels(outcome: ContactOutcome) -> tuple[str, str]:
     row = outcome.contact
     if isinstance(row, Row):
         return f"line {row.line}", row.members.get("email", "").strip()
-    email = row.get("email", "") if isinstance(row, Mapping) else ""
-    return f"row {outcome.index + 1}", email.strip()
+    return f"row {outcome.index + 1}", (row.get("email", "") if isinstance(row, Mapping) else "").strip()
 
 
 def _is_run_error(error: OutreachError | None) -> bool:

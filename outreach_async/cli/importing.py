@@ -93,8 +93,7 @@ class ImportJob:
         mapping = self.overrides if mapping is None else mapping
         if self.file.path is None:
             return Journal(self.journal, source=self.file.name, mapping=mapping)
-        source = str(self.file.path.resolve())
-        return Journal(self.journal, source=source, fingerprint=self.file.fingerprint(), mapping=mapping)
+        return Journal(self.journal, source=str(self.file.path.resolve()), fingerprint=self.file.fingerprint(), mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
         """Return the report of the run to resume; `None` if none exists, or it is damaged and `earlier` allows to replace it."""

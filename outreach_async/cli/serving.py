@@ -144,8 +144,9 @@ def serve(
         sys.stdout.flush()
 
     async def serve_until_interrupted() -> None:
-        remedy = "pass an address of this machine and a free port, such as --port 0"
-        with explain_os_errors("--host", f"{host} --port {port}", remedy):
+        with explain_os_errors(
+            "--host", f"{host} --port {port}", "pass an address of this machine and a free port, such as --port 0"
+        ):
             await serve_forever(served, host, port, print_address)
 
     return run_async(serve_until_interrupted, terminated=OK)

@@ -76,7 +76,6 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 def _repair(text: str) -> str | None:
     """Return a string as it was before its UTF-8 was read as Windows-1252, by programs that keep undefined bytes unchanged."""
     try:
-        written = b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text)  # noqa: PLR2004 - a byte
-        return written.decode()
+        return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
     except UnicodeDecodeError:
         return None

@@ -121,8 +121,7 @@ class CsvFile(File):
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
             delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))
-        no_heading = Heading((), rejects=False, notes=())
-        bare = cls(source=source, heading=no_heading, delimiter=delimiter, encoding=codec, skip=skip)
+        bare = cls(source=source, heading=Heading((), rejects=False, notes=()), delimiter=delimiter, encoding=codec, skip=skip)
         with closing(bare._read_all()) as records:
             heading = Heading.of(source.name, next((record.cells for record in records), ()))
         return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))

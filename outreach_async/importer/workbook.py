@@ -77,8 +77,7 @@ class WorkbookFile(File):
             InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
         """
         result, spool = (read or read_in_subprocess)(source, sheet)
-        cells = next((record.cells for record in _decode_records(spool)), ())
-        heading = Heading.of(source.name, cells)
+        heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool)), ()))
         notes = filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE, *heading.notes))
         return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool)
 
