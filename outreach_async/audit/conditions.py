@@ -424,7 +424,7 @@ def _format_days(seconds: float) -> str:
 
 
 def quote(text: str) -> str:
-    """Quote a string for a message, shortened."""
+    """Return a quoted string for a message, shortened if it is long."""
     return repr(shorten(str(text), _MAX_STRING_SHOWN))
 
 

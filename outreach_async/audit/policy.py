@@ -230,9 +230,7 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     """Return the thresholds that differ from the rule's defaults."""
     rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
-        raise InvalidRequest(
-            f"policy: {key}: expected a table of thresholds, got {type_name(value)}; to turn it off, add it to off"
-        )
+        raise InvalidRequest(f"policy: {key}: expected a threshold table, got {type_name(value)}; to turn it off, add it to off")
     for name in value:
         if name not in rule.thresholds:
             has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"

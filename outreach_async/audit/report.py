@@ -259,7 +259,7 @@ def _workspace_independent_key(finding: Finding) -> Hashable:
 
 
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
-    """Return a function that tells whether a finding may still apply although this audit does not contain it.
+    """Return a function that checks whether a finding may still apply although this audit does not contain it.
 
     The audit did not check everything: rules were off, and workspaces and mailboxes may not have been read.
     """

@@ -260,10 +260,8 @@ class AuditRun:
         finally:
             if is_large:
                 self._large_slots.release()
-        missing = 0 if error else cursor.missing
-        return WorkspaceReadResult(
-            workspace=workspace, mailboxes=count, undecodable=cursor.undecodable, missing=missing, error=error
-        )
+        missing, undecodable = 0 if error else cursor.missing, cursor.undecodable
+        return WorkspaceReadResult(workspace=workspace, mailboxes=count, undecodable=undecodable, missing=missing, error=error)
 
 
 class Findings(AsyncIterator[Finding]):

@@ -93,7 +93,7 @@ def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, 
     return complete
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, context_settings={"show_default": True})
 @click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
 @declare_options
 def outreach(**_shared: Any) -> None:

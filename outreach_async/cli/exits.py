@@ -101,7 +101,7 @@ def _format_message(error: BaseException) -> str:
 def _remove_foreign_text(error: BaseException, message: str) -> str:
     """Return a message without the text of the library whose exception caused the error, which means nothing to a user.
 
-    The reason that the operating system gave, or the place of the fault in a file, stands in its stead if there is one.
+    The reason that the operating system gave, or the place of the fault in a file, replaces it if there is one.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -135,7 +135,7 @@ def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
 
 
 def _find_reason(error: BaseException) -> str | None:
-    """Return why the operating system or a parser refused; the deepest exception knows best."""
+    """Return the reason that the operating system or a parser gives; the one of the deepest exception wins."""
     import sqlite3  # few commands need these two
     from ssl import SSLCertVerificationError, SSLError
 

@@ -108,8 +108,7 @@ def print_report(screen: Screen, report: BulkReport, total: int | None, journal:
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        instead = "a row with the same e-mail was sent instead"
-        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates; {instead}")
+        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: a row with the same e-mail was sent")
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
         command = f"outreach-async report {journal} --uncertain"

@@ -168,7 +168,8 @@ async def check_file(options: Options, job: ImportJob) -> int:
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    details = {"dry_run": True, "warnings": preflight.counts(), "columns": _mapping_of(columns)}
+    warnings = {name: kind.count for name, kind in preflight.kinds.items()}
+    details = {"dry_run": True, "warnings": warnings, "columns": _mapping_of(columns)}
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
 
@@ -181,7 +182,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 def _open_rejects(
     path: Path | None, file: File, line_of: LineOf = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if one is requested. Yield what writes the row of an outcome to it if the row failed.
+    """Open the rejects file, if one is requested. Yield a function that writes the rows that failed.
 
     The file takes its name when the block ends, however it ends.
 
@@ -315,19 +316,15 @@ _LEVELS: Final = get_args(Level)
     "--duplicates",
     type=click.Choice(DUPLICATE_POLICIES),
     default="skip",
-    show_default=True,
     help="What to do with an e-mail that is already in the workspace.",
 )
 @click.option("--campaign", metavar="ID", help="Add the contacts to this campaign.")
-@click.option("--strict/--no-strict", default=True, show_default=True, help="Let the service validate the standard fields.")
-@click.option(
-    "--concurrency", type=int, default=MAX_IN_FLIGHT, show_default=True, metavar="N", help="Maximum concurrent requests."
-)
+@click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
+@click.option("--concurrency", type=int, default=MAX_IN_FLIGHT, metavar="N", help="Maximum concurrent requests.")
 @click.option(
     "--repeats",
     type=click.Choice(get_args(Repeats)),
     default="serial",
-    show_default=True,
     help="What to do with duplicates within the file; first, last and coalesce need --journal.",
 )
 @click.option("--journal", metavar="PATH", type=files.PATH, help="Record the run in this file, so that it can be resumed.")
@@ -336,7 +333,6 @@ _LEVELS: Final = get_args(Level)
     "--earlier",
     type=click.Choice(get_args(Earlier)),
     default="known",
-    show_default=True,
     help="'unknown' continues after the journal was damaged or lost, and marks every row as possibly sent.",
 )
 @files.rejects_option

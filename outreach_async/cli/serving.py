@@ -93,16 +93,13 @@ PRESETS: Final = ("documented", "strict", "lenient")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port to listen on; 0 picks a free one."
-)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free one.")
 @click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; the demo's by default.")
-@click.option("--seed", type=int, default=SEED, show_default=True, help="Seed for generated data.")
+@click.option("--seed", type=int, default=SEED, help="Seed for generated data.")
 @click.option(
     "--behaviour",
     default=PRESETS[0],
-    show_default=True,
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
     help=f"Behaviour where the interface leaves it open: {', '.join(PRESETS)}, or a TOML file.",
@@ -144,9 +141,7 @@ def serve(
         sys.stdout.flush()
 
     async def serve_until_interrupted() -> None:
-        with explain_os_errors(
-            "--host", f"{host} --port {port}", "pass an address of this machine and a free port, such as --port 0"
-        ):
+        with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
             await serve_forever(served, host, port, print_address)
 
     return run_async(serve_until_interrupted, terminated=OK)

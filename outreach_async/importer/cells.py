@@ -52,8 +52,7 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
         exact: Whether the format preserves all of its digits.
     """
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
-        remedy = "restore the others, and format the cell as text"
-        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
+        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; restore the rest and format it as text"
         return CellIssue(column, "digits", lost, fatal=True)
     message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
     return CellIssue(column, "number", message)

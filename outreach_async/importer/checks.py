@@ -75,9 +75,7 @@ class CheckPolicy:
             levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
         lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
         if wanted := " and ".join(sorted(requested & set(lacking))):
-            raise InvalidRequest(
-                f"check: the extra 'validate' is missing for {wanted}; run pip install 'outreach_async[validate]'"
-            )
+            raise InvalidRequest(f"check: extra 'validate' is missing for {wanted}; run pip install 'outreach_async[validate]'")
         return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
 
     @property
@@ -97,8 +95,7 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
     # The check of duplicates in the file only warns: `repeats` of `create_many` decides what happens to them.
     if check == "repeat" and level == "error":
-        remedy = "to reject duplicates, pass --repeats error"
-        raise InvalidRequest(f"check: expected repeat=warn or repeat=off, got repeat=error; {remedy}")
+        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; reject repeats with --repeats error")
     return check, sign, cast("Level", level)
 
 
@@ -199,8 +196,7 @@ class Checks:
                 findings[readable[at]].append(RowFinding(check.name, check.level, check.code, message))
         for at, row in enumerate(rows) if with_cells else ():
             for remark in row.warnings:
-                message = f"{remark.code}: {remark.message}"
-                findings[at].append(RowFinding("cells", self._cells_level, remark.code, message))
+                findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
         return findings
 
     def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:

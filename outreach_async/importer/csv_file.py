@@ -24,7 +24,7 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""The delimiters that are detected, and what a user is told about each."""
+"""Delimiters to detect, with the notes on each."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
@@ -166,10 +166,8 @@ class _LineTracker(Iterator[str]):
 
 def _take_sample(lines: Iterator[str]) -> list[str]:
     sample: list[str] = []
-    left = _SAMPLE_CHARACTERS
     for line in islice(lines, _SAMPLE_LINES):
         sample.append(line)
-        left -= len(line)
-        if left < 0:
+        if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
             break
     return sample

@@ -73,8 +73,7 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
         if not (text := line.strip()):
             continue
         if number == 1 and text.startswith("["):
-            remedy = "convert it, for example with 'jq -c .[]'"
-            raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; {remedy}")
+            raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; convert it with 'jq -c .[]'")
         yield number, _parse_members(text)
 
 
@@ -116,6 +115,5 @@ def _build_record(line: int, members: _Members, places: dict[str, int]) -> Recor
             cells[at] = str(value).upper()
         elif value is not None:
             what = f"{key!r} contains {'an object' if isinstance(value, _Object) else 'an array'}"
-            message = f"{what}, but a field is a string; give each part a key of its own"
-            issues.append(CellIssue(at, "nested", message, fatal=True))
+            issues.append(CellIssue(at, "nested", f"{what}, but a field is a string; give each part its own key", fatal=True))
     return Record(line, tuple(cells), None, tuple(issues))

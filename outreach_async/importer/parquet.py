@@ -93,7 +93,7 @@ _WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] =
     (_format_times, (types.is_time, types.is_timestamp)),
     (_decode_bytes, (types.is_binary, types.is_large_binary)),
 )
-"""What writes the cells of a column, and the types that it writes."""
+"""Writers of cells, with predicates for the types that each one writes."""
 
 _BATCH_SIZE: Final = 2048
 _BUFFER_SIZE: Final = 1 << 20

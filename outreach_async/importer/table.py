@@ -226,7 +226,7 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """Whether this is a rejects file of another import, edited or not. Its columns with reasons are ignored."""
+        """True for a rejects file of another import, edited or not. Its columns with reasons are ignored."""
         return self.heading.rejects
 
     def fingerprint(self) -> str:

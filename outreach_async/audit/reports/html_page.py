@@ -184,12 +184,11 @@ def _render_charts(report: Report, view: Overview, health: summaries.MailboxHeal
     bands = list(zip(labels, health.bands, _BAND_TONES, strict=True))
     actions = view.actions[:_MAX_BARS]
     rules = [Bar(action.title, action.findings, f"{action.findings:,}", action.severity.value) for action in actions]
-    band_note = "Number of mailboxes in each score range; 100 means no deductions"
     domain_note = "Score from 0 to 100; at most 40 with a critical finding"
     rule_note = "Number of findings of each rule, coloured by the worst severity"
     charts = (
         parts.render_bars("Worst domains", domain_note, domains, full=100) if domains else None,
-        parts.render_columns("Mailboxes by score", band_note, bands),
+        parts.render_columns("Mailboxes by score", "Number of mailboxes in each score range; 100 means no deductions", bands),
         parts.render_bars("Findings by rule", rule_note, rules, legend=_SEVERITY_LABELS) if rules else None,
     )
     return _render_section("charts", "At a glance", tag("div", *charts, class_="charts"))

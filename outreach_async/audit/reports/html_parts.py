@@ -1,4 +1,4 @@
-"""Parts of the HTML page: a builder that escapes what it is given, inline SVG charts, and tables."""
+"""Parts of the HTML page: a builder that escapes its content, inline SVG charts, and tables."""
 
 from __future__ import annotations
 

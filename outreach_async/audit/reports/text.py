@@ -81,7 +81,7 @@ def _text_name_row(name: str, figures: str) -> Iterator[str]:
 
 
 MAX_FINDINGS: Final = 200
-"""Maximum findings in the report; nobody reads a longer page."""
+"""Maximum findings in the report; a longer page is hard to read."""
 
 _MAX_GROUPS: Final = 5
 _MAX_DOMAINS: Final = 25

@@ -47,8 +47,8 @@ class ExportFormat:
         least: Fewest marks in a header of this tool.
         fields: Columns by field code, best first.
         workspace: Columns by a name that a workspace may give to the field.
-        misleading: Columns whose name means something else in this tool, and what.
-        left_out: Columns without a field, and what they hold.
+        misleading: Columns whose name has another meaning in this tool, with that meaning.
+        left_out: Columns without a field, with a description of their content.
         left_out_like: The same by regular expression, for numbered columns.
     """
 
