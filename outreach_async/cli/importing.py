@@ -168,8 +168,7 @@ async def check_file(options: Options, job: ImportJob) -> int:
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    warnings = {name: kind.count for name, kind in preflight.kinds.items()}
-    details = {"dry_run": True, "warnings": warnings, "columns": _mapping_of(columns)}
+    details = {"dry_run": True, "warnings": preflight.counts(), "columns": _mapping_of(columns)}
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
 

@@ -31,9 +31,6 @@ _NOW: Final = "2026-03-02T09:00:00Z"
 _WEBSITE_IP: Final = "198.51.100.20"
 
 
-_MAILBOXES_PER_DOMAIN: Final = 4
-
-
 def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Return the embedded service with its initial data."""
     service = FakeService(seed, behaviour, _NOW)
@@ -49,7 +46,7 @@ def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> F
 
 
 def _add_mailboxes(
-    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = _MAILBOXES_PER_DOMAIN, **fields: Any
+    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = 4, **fields: Any
 ) -> Iterator[str]:
     """Add a group of similar mailboxes, domain by domain, and yield their ids."""
     fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in fields.items()}}

@@ -115,5 +115,6 @@ def _build_record(line: int, members: _Members, places: dict[str, int]) -> Recor
             cells[at] = str(value).upper()
         elif value is not None:
             what = f"{key!r} contains {'an object' if isinstance(value, _Object) else 'an array'}"
-            issues.append(CellIssue(at, "nested", f"{what}, but a field is a string; give each part its own key", fatal=True))
+            message = f"{what}, but a field is a string; give each part a key of its own"
+            issues.append(CellIssue(at, "nested", message, fatal=True))
     return Record(line, tuple(cells), None, tuple(issues))

@@ -49,7 +49,7 @@ def require_rate(rate: float | None) -> float | None:
         InvalidRequest: It is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(f"rate: expected a finite number above 0, got {rate}; pass your limit in requests per second")
+        raise InvalidRequest(f"rate: expected a positive number of requests per second, got {rate}; pass your limit as --rate")
     return rate
 
 
@@ -163,6 +163,10 @@ class Preflight:
     def line_of(self, index: int) -> int | None:
         """Return the line of a row by its index; `None` if lines were not stored."""
         return self.lines[index] if index < len(self.lines) else None
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of findings by check, as JSON values."""
+        return {name: kind.count for name, kind in self.kinds.items()}
 
 
 async def run_preflight(
