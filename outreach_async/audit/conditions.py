@@ -24,6 +24,7 @@ from outreach_async.audit.values import (
     valid_or_zero,
     wilson_lower,
 )
+from outreach_async.errors import shorten
 from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxStatus, MailboxType
 
@@ -131,7 +132,7 @@ def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | No
 
 
 _MAX_STRING_SHOWN: Final = 40
-"""Maximum characters of a string from the service in a message; the service may send a string of any length."""
+"""Maximum characters of a quoted string in a message; the service and policy files may contain strings of any length."""
 
 _NUMERIC_FIELDS: Final = (
     "campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days",
@@ -269,9 +270,7 @@ def check_authentication(case: Case, _thresholds: Thresholds) -> Sign | None:
 def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
-    if not lists:
-        return None
-    severity = _severity_of(lists, thresholds)
+    severity = _severity_of(lists, thresholds) if lists else None
     return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
@@ -361,7 +360,7 @@ def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
-    message = f"its status is {_quote(case.mailbox.status)}, but {_format_count(campaigns, 'campaign')} may use it"
+    message = f"its status is {quote(case.mailbox.status)}, but {_format_count(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
@@ -402,7 +401,7 @@ def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
     if box.type in _TYPES and box.status in _STATUSES:
         return None
     values = (("type", box.type, _TYPES), ("status", box.status, _STATUSES))
-    return Sign(" and ".join(f"its {name} is {_quote(value)}" for name, value, known in values if value not in known))
+    return Sign(" and ".join(f"its {name} is {quote(value)}" for name, value, known in values if value not in known))
 
 
 def _severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
@@ -424,8 +423,9 @@ def _format_days(seconds: float) -> str:
     return "less than a day" if days < 1 else _format_count(days, "day")
 
 
-def _quote(text: str) -> str:
-    return repr(str(text) if len(text) <= _MAX_STRING_SHOWN else f"{text[:_MAX_STRING_SHOWN]}...")
+def quote(text: str) -> str:
+    """Return a quoted string for a message, shortened if it is long."""
+    return repr(shorten(str(text), _MAX_STRING_SHOWN))
 
 
 def _describe_invalid(figure: Number) -> str:

@@ -169,7 +169,6 @@ class AuditState:
         self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals() for kind in GROUP_KINDS}
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
         self._flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
-        self._errors: dict[str, Sequence[Finding]] = {}
         self._authentication_rules = {rule.id: rule for rule in policy.mailbox_rules if rule.lack}
         # Only several workspaces can list a mailbox twice: within one, the page walk already drops duplicates.
         self._seen = CompactSet() if len(workspaces) > 1 else None
@@ -194,10 +193,6 @@ class AuditState:
             self.totals["workspace"].add(workspace, sent, limit, place, int(count))
         return final
 
-    def add_errors(self, workspace: str, errors: Sequence[Finding]) -> None:
-        """Store the reading errors of a workspace."""
-        self._errors[workspace] = errors
-
     def _add_totals(self, case: Case, place: int, sums: list[Number]) -> None:
         """Add a mailbox to the tallies of its domain and server, and to the sums of its type."""
         mailbox = case.mailbox
@@ -218,8 +213,12 @@ class AuditState:
             if mailbox.blacklists >= 1:
                 self._blacklisted_counts[server] += 1
 
-    def finish(self) -> FinalFindings:
-        """Return all findings; call this when every mailbox is read."""
+    def finish(self, reading_errors: Mapping[str, Sequence[Finding]]) -> FinalFindings:
+        """Return all findings; call this when every mailbox is read.
+
+        Args:
+            reading_errors: Findings about the reading itself, by workspace.
+        """
         # Only now is the daily limit of every domain complete, which decides the severity of a missing SPF, DKIM or DMARC.
         lacking: defaultdict[str, set[str]] = defaultdict(set)  # ids of the authentication rules that apply, by domain
         for finding in chain.from_iterable(flagged.findings for flagged in chain(*self._flagged)):
@@ -229,7 +228,7 @@ class AuditState:
         findings = chain.from_iterable(flagged.findings for flagged in chain(*mailboxes))
         late = [finding for finding in findings if finding.rule in self._authentication_rules]
         group_findings = list(self._check_groups(lacking))
-        errors = [self._errors.get(workspace, ()) for workspace in self.workspaces]
+        errors = [reading_errors.get(workspace, ()) for workspace in self.workspaces]
         return FinalFindings(flagged=mailboxes, errors=errors, group_findings=group_findings, deferred=late + group_findings)
 
     def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from enum import Enum, StrEnum
-from functools import cache
+from enum import StrEnum
 from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from outreach_async.audit.values import to_json_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
-
-
-def to_json_values(value: Any) -> Any:
-    """Convert a value to dicts, lists, strings, numbers, booleans and `None`, with the fields of a class in their order."""
-    if value is None or type(value) in {str, int, float, bool}:
-        return value
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {str(key): to_json_values(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [to_json_values(item) for item in value]
-    return {name: to_json_values(getattr(value, name)) for name in _field_names(value.__class__)}
-
-
-@cache
-def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in attrs.fields(kind))
-
-
-Confidence = Literal["high", "low"]
 
 FindingState = Literal["new", "unchanged", "resolved"]
 """State of a finding compared with an earlier audit; the values are those of SARIF's `baselineState`."""
@@ -122,7 +101,7 @@ class Finding:
     domain: str | None = None
     message: str
     remedy: str
-    confidence: Confidence = "high"
+    confidence: Literal["high", "low"] = "high"
     sent_30days: Number | None = None
     server_ip: str | None = None
     figures: dict[str, Number] = attrs.field(factory=dict, hash=False)
@@ -137,8 +116,7 @@ class Finding:
             print(finding.to_dict()["email"])  # -> bob@north.example
             ```
         """
-        values: dict[str, Any] = to_json_values(self)
-        return values
+        return to_json_values(self)
 
 
 GroupKind = Literal["workspace", "domain", "type", "server_ip"]

@@ -28,7 +28,7 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from outreach_async.audit import rules
-from outreach_async.audit.conditions import Condition, Thresholds
+from outreach_async.audit.conditions import Condition, Thresholds, quote
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.rules import DomainRule, MailboxRule, Rule, ServerRule
 from outreach_async.errors import InvalidRequest
@@ -146,10 +146,7 @@ class Policy:
         changed = {key: figures for key, figures in thresholds.items() if figures}
         if not isinstance(name, str):
             raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
-        return cls._from_used(PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed)))
-
-    @classmethod
-    def _from_used(cls, used: PolicyUsed) -> Self:
+        used = PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
         return cls(
             used=used,
             mailbox_rules=_enabled_rules(rules.MAILBOX_RULES, used),
@@ -170,7 +167,7 @@ class Policy:
         """
         known = rules.CATALOGUE
         if name not in known:
-            raise InvalidRequest(f"rule: expected one of {', '.join(known)}, got {_short_repr(name)}{_suggest(name, known)}")
+            raise InvalidRequest(f"rule: expected one of {', '.join(known)}, got {quote(name)}{_suggest(name, known)}")
         return _apply_thresholds(known[name], self.used)
 
 
@@ -225,7 +222,7 @@ def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) ->
         raise InvalidRequest(f"policy: {where}expected a rule that can be changed, got {name} (incomplete reading); remove it")
     if name not in rules.CATALOGUE:
         hint = _suggest(name, [*keys, *(rule.id for rule in rules.RULES)])
-        raise InvalidRequest(f"policy: {where}expected a known name, got {_short_repr(name)}{hint}")
+        raise InvalidRequest(f"policy: {where}expected a known name, got {quote(name)}{hint}")
     return name
 
 
@@ -233,13 +230,11 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     """Return the thresholds that differ from the rule's defaults."""
     rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
-        raise InvalidRequest(
-            f"policy: {key}: expected a table of thresholds, got {type_name(value)}; to turn it off, add it to off"
-        )
+        raise InvalidRequest(f"policy: {key}: expected a threshold table, got {type_name(value)}; to turn it off, add it to off")
     for name in value:
         if name not in rule.thresholds:
             has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
-            raise InvalidRequest(f"policy: {key}: expected {has}, got {_short_repr(name)}{_suggest(name, rule.thresholds)}")
+            raise InvalidRequest(f"policy: {key}: expected {has}, got {quote(name)}{_suggest(name, rule.thresholds)}")
     figures = {name: _require_figure(f"{key}.{name}", figure) for name, figure in value.items()}
     _check_order(key, {**rule.thresholds, **figures})
     return {name: figure for name, figure in figures.items() if figure != rule.thresholds[name]}
@@ -277,8 +272,4 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {best!r}?" if best else ""
 
 
-def _short_repr(name: str) -> str:
-    return repr(name if len(name) <= 40 else f"{name[:40]}...")  # noqa: PLR2004 - enough characters to recognize it
-
-
-_DEFAULT_POLICY: Final = Policy._from_used(PolicyUsed())  # noqa: SLF001 - the same module
+_DEFAULT_POLICY: Final = Policy.of({"name": PolicyUsed().name})

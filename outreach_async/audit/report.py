@@ -9,10 +9,11 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.findings import Finding, Group, GroupKind, Row, Severity, to_json_values
+from outreach_async.audit.findings import Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.rules import CATALOGUE, INCOMPLETE, UNKNOWABLE
 from outreach_async.audit.scoring import Scores
+from outreach_async.audit.values import to_json_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
@@ -128,8 +129,7 @@ class Report:
             print(Report.from_dict(report.to_dict()) == report)  # -> True
             ```
         """
-        version = values.get("version") if isinstance(values, dict) else None
-        if version != REPORT_VERSION:
+        if not isinstance(values, dict) or values.get("version") != REPORT_VERSION:
             raise InvalidRequest(f"report: expected audit JSON of version {REPORT_VERSION}; pass the output of `audit --json`")
         try:
             return msgspec.convert(values, cls)
@@ -259,7 +259,7 @@ def _workspace_independent_key(finding: Finding) -> Hashable:
 
 
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
-    """Return a function that tells whether a finding may still apply although this audit does not contain it.
+    """Return a function that checks whether a finding may still apply although this audit does not contain it.
 
     The audit did not check everything: rules were off, and workspaces and mailboxes may not have been read.
     """

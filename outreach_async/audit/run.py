@@ -260,10 +260,8 @@ class AuditRun:
         finally:
             if is_large:
                 self._large_slots.release()
-        missing = 0 if error else cursor.missing
-        return WorkspaceReadResult(
-            workspace=workspace, mailboxes=count, undecodable=cursor.undecodable, missing=missing, error=error
-        )
+        missing, undecodable = 0 if error else cursor.missing, cursor.undecodable
+        return WorkspaceReadResult(workspace=workspace, mailboxes=count, undecodable=undecodable, missing=missing, error=error)
 
 
 class Findings(AsyncIterator[Finding]):
@@ -334,9 +332,7 @@ class Findings(AsyncIterator[Finding]):
 
 def finish_reading(state: AuditState, results: Iterable[WorkspaceReadResult]) -> FinalFindings:
     """Return all findings once the readings are complete. Performs no I/O."""
-    for result in results:
-        state.add_errors(result.workspace, result.findings())
-    return state.finish()
+    return state.finish({result.workspace: result.findings() for result in results})
 
 
 def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], final: FinalFindings) -> Report:
@@ -355,6 +351,6 @@ def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], fina
         at=state.now,
         policy=state.policy.used,
         groups=scores.groups(),
-        totals=scores.totals(),
+        totals={kind: len(totals) for kind, totals in state.totals.items()},
         rows=scores.rows(),
     )

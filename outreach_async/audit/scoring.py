@@ -11,18 +11,8 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.audit.evaluation import FinalFindings, FlaggedMailbox
-from outreach_async.audit.findings import (
-    GROUP_KINDS,
-    Finding,
-    Group,
-    GroupKind,
-    GroupTotals,
-    MailboxTotals,
-    Row,
-    Severity,
-    to_json_values,
-)
-from outreach_async.audit.values import valid_or_zero
+from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, GroupTotals, MailboxTotals, Row, Severity
+from outreach_async.audit.values import to_json_values, valid_or_zero
 from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
@@ -93,8 +83,7 @@ class Scores:
             print(sorted(report.scores.to_dict()))  # -> ['domains', 'overall', 'workspaces']
             ```
         """
-        values: dict[str, Any] = to_json_values(self)
-        return values
+        return to_json_values(self)
 
 
 def deducted_points(findings: Iterable[Finding]) -> int:
@@ -230,10 +219,6 @@ class GroupScores:
     def _group_score(self, kind: GroupKind, key: str) -> Score:
         total, stats = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
         return Score(score=stats.score(total), mailboxes=total.mailboxes, sent_30days=total.sent_30days)
-
-    def totals(self) -> dict[GroupKind, int]:
-        """Return the number of groups of each kind."""
-        return {kind: len(totals) for kind, totals in self._totals.items()}
 
     def groups(self) -> list[Group]:
         """Return the groups, the worst of each kind first."""

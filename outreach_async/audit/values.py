@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import math
 import re
+from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from outreach_async.models import Number
+
+
+def to_json_values(value: Any) -> dict[str, Any]:
+    """Convert an object to dicts, lists, strings, numbers, booleans and `None`, with the fields of a class in their order."""
+    return attrs.asdict(value, value_serializer=lambda _owner, _field, item: item.value if isinstance(item, Enum) else item)
+
 
 _Z_95: Final = 1.6448536269514722
 """The one-sided 95 % quantile of the standard normal distribution."""
@@ -78,27 +85,18 @@ class Interval:
     most: float
 
 
-_SINGLE_UNITS: Final = {
-    "second": Interval(0, 44.5),
-    "minute": Interval(44.5, 89.5),
-    "hour": Interval(44.5 * MINUTE, 89.5 * MINUTE),
-    "day": Interval(21.5 * HOUR, 35.5 * HOUR),
-    "week": Interval(6.5 * DAY, 14 * DAY),  # dayjs has no weeks, but similar libraries do
-    "month": Interval(25.5 * DAY, 46.5 * DAY),  # up to 45 days in its table, or until 1.5 months are complete
-    "year": Interval(10.5 * 28 * DAY, 549 * DAY),  # 10.5 to 18 months
-}
-"""The interval that `a day` and similar words mean when times are rounded."""
-
 _UNITS: Final = {
-    "second": (1.0, 1.0),
-    "minute": (MINUTE, MINUTE),
-    "hour": (HOUR, HOUR),
-    "day": (DAY, DAY),
-    "week": (7 * DAY, 7 * DAY),
-    "month": (28 * DAY, 31 * DAY),
-    "year": (365 * DAY, 366 * DAY),
+    "second": (Interval(0, 44.5), 1.0, 1.0),
+    "minute": (Interval(44.5, 89.5), MINUTE, MINUTE),
+    "hour": (Interval(44.5 * MINUTE, 89.5 * MINUTE), HOUR, HOUR),
+    "day": (Interval(21.5 * HOUR, 35.5 * HOUR), DAY, DAY),
+    "week": (Interval(6.5 * DAY, 14 * DAY), 7 * DAY, 7 * DAY),  # dayjs has no weeks, but similar libraries do
+    # dayjs writes `a month` up to 45 days in its table, or until 1.5 months are complete; `a year` is 10.5 to 18 months.
+    "month": (Interval(25.5 * DAY, 46.5 * DAY), 28 * DAY, 31 * DAY),
+    "year": (Interval(10.5 * 28 * DAY, 549 * DAY), 365 * DAY, 366 * DAY),
 }
-"""Minimum and maximum length of each unit, in seconds."""
+"""For each unit, the interval that `a day` and similar words mean when times are rounded, and the minimum and maximum length of
+the unit, in seconds."""
 
 _NOW_WORDS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
 _RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")
@@ -120,13 +118,11 @@ def parse_relative_time(text: str) -> Interval | None:
 
 def _parse_span(words: str) -> Interval | None:
     if words in _NOW_WORDS:
-        return _SINGLE_UNITS["second"]
+        return _UNITS["second"][0]
     found = _RELATIVE_TIME.fullmatch(words)
     if found is None:
         return None
     article, count, unit = found.groups()
-    if article:
-        return _SINGLE_UNITS[unit]
+    single, shortest, longest = _UNITS[unit]
     # The count was rounded to the nearest number or down.
-    shortest, longest = _UNITS[unit]
-    return Interval(max(0.0, (int(count) - 0.5) * shortest), (int(count) + 1) * longest)
+    return single if article else Interval(max(0.0, (int(count) - 0.5) * shortest), (int(count) + 1) * longest)

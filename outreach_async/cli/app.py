@@ -55,13 +55,11 @@ PROGRAM: Final = "outreach-async"
 VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
 """Environment variable that a completion script sets; click derives its name from the program's."""
 
-SHELLS: Final = ("bash", "zsh", "fish")
-
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
     """Print the completion script for a shell.
@@ -93,7 +91,7 @@ def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, 
     return complete
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, context_settings={"show_default": True})
 @click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
 @declare_options
 def outreach(**_shared: Any) -> None:

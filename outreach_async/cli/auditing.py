@@ -35,7 +35,6 @@ _MAX_DIGITS: Final = 19
     "--fail-on",
     type=click.Choice([severity.value for severity in auditing.Severity]),
     default="error",
-    show_default=True,
     help="Lowest severity that makes the exit code 1.",
 )
 @click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")

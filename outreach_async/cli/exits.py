@@ -101,7 +101,7 @@ def _format_message(error: BaseException) -> str:
 def _remove_foreign_text(error: BaseException, message: str) -> str:
     """Return a message without the text of the library whose exception caused the error, which means nothing to a user.
 
-    The reason that the operating system gave, or the place of the fault in a file, stands in its stead if there is one.
+    The reason that the operating system gave, or the place of the fault in a file, replaces it if there is one.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -127,15 +127,15 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
 def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
     """Yield patterns of the ways in which a message quotes an exception: by its class and text, or by its text alone."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
-    reason = getattr(link, "strerror", None)  # may be a library's too: asyncio adds the address to the system's words
-    for text in (str(link), str(link).partition("\n")[0], reason):
+    # `strerror` may be a library's too: asyncio adds the address to the system's words.
+    for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):
         if text and text != os.strerror(getattr(link, "errno", None) or 0):
             yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
             yield re.compile(rf"( \(){re.escape(text)}(\))")
 
 
 def _find_reason(error: BaseException) -> str | None:
-    """Return why the operating system or a parser refused; the deepest exception knows best."""
+    """Return the reason that the operating system or a parser gives; the one of the deepest exception wins."""
     import sqlite3  # few commands need these two
     from ssl import SSLCertVerificationError, SSLError
 
@@ -159,6 +159,4 @@ def _find_reason(error: BaseException) -> str | None:
             case OSError(errno=int(code), strerror=str(text)):
                 # Codes below 0 are the resolver's, which have texts of their own.
                 reason = os.strerror(code) if code > 0 else text
-            case _:
-                pass
     return reason

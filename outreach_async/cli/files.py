@@ -206,12 +206,12 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
-"""Reads a file that an option names."""
+"""Explain the errors of reading a file that an option names."""
 
 explain_write_errors: Final = partial(
     explain_os_errors, remedy="free space on its disk, or pass another path that can be written"
 )
-"""Writes a file that an option names."""
+"""Explain the errors of writing a file that an option names."""
 
 
 def _has_content(path: Path) -> bool:

@@ -62,8 +62,7 @@ def _row_labels(outcome: ContactOutcome) -> tuple[str, str]:
     row = outcome.contact
     if isinstance(row, Row):
         return f"line {row.line}", row.members.get("email", "").strip()
-    email = row.get("email", "") if isinstance(row, Mapping) else ""
-    return f"row {outcome.index + 1}", email.strip()
+    return f"row {outcome.index + 1}", (row.get("email", "") if isinstance(row, Mapping) else "").strip()
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
@@ -109,8 +108,7 @@ def print_report(screen: Screen, report: BulkReport, total: int | None, journal:
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        instead = "a row with the same e-mail was sent instead"
-        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates; {instead}")
+        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: a row with the same e-mail was sent")
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
         command = f"outreach-async report {journal} --uncertain"

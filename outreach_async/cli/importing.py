@@ -93,8 +93,7 @@ class ImportJob:
         mapping = self.overrides if mapping is None else mapping
         if self.file.path is None:
             return Journal(self.journal, source=self.file.name, mapping=mapping)
-        source = str(self.file.path.resolve())
-        return Journal(self.journal, source=source, fingerprint=self.file.fingerprint(), mapping=mapping)
+        return Journal(self.journal, source=str(self.file.path.resolve()), fingerprint=self.file.fingerprint(), mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
         """Return the report of the run to resume; `None` if none exists, or it is damaged and `earlier` allows to replace it."""
@@ -182,7 +181,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 def _open_rejects(
     path: Path | None, file: File, line_of: LineOf = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if one is requested. Yield what writes the row of an outcome to it if the row failed.
+    """Open the rejects file, if one is requested. Yield a function that writes the rows that failed.
 
     The file takes its name when the block ends, however it ends.
 
@@ -316,19 +315,15 @@ _LEVELS: Final = get_args(Level)
     "--duplicates",
     type=click.Choice(DUPLICATE_POLICIES),
     default="skip",
-    show_default=True,
     help="What to do with an e-mail that is already in the workspace.",
 )
 @click.option("--campaign", metavar="ID", help="Add the contacts to this campaign.")
-@click.option("--strict/--no-strict", default=True, show_default=True, help="Let the service validate the standard fields.")
-@click.option(
-    "--concurrency", type=int, default=MAX_IN_FLIGHT, show_default=True, metavar="N", help="Maximum concurrent requests."
-)
+@click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
+@click.option("--concurrency", type=int, default=MAX_IN_FLIGHT, metavar="N", help="Maximum concurrent requests.")
 @click.option(
     "--repeats",
     type=click.Choice(get_args(Repeats)),
     default="serial",
-    show_default=True,
     help="What to do with duplicates within the file; first, last and coalesce need --journal.",
 )
 @click.option("--journal", metavar="PATH", type=files.PATH, help="Record the run in this file, so that it can be resumed.")
@@ -337,7 +332,6 @@ _LEVELS: Final = get_args(Level)
     "--earlier",
     type=click.Choice(get_args(Earlier)),
     default="known",
-    show_default=True,
     help="'unknown' continues after the journal was damaged or lost, and marks every row as possibly sent.",
 )
 @files.rejects_option

@@ -77,6 +77,7 @@ async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
                 yield interrupts
         except Exception as error:  # noqa: BLE001 - raised below, as the group would wrap it
             failure = error
+        # The signal receiver and the tasks of the block, such as the progress display, run until they are cancelled.
         group.cancel_scope.cancel()
     if failure is not None:
         raise failure

@@ -73,8 +73,7 @@ def _open_input_file(open_input: files.OpenInput, figures: JournalReport) -> Fil
         InvalidRequest: The input has changed, or the journal records none.
     """
     if figures.source is None:
-        remedy = "pass the journal of an 'outreach-async import' instead"
-        raise InvalidRequest(f"--rejects: the journal records no input file; {remedy}")
+        raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import'")
     if figures.fingerprint is None:
         return None
     file = open_input(figures.source)

@@ -31,9 +31,6 @@ _NOW: Final = "2026-03-02T09:00:00Z"
 _WEBSITE_IP: Final = "198.51.100.20"
 
 
-_MAILBOXES_PER_DOMAIN: Final = 4
-
-
 def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Return the embedded service with its initial data."""
     service = FakeService(seed, behaviour, _NOW)
@@ -49,7 +46,7 @@ def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> F
 
 
 def _add_mailboxes(
-    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = _MAILBOXES_PER_DOMAIN, **fields: Any
+    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = 4, **fields: Any
 ) -> Iterator[str]:
     """Add a group of similar mailboxes, domain by domain, and yield their ids."""
     fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in fields.items()}}
@@ -93,16 +90,13 @@ PRESETS: Final = ("documented", "strict", "lenient")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port to listen on; 0 picks a free one."
-)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free one.")
 @click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; the demo's by default.")
-@click.option("--seed", type=int, default=SEED, show_default=True, help="Seed for generated data.")
+@click.option("--seed", type=int, default=SEED, help="Seed for generated data.")
 @click.option(
     "--behaviour",
     default=PRESETS[0],
-    show_default=True,
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
     help=f"Behaviour where the interface leaves it open: {', '.join(PRESETS)}, or a TOML file.",
@@ -144,8 +138,7 @@ def serve(
         sys.stdout.flush()
 
     async def serve_until_interrupted() -> None:
-        remedy = "pass an address of this machine and a free port, such as --port 0"
-        with explain_os_errors("--host", f"{host} --port {port}", remedy):
+        with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
             await serve_forever(served, host, port, print_address)
 
     return run_async(serve_until_interrupted, terminated=OK)

@@ -21,29 +21,27 @@ _FLAGS: Final = {
     "strict_validation": "--strict",
     "workspaces": "--workspace",
 }
-"""What sets each argument of the library on the command line."""
+"""The option or argument of the command for each argument of the library."""
 
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
 _REPLACEMENTS: Final = (
     # A remedy for both callers, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
-    # What the command has no option for.
+    # Remedies that the command has no option for.
     (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
     # The reader of workbooks is another process: its library's exception is known by its text only.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
     # Remedies in words.
-    (re.compile(r"\bpass a workspace id\b"), "pass --workspace"),
+    (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
-    (re.compile(r"\bpass a campaign id\b"), "pass --campaign"),
     (re.compile(r"\bpass a journal\b"), "pass --journal"),
-    (re.compile(r"\bresume its run\b"), "run the import with --resume"),
-    (re.compile(r"\bresume the run\b"), "run the import with --resume"),
+    (re.compile(r"\bresume (?:its|the) run\b"), "run the import with --resume"),
     (re.compile(r"\bgot None\b"), "got nothing"),
     (re.compile(r"\bstrict_validation\b"), "--strict"),
 )
-"""Other patterns in the library's messages, and what to print instead."""
+"""Other patterns in the library's messages, with their replacements."""
 
 
 def to_printable(value: Any) -> str:

@@ -52,8 +52,7 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
         exact: Whether the format preserves all of its digits.
     """
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
-        remedy = "restore the others, and format the cell as text"
-        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
+        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; restore the rest and format it as text"
         return CellIssue(column, "digits", lost, fatal=True)
     message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
     return CellIssue(column, "number", message)
@@ -76,7 +75,6 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 def _repair(text: str) -> str | None:
     """Return a string as it was before its UTF-8 was read as Windows-1252, by programs that keep undefined bytes unchanged."""
     try:
-        written = b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text)  # noqa: PLR2004 - a byte
-        return written.decode()
+        return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
     except UnicodeDecodeError:
         return None

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import attrs
 
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer import value_checks
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import Row
@@ -75,8 +75,7 @@ class CheckPolicy:
             levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
         lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
         if wanted := " and ".join(sorted(requested & set(lacking))):
-            remedy = "run pip install 'outreach_async[validate]'"
-            raise InvalidRequest(f"check: the extra 'validate' is missing for {wanted}; {remedy}")
+            raise InvalidRequest(f"check: extra 'validate' is missing for {wanted}; run pip install 'outreach_async[validate]'")
         return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
 
     @property
@@ -96,8 +95,7 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
     # The check of duplicates in the file only warns: `repeats` of `create_many` decides what happens to them.
     if check == "repeat" and level == "error":
-        remedy = "to reject duplicates, pass --repeats error"
-        raise InvalidRequest(f"check: expected repeat=warn or repeat=off, got repeat=error; {remedy}")
+        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; reject repeats with --repeats error")
     return check, sign, cast("Level", level)
 
 
@@ -130,7 +128,6 @@ class _ColumnCheck(NamedTuple):
     level: Level
     code: str
     find_problem: ValueCheck
-    needs_country: bool
 
 
 _PHONE_FIELDS: Final = ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone")
@@ -162,7 +159,7 @@ class Checks:
     def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
         self._cells_level = policy.levels["cells"]
         self._checks = tuple(
-            _ColumnCheck(at, name, policy.levels[name], code, find_problem, name in _COUNTRY_CHECKS)
+            _ColumnCheck(at, name, policy.levels[name], code, find_problem)
             for name, (codes, find_problem) in _VALUE_CHECKS.items()
             for code in codes
             if policy.levels[name] != "off" and (at := columns.cell(code)) is not None
@@ -193,14 +190,13 @@ class Checks:
         countries = self._country_codes(columns, len(readable))
         for check in checks if readable else ():
             texts = [cell.strip() for cell in columns[check.at]]
-            keys = list(zip(texts, countries, strict=True)) if check.needs_country else texts
+            keys = list(zip(texts, countries, strict=True)) if check.name in _COUNTRY_CHECKS else texts
             for at, problem in _find_problems(texts, keys, check.find_problem):
-                message = _format_message(check.code, texts[at], problem)
+                message = f"{check.code}: {masked_repr(shorten(texts[at], _MAX_VALUE_LENGTH))}: {problem}"
                 findings[readable[at]].append(RowFinding(check.name, check.level, check.code, message))
         for at, row in enumerate(rows) if with_cells else ():
             for remark in row.warnings:
-                message = f"{remark.code}: {remark.message}"
-                findings[at].append(RowFinding("cells", self._cells_level, remark.code, message))
+                findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
         return findings
 
     def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
@@ -215,8 +211,3 @@ def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], find_problem:
     """Return the indexes of the cells with a problem, and the problems."""
     problems = {key: problem for key in set(keys) if key != "" and (problem := find_problem(key))}
     return [(at, problems[key]) for at, key in enumerate(keys) if key in problems and texts[at]] if problems else []
-
-
-def _format_message(code: str, text: str, problem: str) -> str:
-    cut = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
-    return f"{code}: {masked_repr(cut)}: {problem}"

@@ -24,7 +24,7 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""The delimiters that are detected, and what a user is told about each."""
+"""Delimiters to detect, with the notes on each."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
@@ -121,8 +121,7 @@ class CsvFile(File):
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
             delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))
-        no_heading = Heading((), rejects=False, notes=())
-        bare = cls(source=source, heading=no_heading, delimiter=delimiter, encoding=codec, skip=skip)
+        bare = cls(source=source, heading=Heading((), rejects=False, notes=()), delimiter=delimiter, encoding=codec, skip=skip)
         with closing(bare._read_all()) as records:
             heading = Heading.of(source.name, next((record.cells for record in records), ()))
         return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))
@@ -167,10 +166,8 @@ class _LineTracker(Iterator[str]):
 
 def _take_sample(lines: Iterator[str]) -> list[str]:
     sample: list[str] = []
-    left = _SAMPLE_CHARACTERS
     for line in islice(lines, _SAMPLE_LINES):
         sample.append(line)
-        left -= len(line)
-        if left < 0:
+        if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
             break
     return sample

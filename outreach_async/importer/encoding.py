@@ -27,7 +27,7 @@ _CONTEXT_SIZE: Final = 1 << 14
 """Bytes before and after an undecodable one from which the encoding is guessed."""
 
 _CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
-"""Encodings that can be told apart, one per script: statistics cannot distinguish several encodings of the Latin script."""
+"""Encodings to guess from, one per script: statistics cannot distinguish several encodings of the Latin script."""
 
 _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Fewest bytes beyond ASCII for a guess."""
@@ -49,8 +49,7 @@ def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tup
     for mark, own, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             if codec is not None and not codec.startswith(name.lower()):
-                mismatch = f"expected encoding {requested!r}, got a byte order mark of {name}"
-                raise InvalidRequest(f"{source.name}: {mismatch}; omit --encoding")
+                raise InvalidRequest(f"{source.name}: expected {requested!r}, got the byte order mark of {name}; omit --encoding")
             return own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",)
     if codec is None and is_utf16_like(head):  # without a byte order mark: as UTF-8, it would have a NUL beside each letter
         guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
@@ -79,8 +78,7 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     with source.open_unpacked() as file:
         fault = _find_fault(file, codec)
     if fault is None:  # the codec expects a byte order mark and finds none
-        remedy = f"pass the byte order: --encoding {codec}-le, or -be"
-        return InvalidRequest(f"{source.name}: expected a byte order mark, got none; {remedy}")
+        return InvalidRequest(f"{source.name}: expected a byte order mark, got none; pass --encoding {codec}-le or {codec}-be")
     line, byte, around, mixed = fault
     what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
     if mixed:

@@ -125,8 +125,7 @@ def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
     if named is None:
         return str(looks), (f"format {looks}, detected from the content",)
     if head and looks not in {None, named} and not {looks, named} <= _TEXT_FORMATS:  # some programs save text files as .xls
-        mismatch = f"expected {named}, from its suffix, but its content looks like {looks}"
-        raise InvalidRequest(f"{source.name}: {mismatch}; pass --format {looks}")
+        raise InvalidRequest(f"{source.name}: expected {named} by its suffix, got {looks} by its content; pass --format {looks}")
     return named, ()
 
 

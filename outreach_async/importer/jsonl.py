@@ -73,8 +73,7 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
         if not (text := line.strip()):
             continue
         if number == 1 and text.startswith("["):
-            remedy = "convert it, for example with 'jq -c .[]'"
-            raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; {remedy}")
+            raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; convert it with 'jq -c .[]'")
         yield number, _parse_members(text)
 
 

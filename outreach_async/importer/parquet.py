@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
@@ -41,31 +41,28 @@ def to_strings(column: Array) -> list[str]:
 def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
     """Return the issues of a column's cells by row, given the cells as strings."""
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        # Old programs write strings as bytes, so bytes are read as strings.
+        # Old programs write strings as bytes, so bytes are read as strings. Only valid UTF-8 is the same again when encoded.
         issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True)
-        return {row: issue for row, value in enumerate(column.to_pylist()) if value is not None and not _is_utf8(value)}
+        pairs = enumerate(zip(column.to_pylist(), texts, strict=True))
+        return {row: issue for row, (value, text) in pairs if value is not None and text.encode() != value}
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         return {}
     exact = types.is_integer(column.type)  # a float preserves 15 digits
     return {row: number_issue(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
 
 
-_Writer: TypeAlias = Callable[[Array], list[str | None]]
+_Writer: TypeAlias = Callable[[Array], Sequence[str | None]]
 
 
 def _find_writer(kind: Any) -> _Writer | None:
     if types.is_dictionary(kind):
-        return _decode_dictionary if is_convertible(kind.value_type) else None
+        return (lambda column: to_strings(column.dictionary_decode())) if is_convertible(kind.value_type) else None
     return next((write for write, predicates in _WRITERS if any(is_kind(kind) for is_kind in predicates)), None)
 
 
 def _cast(column: Array) -> list[str | None]:
     texts: list[str | None] = column.cast(pa.string()).to_pylist()
     return texts
-
-
-def _decode_dictionary(column: Array) -> list[str | None]:
-    return list(to_strings(column.dictionary_decode()))
 
 
 def _format_booleans(column: Array) -> list[str | None]:
@@ -88,14 +85,6 @@ def _decode_bytes(column: Array) -> list[str | None]:
     return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
 
 
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 _WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] = (
     (_cast, (types.is_string, types.is_large_string, types.is_string_view, types.is_integer, types.is_decimal)),
     (_cast, (types.is_null, types.is_date)),
@@ -104,7 +93,7 @@ _WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] =
     (_format_times, (types.is_time, types.is_timestamp)),
     (_decode_bytes, (types.is_binary, types.is_large_binary)),
 )
-"""What writes the cells of a column, and the types that it writes."""
+"""Writers of cells, with predicates for the types that each one writes."""
 
 _BATCH_SIZE: Final = 2048
 _BUFFER_SIZE: Final = 1 << 20

@@ -49,8 +49,7 @@ def require_rate(rate: float | None) -> float | None:
         InvalidRequest: It is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
-        expected = f"expected a positive number of requests per second, got {rate}"
-        raise InvalidRequest(f"rate: {expected}; pass your rate limit as --rate")
+        raise InvalidRequest(f"rate: expected a positive number of requests per second, got {rate}; pass your limit as --rate")
     return rate
 
 
@@ -62,8 +61,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
         rate: Requests per second, if the caller knows it.
         earlier: The report of the journal to resume: its rows are done.
     """
-    done = earlier.rows - earlier.repeats if earlier else 0
-    left = max(rows - done, 0)
+    left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
     if rate is not None:
         return DurationEstimate(left, rate, "as given")
     if earlier and earlier.rows >= _MIN_ROWS and earlier.seconds > 0:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -91,11 +91,7 @@ class _StreamCopyReader(io.RawIOBase):
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._copy.size()}[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._copy.size()}[whence]
         return self._position
 
 
@@ -125,16 +121,13 @@ class ByteSource:
             return cls._from_stream(file, "the stream")
         if str(file) == STDIN:
             return cls._from_stream(sys.stdin.buffer, "standard input")
-        return cls._from_path(Path(file))
-
-    @classmethod
-    def _from_path(cls, path: Path) -> ByteSource:
+        path = Path(file)
         if path.is_dir():
             raise InvalidRequest(f"{path}: expected a file, got a folder; pass a file in it")
-        with translate_read_errors(str(path)), path.open("rb") as file:
+        with translate_read_errors(str(path)), path.open("rb") as opened:
             if not path.is_file():
-                return cls._from_stream(file, str(path))
-            return cls(str(path), path, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC)
+                return cls._from_stream(opened, str(path))
+            return cls(str(path), path, opened.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC)
 
     @classmethod
     def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
@@ -161,12 +154,8 @@ class ByteSource:
         Raises:
             InvalidRequest: They cannot be read.
         """
-        with self.open_raw() as file:
-            if not self.is_gzip:
-                yield file
-                return
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield cast("BinaryIO", unpacked)
+        with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
+            yield cast("BinaryIO", unpacked)
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:

@@ -226,7 +226,7 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """Whether this is a rejects file of another import, edited or not. Its columns with reasons are ignored."""
+        """True for a rejects file of another import, edited or not. Its columns with reasons are ignored."""
         return self.heading.rejects
 
     def fingerprint(self) -> str:
@@ -300,8 +300,7 @@ class File(ABC):
             if cells is record.cells:
                 yield record
             else:
-                issues = tuple(issue for issue in record.issues if issue.column < kept)
-                yield record._replace(cells=cells, issues=issues)
+                yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:

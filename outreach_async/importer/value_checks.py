@@ -179,7 +179,6 @@ def find_country_code(text: str) -> str | None:
     return _resolve_country(text.strip())[0]
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
 def check_country(text: str) -> str | None:
     """Return the problem of a country; `None` if it is valid."""
     return _resolve_country(text.strip())[1]
@@ -196,8 +195,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
     states = _load_states().get(country or "")
     if states is None or fold_name(text) in states:
         return None
-    near = get_close_matches(fold_name(text), states, n=1, cutoff=0.8)
-    return f"not a state of {country}{_suggest(states[near[0]]) if near else ''}"
+    return f"not a state of {country}{_suggest(fold_name(text), states)}"
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -210,13 +208,13 @@ def _resolve_country(text: str) -> tuple[str | None, str | None]:
     if found := names.get(key) or names.get(key.removeprefix("the")):
         return found, None
     if found := longer.get(key) or _NOT_ISO.get(key):
-        return found, f"expected a two-letter code or a name{_suggest(found)}"
-    near = get_close_matches(key, names, n=1, cutoff=0.8)
-    return None, f"expected a country's two-letter code or name{_suggest(names[near[0]]) if near else ''}"
+        return found, f"expected a two-letter code or a name; did you mean {found!r}?"
+    return None, f"expected a country's two-letter code or name{_suggest(key, names)}"
 
 
-def _suggest(code: str) -> str:
-    return f"; did you mean {code!r}?"
+def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
 
 
 def fold_name(text: str) -> str:
@@ -264,8 +262,7 @@ def check_timezone(text: str) -> str | None:
     names = _load_timezones()
     if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
         return None
-    near = get_close_matches(text.casefold().replace(" ", "_"), names, n=1, cutoff=0.7)
-    meant = f"; did you mean {names[near[0]]!r}?" if near else ""
+    meant = _suggest(text.casefold().replace(" ", "_"), names, cutoff=0.7)
     return f"expected a name of the time zone database, such as 'Europe/Berlin'{meant}"
 
 

@@ -77,8 +77,7 @@ class WorkbookFile(File):
             InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
         """
         result, spool = (read or read_in_subprocess)(source, sheet)
-        cells = next((record.cells for record in _decode_records(spool)), ())
-        heading = Heading.of(source.name, cells)
+        heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool)), ()))
         notes = filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE, *heading.notes))
         return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool)
 
@@ -107,8 +106,7 @@ def read_in_subprocess(
         try:
             done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
         except OSError as error:
-            what = f"cannot start the process that reads workbooks ({error})"
-            raise InvalidRequest(f"{source.name}: {what}; save the workbook as CSV") from error
+            raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save it as CSV") from error
     result = _parse_result(done)
     if result.refused is not None:
         raise InvalidRequest(f"{source.name}: {result.refused}")
@@ -122,7 +120,7 @@ def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
     except msgspec.DecodeError:
         failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if failure:
-        return ReaderResult(refused=f"the process that reads workbooks failed ({failure})")
+        return ReaderResult(refused=f"the workbook reader failed ({failure})")
     if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
         return ReaderResult(refused=workbook_reader.TOO_LONG)
     return ReaderResult(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message

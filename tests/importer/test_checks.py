@@ -58,7 +58,7 @@ def test_a_check_whose_library_is_missing_is_off_and_says_so() -> None:
 
 def test_a_requested_check_whose_library_is_missing_is_refused() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"the extra 'validate' is missing for email and phone; run pip install 'outreach_async\[validate\]'"
+        InvalidRequest, match=r"extra 'validate' is missing for email and phone; run pip install 'outreach_async\[validate\]'"
     ):
         CheckPolicy.of(["warn"], has=lambda _module: None)
     assert CheckPolicy.of(["warn", "email=off", "phone=off"], has=lambda _module: None).note is None

@@ -126,7 +126,7 @@ def test_a_suffix_that_contradicts_the_content_is_refused_without_a_format(
     tmp_path: Path, name: str, content: bytes, looks: str
 ) -> None:
     path = saved(tmp_path / name, content)
-    assert f"looks like {looks}; pass --format {looks}" in refusal(path)
+    assert f"by its content; pass --format {looks}" in refusal(path)
     if content != OLE:
         assert isinstance(open_file(path, format=looks), KINDS[looks])
 

@@ -234,7 +234,7 @@ def test_the_process_exits_when_its_parent_is_gone(tmp_path: Path) -> None:
         ("import os; os.abort()", TOO_LARGE),
         ("", TOO_LARGE),
         ("import os, signal; os.kill(os.getpid(), signal.SIGPROF)", TOO_LONG),
-        ("import sys; sys.exit('first\\nno module')", "the process that reads workbooks failed (no module)"),
+        ("import sys; sys.exit('first\\nno module')", "the workbook reader failed (no module)"),
         ('import sys; sys.stderr.write(\'{"refused": "it is blue"}\\nand more\')', "it is blue"),
     ],
 )
@@ -243,7 +243,7 @@ def test_every_way_the_process_ends_is_a_refusal_with_its_reason(code: str, reas
 
 
 def test_a_process_that_cannot_start_is_a_refusal() -> None:
-    assert "cannot start the process that reads workbooks ([Errno 2]" in refusal(b"", "/no/such/python")
+    assert "cannot start the workbook reader ([Errno 2]" in refusal(b"", "/no/such/python")
 
 
 def test_ctrl_c_ends_the_process_too() -> None:

@@ -138,10 +138,7 @@ def format_of(name: str) -> str:
     Raises:
         InvalidRequest: No format has the suffix of the name.
     """
-    suffix = PurePath(name).suffix
-    form = SUFFIXES.get(suffix.lower())
+    form = SUFFIXES.get(PurePath(name).suffix.lower())
     if form is None:
-        raise InvalidRequest(
-            f"{name}: expected a file name that ends with one of {', '.join(SUFFIXES)}; rename the file, or pass a format"
-        )
+        raise InvalidRequest(f"{name}: expected a name ending in one of {', '.join(SUFFIXES)}; rename the file, or pass a format")
     return form

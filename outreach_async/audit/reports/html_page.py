@@ -25,8 +25,7 @@ _MAX_CHANGED_ACTIONS: Final = 8
 _MAX_BARS: Final = 8
 
 _TILE_LABELS: Final = dict(zip(Severity, ("to stop now", "to fix", "to review", "with notes only"), strict=True))
-_SEVERITY_LABELS: Final = dict(zip(Severity, ("Critical", "Error", "Warning", "Note"), strict=True))
-_SEVERITY_OPTIONS: Final = {severity.value: label for severity, label in _SEVERITY_LABELS.items()}
+_SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
 _KIND_LABELS: Final = {"workspace": "Workspace", "domain": "Domain", "type": "Provider", "server_ip": "Server"}
 _STATE_LABELS: Final = {"new": "New", "unchanged": "Unchanged"}
 _BAND_TONES: Final = ("critical", "critical", "critical", "warning", "warning", "good")
@@ -137,8 +136,7 @@ def _render_action_groups(action: summaries.Action) -> Markup:
 
 
 def _render_facts(facts: Mapping[str, Content], class_: str | None = None) -> Markup:
-    pairs = (join_markup((tag("dt", term), tag("dd", fact))) for term, fact in facts.items() if fact)
-    return tag("dl", *pairs, class_=class_)
+    return tag("dl", *(join_markup((tag("dt", term), tag("dd", fact))) for term, fact in facts.items() if fact), class_=class_)
 
 
 def _render_badge(severity: Severity) -> Markup:
@@ -151,8 +149,7 @@ def _render_changes(view: summaries.Changes) -> Markup:
         _render_changed_actions("Resolved", "resolved", view.resolved),
         _render_figure_changes(view.figure_changes) if view.figure_changes else None,
     )
-    lead = tag("p", view.summary, class_="lead")
-    return _render_section("changes", "What changed", lead, tag("div", *lists, class_="split"))
+    return _render_section("changes", "What changed", tag("p", view.summary, class_="lead"), tag("div", *lists, class_="split"))
 
 
 def _render_changed_actions(title: str, kind: str, actions: Sequence[summaries.Action]) -> Markup:
@@ -187,13 +184,12 @@ def _render_charts(report: Report, view: Overview, health: summaries.MailboxHeal
     bands = list(zip(labels, health.bands, _BAND_TONES, strict=True))
     actions = view.actions[:_MAX_BARS]
     rules = [Bar(action.title, action.findings, f"{action.findings:,}", action.severity.value) for action in actions]
-    band_note = "Number of mailboxes in each score range; 100 means no deductions"
     domain_note = "Score from 0 to 100; at most 40 with a critical finding"
     rule_note = "Number of findings of each rule, coloured by the worst severity"
     charts = (
         parts.render_bars("Worst domains", domain_note, domains, full=100) if domains else None,
-        parts.render_columns("Mailboxes by score", band_note, bands),
-        parts.render_bars("Findings by rule", rule_note, rules, legend=_SEVERITY_OPTIONS) if rules else None,
+        parts.render_columns("Mailboxes by score", "Number of mailboxes in each score range; 100 means no deductions", bands),
+        parts.render_bars("Findings by rule", rule_note, rules, legend=_SEVERITY_LABELS) if rules else None,
     )
     return _render_section("charts", "At a glance", tag("div", *charts, class_="charts"))
 
@@ -218,11 +214,10 @@ def _render_tables(report: Report) -> Iterator[Markup]:
     """Render the tables that have rows: groups, mailboxes with findings, and findings."""
     groups = [group for kind in ("domain", "workspace", "type", "server_ip") for group in report.groups if group.kind == kind]
     findings = sorted(report.findings, key=summaries.worst_first_key)
-    findings_table = _FINDINGS_TABLE if report.diff is None else _COMPARED_FINDINGS_TABLE
     tables: tuple[tuple[str, TableSpec[Any], Sequence[Any]], ...] = (
         ("Domains, workspaces, providers and servers", _GROUPS_TABLE, groups),
         ("Mailboxes with findings", _MAILBOXES_TABLE, report.rows),
-        ("All findings", findings_table, findings),
+        ("All findings", _FINDINGS_TABLE if report.diff is None else _COMPARED_FINDINGS_TABLE, findings),
     )
     for title, table, rows in tables:
         if rows:
@@ -298,7 +293,7 @@ _GROUPS_TABLE: Final = TableSpec[Group](
             name="severity",
             label="Worst finding",
             value=lambda group: group.severity.value if group.severity else "none",
-            options={**_SEVERITY_OPTIONS, "none": "Clean"},
+            options={**_SEVERITY_LABELS, "none": "Clean"},
         ),
     ),
 )
@@ -327,7 +322,7 @@ _MAILBOXES_TABLE: Final = TableSpec[Row](
         _figure_column("Opened", attrgetter("opened_14days"), _format_percentage, minor=True),
     ),
     filters=(
-        Filter(name="severity", label="Worst finding", value=lambda row: row.severity.value, options=_SEVERITY_OPTIONS),
+        Filter(name="severity", label="Worst finding", value=lambda row: row.severity.value, options=_SEVERITY_LABELS),
         _WORKSPACE_FILTER,
         Filter(name="type", label="Provider", value=lambda row: row.type),
     ),
@@ -353,7 +348,7 @@ def _build_findings_table(
             Column(head="Domain", cell=lambda finding: render_name(finding.domain) if finding.domain else None),
         ),
         filters=(
-            Filter(name="severity", label="Severity", value=lambda finding: finding.severity.value, options=_SEVERITY_OPTIONS),
+            Filter(name="severity", label="Severity", value=lambda finding: finding.severity.value, options=_SEVERITY_LABELS),
             *filters,
             Filter(name="rule", label="Rule", value=lambda finding: finding.rule),
             _WORKSPACE_FILTER,

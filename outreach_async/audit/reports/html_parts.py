@@ -1,4 +1,4 @@
-"""Parts of the HTML page: a builder that escapes what it is given, inline SVG charts, and tables."""
+"""Parts of the HTML page: a builder that escapes its content, inline SVG charts, and tables."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def render_bars(
     drawn = [_render_bar(bar, index * _ROW_HEIGHT, most) for index, bar in enumerate(bars)]
     spoken = "; ".join(f"{bar.label}: {bar.end}" for bar in bars)
     key = [tag("li", meaning, class_=tone) for tone, meaning in (legend or {}).items()]
-    chart = _render_chart(len(bars) * _ROW_HEIGHT, f"{title}. {spoken}", drawn)
-    return _render_figure(title, note, chart, tag("ul", *key, class_="key", aria_hidden="true") if key else None)
+    legend_list = tag("ul", *key, class_="key", aria_hidden="true") if key else None
+    return _render_chart(title, note, len(bars) * _ROW_HEIGHT, spoken, drawn, legend_list)
 
 
 def render_columns(title: str, note: str, counts: Sequence[tuple[str, int, str]]) -> Markup:
@@ -145,16 +145,12 @@ def render_columns(title: str, note: str, counts: Sequence[tuple[str, int, str]]
     width = _WIDTH / len(counts)
     drawn = [_render_column(column, index * width, width, most) for index, column in enumerate(counts)]
     drawn.append(tag("line", class_="axis", x1=0, y1=_FLOOR + 0.5, x2=_WIDTH, y2=_FLOOR + 0.5))
-    spoken = "; ".join(f"{label}: {count:,}" for label, count, _ in counts)
-    return _render_figure(title, note, _render_chart(_HEIGHT, f"{title}. {spoken}", drawn))
+    return _render_chart(title, note, _HEIGHT, "; ".join(f"{label}: {count:,}" for label, count, _ in counts), drawn)
 
 
-def _render_figure(title: str, note: str, *content: Markup | None) -> Markup:
-    return tag("figure", tag("figcaption", title, tag("small", note)), *content, class_="card")
-
-
-def _render_chart(height: int, spoken: str, drawn: Iterable[Markup]) -> Markup:
-    return tag("svg", *drawn, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=spoken)
+def _render_chart(title: str, note: str, height: int, spoken: str, drawn: Iterable[Markup], *legend: Markup | None) -> Markup:
+    chart = tag("svg", *drawn, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=f"{title}. {spoken}")
+    return tag("figure", tag("figcaption", title, tag("small", note)), chart, *legend, class_="card")
 
 
 def _render_bar(bar: Bar, top: int, most: float) -> Markup:

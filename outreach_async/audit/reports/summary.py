@@ -11,14 +11,7 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.report import Delta, Report
-from outreach_async.audit.reports.wording import (
-    figure_name,
-    format_count,
-    format_figure,
-    format_mailboxes,
-    format_time,
-    replace_unprintable,
-)
+from outreach_async.audit.reports.wording import figure_name, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.audit.rules import CATALOGUE
 from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
 from outreach_async.models import Number
@@ -58,7 +51,7 @@ class Action:
     def extent(self) -> str:
         """The affected mailboxes and places, in a few words."""
         where = self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
-        return f"{format_mailboxes(self.mailboxes)} on {where}" if self.mailboxes else where
+        return f"{format_count(self.mailboxes, 'mailbox')} on {where}" if self.mailboxes else where
 
 
 def build_actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
@@ -126,7 +119,6 @@ _MAX_CHANGES: Final = 10
 """Maximum changed figures in the terminal, text and Markdown formats."""
 
 _SCORE: Final = "score"
-_SEVERITY: Final = "severity"
 
 
 @attrs.frozen(kw_only=True)
@@ -217,7 +209,7 @@ def _build_figure_change(delta: Delta) -> FigureChange:
 
 def _format_value(delta: Delta, value: Number | None) -> str:
     """Format a figure; severities are numbered from 1, the mildest."""
-    if delta.figure == _SEVERITY and value is not None and value in range(1, len(Severity) + 1):
+    if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
     return format_figure(value)
 

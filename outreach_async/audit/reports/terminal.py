@@ -15,7 +15,7 @@ from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.summary import Action
 from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview, score_tone
-from outreach_async.audit.reports.wording import format_mailboxes
+from outreach_async.audit.reports.wording import format_count
 
 _SEVERITY_STYLES: Final = dict(zip(Severity, ("bold white on red", "bold red", "yellow", "cyan"), strict=True))
 _TONE_STYLES: Final = {"good": "green", "warning": "yellow", "critical": "red", "info": "dim"}
@@ -55,8 +55,7 @@ def _rich_actions(actions: Iterable[Action]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for action in actions:
         label = Text(action.severity.upper(), style=_SEVERITY_STYLES[action.severity])
-        title = Text.assemble((f"{action.title}: ", "bold"), f"{action.extent}\n", action.remedy)
-        table.add_row(label, action.rule, title)
+        table.add_row(label, action.rule, Text.assemble((f"{action.title}: ", "bold"), f"{action.extent}\n", action.remedy))
     return table
 
 
@@ -67,7 +66,7 @@ def _rich_list(title: str, lines: Iterable[str], title_style: str, style: str = 
 
 
 def _rich_domain(view: DomainView) -> Iterator[RenderableType]:
-    size = f", {format_mailboxes(view.mailboxes)}"
+    size = f", {format_count(view.mailboxes, 'mailbox')}"
     yield Text.assemble((view.name, "bold"), "  ", (view.score_label, _score_style(view)), size)
     table = Table.grid(padding=(0, 2, 0, 0))
     for issue in view.visible_issues:

@@ -12,7 +12,7 @@ from outreach_async.audit.findings import Finding
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.summary import Action, Changes, subject_name, worst_first_key
 from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview
-from outreach_async.audit.reports.wording import format_count, format_figure, format_mailboxes, format_time, replace_unprintable
+from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable
 
 WIDTH: Final = 80
 _NAME_WIDTH: Final = 42
@@ -62,7 +62,7 @@ def _text_action(action: Action) -> Iterator[str]:
 
 
 def _text_domain(view: DomainView) -> Iterator[str]:
-    yield from _text_name_row(view.name, f"{view.score_label}, {format_mailboxes(view.mailboxes)}")
+    yield from _text_name_row(view.name, f"{view.score_label}, {format_count(view.mailboxes, 'mailbox')}")
     for issue in view.visible_issues:
         yield f"  {issue.severity.upper():<8}  {issue.rule}  {issue.title}"
         yield from _wrap(issue.example, initial_indent=" " * 12, subsequent_indent=" " * 12)
@@ -81,7 +81,7 @@ def _text_name_row(name: str, figures: str) -> Iterator[str]:
 
 
 MAX_FINDINGS: Final = 200
-"""Maximum findings in the report; nobody reads a longer page."""
+"""Maximum findings in the report; a longer page is hard to read."""
 
 _MAX_GROUPS: Final = 5
 _MAX_DOMAINS: Final = 25
@@ -167,9 +167,8 @@ def _markdown_findings(report: Report) -> Iterator[str]:
 
 
 def _finding_cells(finding: Finding) -> list[str]:
-    state = " (new)" if finding.state == "new" else ""
     return [
-        f"{finding.severity}{state}",
+        f"{finding.severity}{' (new)' if finding.state == 'new' else ''}",
         finding.rule,
         format_code(subject_name(finding)),
         escape_markdown(finding.message),

@@ -11,7 +11,7 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
-from outreach_async.audit.reports.wording import format_count, format_mailboxes, format_time, replace_unprintable
+from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
 from outreach_async.audit.rules import CATALOGUE
 from outreach_async.audit.scoring import Score
 
@@ -168,8 +168,8 @@ def format_headline(report: Report) -> str:
 
 def format_size(report: Report) -> str:
     """Return the number of mailboxes, domains and workspaces."""
-    domains, workspaces = len(report.scores.domains), len(report.workspaces)
-    return f"{format_mailboxes(report.mailboxes)}, {format_count(domains, 'domain')}, {format_count(workspaces, 'workspace')}"
+    sizes = {"mailbox": report.mailboxes, "domain": len(report.scores.domains), "workspace": len(report.workspaces)}
+    return ", ".join(format_count(count, noun) for noun, count in sizes.items())
 
 
 def format_verdict(report: Report) -> str:
@@ -197,7 +197,7 @@ def _format_extent(findings: Sequence[Finding]) -> str:
     kinds = {summaries.group_kind(finding) for finding in findings}
     noun = kinds.pop() if len(kinds) == 1 else "place"
     groups = format_count(len({summaries.group_name(finding) for finding in findings}), noun)
-    return f"{format_mailboxes(mailboxes)} on {groups}" if mailboxes else groups
+    return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
 
 
 def score_tone(score: float | None) -> str:
@@ -242,7 +242,7 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
     example = replace_unprintable(f"{summaries.subject_name(first)}: {first.message}")
     return Issue(
         rule=first.rule,
-        title=f"{title}: {format_mailboxes(count)}" if count > 1 else title,
+        title=f"{title}: {format_count(count, 'mailbox')}" if count > 1 else title,
         severity=first.severity,
         findings=count,
         example=f"for example {example}" if count > 1 else example,

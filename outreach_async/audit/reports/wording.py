@@ -17,13 +17,15 @@ def replace_unprintable(text: str) -> str:
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
-    """Format a count with its noun."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+    """Format a count with its noun.
 
-
-def format_mailboxes(count: int) -> str:
-    """Format a number of mailboxes."""
-    return format_count(count, "mailbox", "mailboxes")
+    Args:
+        count: The count.
+        noun: The noun, in the singular.
+        plural: Its plural; by default the noun with `s`, or with `es` after an `x`.
+    """
+    regular = f"{noun}{'es' if noun.endswith('x') else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or regular}"
 
 
 def format_figure(value: Number | None) -> str:

@@ -7,18 +7,38 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from operator import attrgetter
-from typing import Any
 
 import attrs
 
 
+def fold_column_name(name: str) -> str:
+    """Return a column's name in the form in which names are compared."""
+    return name.strip().casefold()
+
+
+def _fold_names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(fold_column_name, names))
+
+
+def _fold_keys(reasons: Mapping[str, str]) -> dict[str, str]:
+    return {fold_column_name(column): reason for column, reason in reasons.items()}
+
+
+def _fold_values(columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(map(fold_column_name, group)) for name, group in columns.items()}
+
+
+def _compile_keys(reasons: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in reasons.items())
+
+
 @attrs.frozen(kw_only=True)
 class ExportFormat:
-    """The meaning of the columns in a tool's export. Names are compared regardless of case and outer blanks.
+    """The meaning of the columns in a tool's export, from the tables of its file. Names are folded.
 
     Attributes:
         name: Name of the tool.
@@ -27,37 +47,20 @@ class ExportFormat:
         least: Fewest marks in a header of this tool.
         fields: Columns by field code, best first.
         workspace: Columns by a name that a workspace may give to the field.
-        misleading: Columns whose name means something else in this tool, and what.
-        left_out: Columns without a field, and what they hold.
+        misleading: Columns whose name has another meaning in this tool, with that meaning.
+        left_out: Columns without a field, with a description of their content.
         left_out_like: The same by regular expression, for numbered columns.
     """
 
     name: str
     known_from: str
-    marks: frozenset[str]
+    marks: frozenset[str] = attrs.field(converter=_fold_names)
     least: int
-    fields: Mapping[str, tuple[str, ...]]
-    workspace: Mapping[str, tuple[str, ...]]
-    misleading: Mapping[str, str]
-    left_out: Mapping[str, str]
-    left_out_like: tuple[tuple[re.Pattern[str], str], ...]
-
-    @classmethod
-    def parse(cls, text: str) -> ExportFormat:
-        """Parse a tool's file."""
-        document: dict[str, Any] = tomllib.loads(text)
-        patterns: dict[str, str] = document.get("left_out_like", {})
-        return cls(
-            name=document["name"],
-            known_from=document["known_from"],
-            marks=frozenset(map(fold_column_name, document["marks"])),
-            least=document["least"],
-            fields={code: tuple(map(fold_column_name, columns)) for code, columns in document["fields"].items()},
-            workspace={name: tuple(map(fold_column_name, columns)) for name, columns in document.get("workspace", {}).items()},
-            misleading=_fold_keys(document.get("misleading", {})),
-            left_out=_fold_keys(document["left_out"]),
-            left_out_like=tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in patterns.items()),
-        )
+    fields: Mapping[str, tuple[str, ...]] = attrs.field(converter=_fold_values)
+    workspace: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
+    misleading: Mapping[str, str] = attrs.field(factory=dict, converter=_fold_keys)
+    left_out: Mapping[str, str] = attrs.field(converter=_fold_keys)
+    left_out_like: tuple[tuple[re.Pattern[str], str], ...] = attrs.field(factory=dict, converter=_compile_keys)
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
         """Return the code of each column that maps to a field, by folded name. Each code takes its best column in the header.
@@ -66,7 +69,7 @@ class ExportFormat:
             headers: Column names.
             taken: Codes that other columns already map to.
         """
-        folded = set(map(fold_column_name, headers))
+        folded = _fold_names(headers)
         matches: dict[str, str] = {}
         for code, columns in self.fields.items():
             best = next((column for column in columns if column in folded and column not in matches), None)
@@ -92,23 +95,13 @@ class ExportFormat:
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
     """Return the tool that writes such a header; `None` if it is none of the known ones."""
-    folded = set(map(fold_column_name, headers))
-    counted = [(len(export.marks & folded), export) for export in load_exports()]
-    most, export = max(counted, key=lambda pair: pair[0])
-    return export if most >= export.least else None
+    folded = _fold_names(headers)
+    export = max(load_exports(), key=lambda export: len(export.marks & folded))
+    return export if len(export.marks & folded) >= export.least else None
 
 
 @cache
 def load_exports() -> tuple[ExportFormat, ...]:
     """Return every known tool, one per file in this folder."""
     tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
-    return tuple(ExportFormat.parse(table.read_text(encoding="utf-8")) for table in tables)
-
-
-def fold_column_name(name: str) -> str:
-    """Return a column's name in the form in which names are compared."""
-    return name.strip().casefold()
-
-
-def _fold_keys(reasons: Mapping[str, str]) -> dict[str, str]:
-    return {fold_column_name(column): reason for column, reason in reasons.items()}
+    return tuple(ExportFormat(**tomllib.loads(table.read_text(encoding="utf-8"))) for table in tables)
