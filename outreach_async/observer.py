@@ -20,7 +20,7 @@ from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Response
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import ContactOutcome
+    from outreach_async.bulk.outcomes import ContactOutcome
 
 _next_call: Final = count(1).__next__
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from outreach_async.cli.text import to_printable, translate_arguments
+from outreach_async.cli.messages import to_printable, translate_arguments
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys

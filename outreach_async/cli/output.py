@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outreach_async.bulk import BulkProgress, Outcomes
-from outreach_async.cli.text import to_printable
+from outreach_async.cli.messages import to_printable
 
 
 @attrs.frozen

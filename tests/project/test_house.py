@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 import os
 import re
 import statistics
@@ -11,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +40,18 @@ REPEATED_CLASS_NAMES = dict.fromkeys(
     "Row": "public in two packages that never import each other",
     "_Body": "private in adapters that never import each other",
 }
+REPEATED_MODULE_NAMES = {
+    "app": "the command's click application, and the control plane's ASGI application",
+    "engine": "the client's engine, and the simulation's",
+    "errors": "the client's exceptions, and the error responses of the fake",
+    "operations": "the five operations, as the client and the fake each define them",
+    "records": "the records of a journal, and those of the fake",
+    "rules": "the rules of the audit, and those of the conformance suite",
+    "run": "a bulk run, and an audit's run",
+    "transport": "the package of transports, and the fake's transport",
+    "validation": "the client's and the fake's own checks of contacts, which must not share code",
+}
+"""Module names used more than once, each in packages of which at most one imports the other, and never by that name."""
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -52,6 +67,12 @@ def functions() -> Iterator[tuple[str, int]]:
                 body = node.body[1:] if ast.get_docstring(node) is not None else node.body
                 lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 1
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines
+
+
+@functools.cache
+def import_graph() -> grimp.ImportGraph:
+    """Return every import of the package, with those inside functions and those for type checkers."""
+    return grimp.build_graph("outreach_async", cache_dir=None)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +119,26 @@ def test_a_class_name_is_used_once() -> None:
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
     assert {name for name, paths in homes.items() if len(paths) > 1} == REPEATED_CLASS_NAMES.keys()
+
+
+def test_a_module_name_is_used_once() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in import_graph().modules:
+        homes.setdefault(module.rpartition(".")[2], []).append(module)
+    assert {name for name, modules in homes.items() if len(modules) > 1} == {"__main__", *REPEATED_MODULE_NAMES}
+
+
+def test_no_module_imports_two_modules_of_one_name() -> None:
+    graph = import_graph()
+    for module in graph.modules:
+        names = [other.rpartition(".")[2] for other in {module, *graph.find_modules_directly_imported_by(module)}]
+        assert len(names) == len(set(names)), f"{module} imports {sorted(names)}"
+
+
+def test_no_import_is_part_of_a_cycle_even_inside_a_function_or_for_types() -> None:
+    graph = import_graph()
+    order = graphlib.TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
+    order.prepare()  # raises CycleError, which names the modules
 
 
 def test_only_the_engine_and_the_conformance_suite_await_send() -> None:
