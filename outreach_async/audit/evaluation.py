@@ -244,6 +244,8 @@ class AuditState:
         if rule is None or rule.lack is None:
             return finding
         sign = build_missing_authentication_sign(rule.lack, facts, rule.thresholds)
+        if sign.message == finding.message:  # it names the limit that decides the severity; most findings stay as they are
+            return finding
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 
     def _check_groups(self, lacking: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:

@@ -114,21 +114,21 @@ class GroupStats:
         points: Sum of each mailbox's lost points.
         group_points: Points lost by the group as a whole.
         capped: Whether a critical finding caps the score.
-        counts: Number of findings by severity.
+        counts: Number of findings by the rank of their severity.
     """
 
     weighted_points: Number = 0
     points: int = 0
     group_points: int = 0
     capped: bool = False
-    counts: dict[Severity, int] = attrs.field(factory=lambda: dict.fromkeys(Severity, 0))
+    counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
-    def add(self, findings: Iterable[Finding], points: int = 0, sent: Number = 0) -> None:
-        """Count findings, and the points that they deduct from a mailbox that sent this many e-mails."""
+    def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
+        """Count findings of these ranks, and the points that they deduct from a mailbox that sent this many e-mails."""
         self.weighted_points += points * sent
         self.points += points
-        for finding in findings:
-            self.counts[finding.severity] += 1
+        for rank in ranks:
+            self.counts[rank] += 1
 
     def score(self, total: MailboxTotals) -> float:
         """Return the score of the group."""
@@ -139,7 +139,7 @@ class GroupStats:
     @property
     def severity(self) -> Severity | None:
         """Severity of the worst finding."""
-        return next((severity for severity, count in self.counts.items() if count), None)
+        return next((severity for severity, count in zip(Severity, self.counts, strict=True) if count), None)
 
 
 _NO_FINDINGS: Final = GroupStats()
@@ -162,7 +162,7 @@ class GroupScores:
         for place, flagged in enumerate(self._flagged):
             self._add_mailbox(flagged, place)
         for finding in chain.from_iterable(final.errors):
-            self._stats["workspace"][finding.workspace].add([finding])
+            self._stats["workspace"][finding.workspace].add([finding.severity.rank])
         for finding in final.group_findings:
             self._add_group_finding(finding)
         self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}
@@ -170,8 +170,8 @@ class GroupScores:
     def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
         mailbox, findings, stats = flagged.mailbox, flagged.findings, self._stats
         points, sent, domain = deducted_points(findings), valid_or_zero(mailbox.sent_30days), findings[0].domain
-        worst = min([finding.severity.rank for finding in findings])
-        self._ranked.append((-points, worst, -sent, place))
+        ranks = [finding.severity.rank for finding in findings]  # once, for all groups: a mailbox counts in five
+        self._ranked.append((-points, min(ranks), -sent, place))
         groups = [
             self._overall,
             stats["workspace"][flagged.workspace],
@@ -180,14 +180,14 @@ class GroupScores:
         ]
         if domain is not None:
             groups.append(stats["domain"][domain])
-            groups[-1].capped |= worst == 0
+            groups[-1].capped |= min(ranks) == 0
         for group in groups:
-            group.add(findings, points, sent)
+            group.add(ranks, points, sent)
 
     def _add_group_finding(self, finding: Finding) -> None:
         about_server = finding.server_ip is not None
         group = self._stats["server_ip" if about_server else "domain"][finding.server_ip or finding.domain or ""]
-        group.add([finding])
+        group.add([finding.severity.rank])
         group.group_points += deducted_points([finding])
         group.capped |= not about_server and finding.severity is Severity.CRITICAL
 
@@ -232,7 +232,7 @@ class GroupScores:
             mailboxes=total.mailboxes,
             score=stats.score(total),
             severity=stats.severity,
-            counts=dict(stats.counts),
+            counts=dict(zip(Severity, stats.counts, strict=True)),
             sent_30days=total.sent_30days,
             daily_limit=total.daily_limit,
         )
