@@ -4,7 +4,7 @@ Run: python -m tools.mutation [--mutants 300] [--seed 1] [--jobs 2] [--timeout 6
 
 It needs `cosmic-ray`, whose operators make the changes. A change that no test notices is printed as a diff: either a test is
 missing, or the change makes no difference. Every change is made in a copy of the project. The tests that execute the changed
-line run first. If none of them fails, all tests of the module run.
+line run; if a program that a test starts executes it too, and none of these tests fails, all tests of the module run.
 """
 
 from __future__ import annotations
@@ -169,6 +169,8 @@ def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str
 def find_tests(project: Path) -> dict[str, dict[int, list[str]]]:
     """Run the tests of all modules without a change, and return which of them execute each line of a module.
 
+    The name is empty for what runs outside tests: imports, and the programs that tests start.
+
     Raises:
         SystemExit: A test failed. It would notice every change.
     """
@@ -183,7 +185,7 @@ def find_tests(project: Path) -> dict[str, dict[int, list[str]]]:
     for module in TESTS:
         path = next(name for posix, name in measured.items() if posix.endswith(f"outreach_async/{module}.py"))
         tests[module] = {
-            line: [context.partition("|")[0].removeprefix("tests/") for context in contexts if context]
+            line: [context.partition("|")[0].removeprefix("tests/") for context in contexts]
             for line, contexts in data.contexts_by_lineno(path).items()
         }
     return tests
@@ -204,12 +206,15 @@ def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: 
     path = project / mutant.path
     source = path.read_text(encoding="utf-8")
     lines = statement_lines(source, mutant.line)
-    nearest = list(dict.fromkeys(test for line in lines for test in tests.get(line, ())))
     files = TESTS[mutant.module]
-    nearest.sort(key=lambda test: files.index(test.partition("::")[0]) if test.partition("::")[0] in files else len(files))
+    places = {name: place for place, name in enumerate(files)}
+    nearest = {test for line in lines for test in tests.get(line, [""])}
+    named = sorted(nearest - {""}, key=lambda test: (places.get(test.partition("::")[0], len(files)), test))
     path.write_text(mutant.change(source), encoding="utf-8")
     try:
-        failed = any(run_tests(chosen, project, timeout).returncode for chosen in (nearest, files) if chosen)
+        failed = any(
+            run_tests(chosen, project, timeout).returncode for chosen in (named, files if "" in nearest else ()) if chosen
+        )
     except subprocess.TimeoutExpired:
         return "killed by its timeout"
     finally:
