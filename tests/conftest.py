@@ -30,15 +30,16 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # What the first program compiles, the others need not: tests start hundreds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Results must not depend on how busy the machine is.
-settings.register_profile("outreach_async", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("outreach_async")
-# For .ci/run, and for a search as long as `max_examples` is large.
-settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=60)
-# For `python -m tools.mutation`: a test that fails is enough, however long its example.
+# Results depend neither on how busy the machine is nor on chance: every run tries the same examples.
 settings.register_profile(
-    "mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate], database=None
+    "outreach_async", deadline=None, max_examples=30, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.load_profile("outreach_async")
+settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=60)  # for .ci/run
+# For finding new failures: `pytest -n auto --hypothesis-profile=search`.
+settings.register_profile("search", settings.get_profile("outreach_async"), max_examples=300, derandomize=False)
+# For `python -m tools.mutation`: a test that fails is enough, however long its example.
+settings.register_profile("mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate])
 
 
 LONG = (

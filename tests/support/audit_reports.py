@@ -297,7 +297,7 @@ HOSTILE_REPORTS = st.builds(
     Report,
     workspaces=st.lists(TEXTS, max_size=3, unique=True),
     mailboxes=st.integers(0, 10**6),
-    unreadable=st.lists(TEXTS, max_size=2),
+    unreadable=st.lists(TEXTS, max_size=2, unique=True),
     findings=_findings([None, "new", "unchanged"]),
     scores=_SCORES,
     denied=st.booleans(),
