@@ -28,6 +28,7 @@ from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.journal.lock import require_same_file
 from outreach_async.bulk.journal.opening import create_journal
 from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
+from outreach_async.bulk.journal.records import checksum
 from outreach_async.bulk.possibly_sent import PossiblySent
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
@@ -343,6 +344,7 @@ class TestEarlierUnknown:
 
 CHANGES = {
     "a fact": "UPDATE meta SET value = '21' WHERE name = 'hwm'",
+    "a fact of an earlier commit": f"UPDATE meta SET value = '20', crc = {checksum(['hwm', '20'])} WHERE name = 'hwm'",
     "a fact that is missing": "DELETE FROM meta WHERE name = 'suspects'",
     "a window": "UPDATE window SET rows = 21",
     "a window that is missing": "DELETE FROM window WHERE first = 20",
