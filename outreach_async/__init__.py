@@ -1,7 +1,7 @@
 """An async client for the outreach service, on asyncio and trio.
 
-Import every name below from `outreach_async` itself. A minimal program, which reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY`
-and `OUTREACH_WORKSPACE` from the environment; you can pass them to `OutreachClient` instead:
+Import the public names from `outreach_async` itself. This minimal program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
+`OUTREACH_WORKSPACE` from the environment. You can pass these values to `OutreachClient` instead:
 
 ```python
 import anyio
@@ -35,9 +35,10 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
     outreach_async.pytest_plugin, .testing, .conformance
                                    fixtures, virtual time, and checking a live service
 
-The short examples in docstrings use an open `client` of `fake`, a `FakeService` with a small workspace `space_1`. They assume
-that `anyio`, `asyncio`, `json`, `Path` and the names of their own package, of `outreach_async` and of `outreach_async.fake` are
-imported, and they use `await` at the top level, as `python -m asyncio` allows. `# ->` marks the output of a line.
+The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
+`space_1`. They also assume that `anyio`, `asyncio`, `json`, `Path` and the names of their own package, of `outreach_async` and of
+`outreach_async.fake` are imported. They use `await` at the top level, as `python -m asyncio` allows. `# ->` marks the output of a
+line.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def main() -> int:
         from outreach_async.cli.app import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # while the libraries load, before the command handles it itself
+    except KeyboardInterrupt:  # raised during the imports; later, the command itself handles it
         return _EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name not in _REQUIRED_MODULES:

@@ -1,4 +1,4 @@
-"""Atomic file writes. Until a new version of a file is complete, readers see the old one."""
+"""Atomic file writes. Until a new version of a file is complete, readers see the old version."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path to write to. It replaces the file when the block ends, or is deleted if the block raises.
+    """Yield a temporary path to write to, and replace the file with the temporary file when the block ends.
 
-    A symbolic link is kept, and its target is replaced. An existing file keeps its permissions; hard links keep the old contents.
-    A pipe or a device is written to directly, and so is a descriptor of this process, such as `/dev/stdout`.
+    If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
+    replaced. An existing file keeps its permissions; other hard links to it keep the old contents. A pipe or a device is written
+    to directly. For a descriptor of this process, such as `/dev/stdout`, the contents are copied to the descriptor at the end.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
@@ -45,7 +46,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if exists := target.exists():
-            draft.touch(0o600)  # until it is complete, because the old file's permissions may be private
+            draft.touch(0o600)  # private until the file is complete, because the old file may be private
         yield draft
         if exists:
             shutil.copymode(target, draft)
@@ -56,7 +57,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
-    """Yield a temporary path, then copy its contents to a descriptor: opening by name would truncate or replace a file."""
+    """Yield a temporary path, then copy its contents to a descriptor.
+
+    Opening a path such as `/dev/stdout` instead would truncate or replace the file that the descriptor is redirected to.
+    """
     with TemporaryDirectory() as folder:
         draft = Path(folder) / "draft"
         yield draft
@@ -66,13 +70,13 @@ def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
 
 
 def atomic_write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file atomically, in UTF-8, with unchanged line ends; see `atomic_path`.
+    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_path`.
 
-    Control characters other than tabs and line ends become escapes, as in JSON and TOML.
+    Control characters other than tabs and line endings are escaped as in JSON and TOML.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
     """
     with atomic_path(path) as draft:
         escaped = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-        draft.write_bytes(escaped.encode("utf-8", errors="backslashreplace"))  # services may send lone surrogates
+        draft.write_bytes(escaped.encode("utf-8", errors="backslashreplace"))  # a service may send lone surrogates

@@ -1,4 +1,4 @@
-"""The state of one call: its time limits and the results of its attempts. Nothing here waits or sends."""
+"""The state of one call: its time limits and the results of its attempts. This module does no I/O and never waits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class CallOptions:
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a run, only the attempts counted
-            against the row use it up: waits and the service's own failures do not.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, only the attempts that
+            count against the row use up the deadline; waits and failures of the service do not.
     """
 
     timeout: float | None
@@ -33,7 +33,7 @@ class CallOptions:
 
 
 def event_loop_clock() -> Callable[[], float]:
-    """Return the clock of the running event loop. `anyio.current_time` looks up the loop on every call, which is slow."""
+    """Return the clock of the running event loop. `anyio.current_time` is slower, because it looks up the loop on every call."""
     return current_token().backend_class.current_time
 
 
@@ -42,25 +42,26 @@ class Call(Generic[T]):
 
     Args:
         operation: The operation to run.
-        options: Its time limits.
-        throttle: The throttle of its client or run.
+        options: The time limits of the call.
+        throttle: The throttle of the client or of the bulk run.
         now: The clock of the running event loop.
 
     Attributes:
         operation: The operation to run.
-        options: Its time limits.
-        throttle: The throttle of its client or run.
+        options: The time limits of the call.
+        throttle: The throttle of the client or of the bulk run.
         now: The clock of the running event loop.
-        deadline_at: When all waiting ends; infinite within a run.
+        deadline_at: The time at which the deadline passes; infinite within a bulk run.
         not_before: The earliest time for the next attempt.
         started: When the last attempt started.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
-        counted_failures: Number of failed attempts counted against the call: within a run, not every one is.
-        time_left: Seconds that the counted attempts have left of the deadline.
-        budget_spent: What its retries cost.
-        maybe_applied_earlier: Whether an attempt before the current one may have been applied, also one of an earlier process.
-        maybe_applied: Whether an attempt may have been applied.
+        counted_failures: Number of failed attempts that count against the call. Within a bulk run, some failures do not count.
+        time_left: Seconds of the deadline that the counted attempts have not used up.
+        budget_spent: Total cost of the call's retries, taken from the retry budget.
+        maybe_applied_earlier: Whether the service may have applied an attempt before the current one, including attempts of an
+            earlier process.
+        maybe_applied: Whether the service may have applied any attempt.
         last_error: The error of the last failed attempt.
     """
 
@@ -80,8 +81,8 @@ class Call(Generic[T]):
         self.throttle = throttle
         self.now = now
         self.time_left = math.inf if options.deadline is None else options.deadline
-        # A run may pause for minutes through no fault of the row. Within a run, the deadline is a budget of attempt time rather
-        # than a point in time, and the run itself limits the waiting.
+        # A bulk run may pause for minutes for reasons unrelated to the row. Within a run, the deadline therefore limits the total
+        # time of the attempts and is not a point in time. The run itself limits the waits.
         self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
     def start_attempt(self, now: float) -> Progress:
@@ -96,22 +97,22 @@ class Call(Generic[T]):
         return min(now + timeout, now + self.time_left, self.deadline_at)
 
     def timeout_error(self, progress: Progress) -> OutreachError:
-        """Return the error of the current attempt, which ran out of time: its own timeout, or the call's deadline."""
+        """Return the error of the current attempt, which exceeded its own timeout or the call's deadline."""
         maybe_sent, name = progress.sent is not False, self.operation.name
-        if self.attempt_deadline(self.started) < self.started + (self.options.timeout or math.inf):  # the deadline cut it short
+        if self.attempt_deadline(self.started) < self.started + (self.options.timeout or math.inf):  # ended by the deadline
             text = f"{name}: no response within the deadline of {self.options.deadline:g} s"
             return DeadlineExceeded(text, maybe_sent=maybe_sent)
         return TransportError(f"{name}: no response within the timeout of {self.options.timeout:g} s", maybe_sent=maybe_sent)
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
-        """Record a failed attempt. `maybe_applied` is never reset: no later attempt proves that this one was not applied."""
+        """Record a failed attempt. `maybe_applied` is never reset: no later attempt can prove that this one was not applied."""
         self.progress = None
         self.attempts += 1
         self.maybe_applied_earlier |= maybe_applied(error, failure_kind)
         self._maybe_sent |= error.maybe_sent
 
     def count_failure(self, now: float) -> None:
-        """Count the last attempt, and the time it took until now, against the call."""
+        """Count the last attempt as a failure of the call, and subtract its duration from `time_left`."""
         self.counted_failures += 1
         self.time_left -= now - self.started
 
@@ -122,11 +123,11 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """True if an attempt, including the current one, may have been applied or may still be."""
+        """Whether the service may have applied an attempt, including the current one, or may still apply it."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
-        """Raise the error with the facts of all attempts."""
+        """Raise the error with the number of attempts, and with whether any of them may have been sent or applied."""
         error.operation = self.operation.name
         error.attempts = self.attempts
         error.maybe_sent |= self._maybe_sent

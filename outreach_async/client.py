@@ -1,4 +1,4 @@
-"""`OutreachClient`: an engine, its settings, and the resources that use both."""
+"""`OutreachClient`: an engine, the client's settings, and the resources that use both."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class OutreachClient:
 
     Args:
         base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
-        owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reads need none.
+        owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
         workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
-        transport: Carries the requests, instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `FakeTransport(...)` or your own. The client closes it.
+        transport: Sends the requests; pass it instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+            `FakeTransport(...)` or your own transport. The client closes it.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
@@ -110,10 +110,11 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Self:
-        """Return a copy with other options. It shares connections, the limit of requests in flight, the retry budget and hooks.
+        """Return a copy of the client with other options.
 
-        The copy does not need to be closed: closing it does nothing, and closing the original client closes the connections.
-        `headers` are added to the client's.
+        The copy shares the client's connections, limit of requests in flight, retry budget and hooks. The copy does not need to
+        be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to the
+        client's headers, and replace fields of the same name.
 
         Raises:
             InvalidRequest: An option is invalid.
@@ -144,14 +145,15 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Response:
-        """Send any request and return its response, whatever the status. Use it for endpoints that the interface does not show.
+        """Send any request and return its response, whatever the status.
 
-        It is retried only after failures in which no byte was sent.
+        Use this method for endpoints that the documented interface does not include. The request is retried only after a failure
+        in which no byte of it was sent.
 
         Args:
             method: HTTP method, such as `GET`.
             target: Percent-encoded path and query as one string, starting with `/`.
-            body: The whole body; sent as JSON unless `headers` say otherwise.
+            body: The whole body; sent as `application/json` unless `headers` set another content type.
             headers: Header fields to add.
             timeout: Timeout per attempt, in seconds.
             deadline: Limit for the call, in seconds.
@@ -168,7 +170,7 @@ class OutreachClient:
             ```
         """
         operation = operations.raw_request(method, target, body, require_headers(headers or {}), self._settings.request_defaults)
-        body, headers = b"", None  # a cancellation keeps its frames, which must hold no secrets
+        body, headers = b"", None  # the traceback of a cancellation keeps this frame, which must hold no secrets
         return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:
@@ -197,16 +199,16 @@ class OutreachClient:
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
-    """Return the defaults of the client's requests. Errors of every request mask the key, because `request()` may send it too."""
+    """Return the defaults of the client's requests. All errors mask the owner key, because `request()` may send it too."""
     defaults = RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
-    if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
+    if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # another string could be a common word
         secrets += (owner_key,)
     return attrs.evolve(defaults, secrets=secrets)
 
 
 def _is_transport(transport: object) -> bool:
-    """Return whether this is a transport, not a class or a client of httpx or httpx2, which have methods of the same names."""
+    """Return whether this is a transport. Classes and the clients of httpx and httpx2 are not, despite equal method names."""
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 

@@ -1,11 +1,11 @@
 """The codec between JSON bytes and models.
 
-msgspec decodes first: it supports attrs classes natively and is strict. Bodies that it rejects, and bodies with fields that the
-models do not define, are decoded again by the cattrs converter of `structuring`, which reports every fault with its path and
-keeps every field. That module, and cattrs with it, is imported on first use.
+msgspec decodes each body first, because it supports attrs classes natively and is strict. Bodies that msgspec rejects, and bodies
+with fields that the models do not define, are decoded again by the cattrs converter of `structuring`. The converter reports every
+fault with its path and keeps every field. `structuring`, and cattrs with it, is imported on first use.
 
-A body above 1 MiB that msgspec rejects is not decoded again, because as dicts and lists it can take 24 times its size. Only its
-first fault is reported.
+If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
+much memory as the body. Only the first fault is reported.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ from outreach_async.models import LOCAL_FIELDS, Page, Step, Template, Undecodabl
 T = TypeVar("T")
 
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors that msgspec raises for invalid input. Invalid UTF-8 inside a string raises an error that is not msgspec's own."""
+"""Errors that msgspec raises for invalid input. For invalid UTF-8 inside a string, it raises Python's `UnicodeDecodeError`."""
 
 _LARGE_BODY: Final = 2**20
 """Size of a body in bytes above which only the first fault is reported."""
 
 _MIN_BYTES_PER_COMMA: Final = 16
-"""Minimum bytes per comma in a large page that is decoded item by item. Each item takes 64 bytes of memory; this bounds them."""
+"""Minimum number of bytes per comma for decoding a large page item by item.
+
+This limits the number of items, each of which takes 64 bytes of memory.
+"""
 
 _MAX_FAULTS: Final = 10_000
-"""Maximum number of faults in the items of a page; beyond it the whole page is rejected. Each fault takes 10 us to find."""
+"""Maximum number of faults in the items of a page. A page with more faults is rejected, because finding each takes 10 us."""
 
 _WHITESPACE: Final = b" \t\n\r"  # RFC 8259, section 2
 
 
 encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
-"""Encode JSON values as UTF-8 JSON. Strings may be of a subclass of `str`, as in data frames and secret stores."""
+"""Encode JSON values as UTF-8 JSON. Strings may be instances of a subclass of `str`, as in data frames and secret stores."""
 
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Python's names for the types that msgspec found, where they differ."""
+"""Python's names for the types that msgspec reports as found, where the two differ."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names in fault messages for the types that msgspec expected, where they differ."""
+"""Names in fault messages for the types that msgspec reports as expected, where the two differ."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -60,7 +63,8 @@ class DecodeError(ValueError):
     """The bytes do not match the interface.
 
     Attributes:
-        faults: Every fault found, each `path: expected kind, got kind`; in a list, those of the first 20 faulty items.
+        faults: Every fault found, each in the form `path: expected kind, got kind`. For a list, only the faults of the first 20
+            faulty items.
         value: The decoded JSON object, or only its `status` and `id` if it is above 1 MiB; `None` if the bytes are not a JSON
             object.
     """
@@ -71,7 +75,7 @@ class DecodeError(ValueError):
         self.value = value
 
     def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Rebuild the error from its faults, because the default would pass the message to `__init__`."""
+        """Pickle the faults and the value. By default, `__init__` would receive the message instead."""
         return DecodeError, (self.faults, self.value)
 
 
@@ -79,16 +83,16 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     """Decode a whole body into a model.
 
     Args:
-        kind: The model.
-        body: The body.
-        fully: Whether to report every fault of an invalid body rather than the first; by default, depends on its size.
+        kind: The model class.
+        body: The JSON body.
+        fully: Whether to report every fault of an invalid body instead of only the first; `None` decides by the body's size.
 
     Raises:
-        DecodeError: It is not JSON, or does not match the model. Values are never coerced.
+        DecodeError: The body is not JSON, or does not match the model. Values are never coerced.
     """
     fault = None
     try:
-        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
+        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         if _has_all_members(model, body):
             return model
         del model  # decoded again below: free the memory first
@@ -141,10 +145,10 @@ def to_wire(model: object) -> Any:
 
 
 def encode_contact(contact: NewContact) -> bytes:
-    """Encode a contact as the members of the create-contact body that describe it. Check the contact first."""
+    """Encode the members of the create-contact body that describe the contact. The caller must have checked the contact."""
     if contact.custom or contact.extra:
         return encode(contact.members())
-    return encode(contact)  # msgspec omits UNSET and private fields, and with them `custom` and `extra`
+    return encode(contact)  # msgspec omits UNSET values and private fields, including `custom` and `extra`
 
 
 def decode_json(body: bytes) -> Any:
@@ -168,7 +172,7 @@ def _decode_object(body: bytes) -> dict[str, Any]:
 
 
 def _first_fault(body: bytes, error: Exception) -> str:
-    """Return the first fault that msgspec found, worded as the cattrs converter words it."""
+    """Return the first fault that msgspec found, in the same wording as the cattrs converter."""
     if not isinstance(error, msgspec.ValidationError):
         return _invalid_json_fault(body, error)
     if match := _MISSING_MEMBER.fullmatch(str(error)):
@@ -181,7 +185,7 @@ def _first_fault(body: bytes, error: Exception) -> str:
 
 
 def _decode_partially(body: bytes) -> dict[str, Any] | None:
-    """Return a JSON object's status and id where they are strings, and decode nothing else; `None` if it is not an object."""
+    """Decode only the status and the id of a JSON object, if they are strings; return `None` if the body is not an object."""
     try:
         outline = _decoder(_PartialObject).decode(body)
         members = {"status": outline.status, "id": outline.id}
@@ -206,10 +210,10 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def _has_all_members(model: Any, body: bytes) -> bool:
     """Return whether the model has every member of the body. msgspec silently drops unknown members, so this counts colons.
 
-    Every member of the model is in the body, with one colon. If the body has exactly as many colons, it has no other members.
-    Strings may contain colons too. If the numbers differ, only colons directly after a quote are counted, with whitespace removed
-    because it could separate the two. A string that contains `":` still makes the numbers differ, which only costs time: the body
-    is decoded again by the slower converter.
+    Every member of the model appears in the body with one colon. If the body has exactly as many colons, it has no other members.
+    A string may contain colons too. If the numbers differ, whitespace is removed and only the colons directly after a quote are
+    counted. If a string contains `":`, the numbers still differ. This costs only time, because the body is then decoded again by
+    the slower converter.
     """
     members = _count_members(model.__class__)
     if items := getattr(model, "data", None):
@@ -228,7 +232,7 @@ def _count_members(kind: Any) -> int:
 
 
 def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a page one by one; `None` if the page itself is invalid or has too many faults to report."""
+    """Decode the items of a page one by one. Return `None` if the page itself is invalid or has too many faults to report."""
     if value is None or not isinstance(raw_items := value.get("data"), list):
         return None
     page = structure(kind, {**value, "data": []})
@@ -246,9 +250,10 @@ def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Pa
 
 
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a large page one by one, as `_decode_items` does, in memory bounded by the size of the page.
+    """Decode the items of a large page one by one, as `_decode_items` does, with memory bounded by the size of the page.
 
-    Invalid items are kept with every fault and member until they add up to 1 MiB, later ones with the first fault, id and status.
+    Invalid items keep every fault and member until these items add up to 1 MiB. Later invalid items keep only their first fault,
+    id and status.
     """
     if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):
         return None

@@ -16,12 +16,12 @@ OptionalString: TypeAlias = str | Unset | None
 
 @attrs.frozen(kw_only=True)
 class CreateContactResponse(ResponseModel):
-    """The service's response to a creation (section "Create contact"). `CreatedContact` adds what the client knows.
+    """The service's response to a create request (section "Create contact"). `CreatedContact` adds data about the call.
 
     Attributes:
         status: The outcome.
         id: The contact's id, or `None`.
-        details: A short string, or `None`.
+        details: A short text from the service, or `None`.
         extra: Response fields that this class does not define.
     """
 
@@ -38,9 +38,9 @@ class CreatedContact(CreateContactResponse):
         status: The service's last status: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
         id: Starts with `contact_`; `None` if the contact was skipped, or if the id contained the owner key.
         details: `None` on success; a short string if the contact was skipped as a duplicate.
-        possible: Every outcome that is consistent with the evidence. There is more than one after a lost response: a retry that
-            finds the contact cannot tell whether an earlier attempt of the same call added it.
-        request_id: The response's `x-request-id`; `None` if it has none.
+        possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
+            retry finds the contact, an earlier attempt of the same call may have added it.
+        request_id: The response's `x-request-id`; `None` if the response has none.
         attempts: Number of attempts.
         extra: Response fields that this class does not define.
 
@@ -67,8 +67,9 @@ def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outc
 
     Args:
         status: The service's last status.
-        maybe_applied: Whether an earlier attempt of the call may have been applied. If it was, it may have added the contact that
-            this response calls a duplicate. `added` stays exact, because it means that the contact did not exist before.
+        maybe_applied: Whether the service may have applied an earlier attempt of the call. If it did, that attempt may have added
+            the contact that this response reports as a duplicate. The status `added` is always certain, because it means that the
+            contact did not exist before.
     """
     return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
@@ -81,7 +82,7 @@ standard_values: Final = attrgetter(*STANDARD_FIELDS)
 
 
 def _copy_mapping(value: Any) -> Any:
-    """Copy a mapping, so that later changes by the caller do not reach the contact. The checks reject any other type."""
+    """Copy a mapping, so that later changes by the caller do not affect the contact. Return any other value unchanged."""
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -89,19 +90,19 @@ def _copy_mapping(value: Any) -> Any:
 class NewContact:
     """A contact to create (section "Create contact"). Only the fields that you set are sent; `None` is sent as null.
 
-    The constructor checks nothing. The client checks a contact before sending it, so one bad row among a million fails alone.
+    The constructor checks nothing. The client checks a contact before sending it, so an invalid row does not affect other rows.
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
         first_name: A string sent under its own name, like every field below.
-        state: Two-letter prefix or full name.
-        country: Two-letter prefix or full name.
-        timezone: A valid timezone input; the interface does not list them.
+        state: Two-letter abbreviation or full name.
+        country: Two-letter abbreviation or full name.
+        timezone: A time zone that the service accepts; the interface does not list the valid values.
         stack_overflow: Profile URL or handle.
-        job_start_date: A date; the interface does not list the formats.
-        graduation_date: A date; the interface does not list the formats.
+        job_start_date: A date; the interface does not list the accepted formats.
+        graduation_date: A date; the interface does not list the accepted formats.
         custom: Custom variables by code, `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
-        extra: Any other codes that `client.workspaces.fields()` lists.
+        extra: Values of other fields, by the codes that `client.workspaces.fields()` lists.
 
     Example:
         ```python
@@ -158,7 +159,7 @@ class NewContact:
 
     @property
     def extra(self) -> Mapping[str, str | None]:
-        """Other values by code."""
+        """Values of other fields, by code."""
         return self._extra
 
     def standard(self) -> dict[str, str | None]:

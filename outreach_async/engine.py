@@ -1,4 +1,4 @@
-"""The engine: runs a call attempt by attempt, within its deadline. Nothing else in the client awaits `Transport.send`."""
+"""The engine: runs a call attempt by attempt, within its deadline. No other module of the client awaits `Transport.send`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MIN_ERROR_STATUS: Final = 300
 
 
 class DeadlineScope(Protocol):
-    """A cancel scope, or an object that stands in for one."""
+    """A cancel scope, or another object with a deadline."""
 
     deadline: float
-    """When it is cancelled, on the event loop's clock."""
+    """Time at which the scope is cancelled, on the event loop's clock."""
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -42,7 +42,7 @@ class Engine:
     """Runs operations over one transport. A client and all its copies share one engine.
 
     Args:
-        transport: Carries the requests.
+        transport: Sends the requests.
         max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
         policy: The retry policy.
         wall_clock: Returns Unix time in seconds, for a `Retry-After` given as a date.
@@ -58,7 +58,7 @@ class Engine:
     _slots: RequestSlots = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Lower the limit to the transport's, and make what all calls share."""
+        """Lower `max_in_flight` to the transport's limit, and create the throttle and the slots that all calls share."""
         self.max_in_flight = min(self.max_in_flight, getattr(self.transport, "max_in_flight", None) or self.max_in_flight)
         self.throttle = ClientThrottle(self.policy)
         self._slots = RequestSlots(self.max_in_flight)
@@ -86,15 +86,16 @@ class Engine:
             raise
 
     def discard(self, call: Call[Any]) -> None:
-        """Note that a call is not continued, whether or not it has ended."""
+        """Record that a call will not be continued. The call may already have ended."""
         if self.observer:
             self.observer.on_call_discarded(call)
 
     async def execute(self, call: Call[T], scope: DeadlineScope) -> T:
-        """Run a call until its response, as `run` does, in a scope that is cancelled when an attempt runs out of time.
+        """Run a call until it returns or raises, as `run` does, in a scope that is cancelled when an attempt runs out of time.
 
-        The caller must then leave the scope and execute the same call again in a new one. One scope can serve many calls in
-        sequence, until an attempt times out: a scope per attempt would cost more than everything else here.
+        After this cancellation, the caller must leave the scope and execute the same call again in a new scope. One scope can
+        serve many calls in sequence until an attempt times out. A scope per attempt would take more time than everything else
+        here.
         """
         response: Response | None
         if self.observer:
@@ -116,8 +117,8 @@ class Engine:
                 else:
                     call.throttle.on_success(call.now(), call.started, response.headers, call.budget_spent)
                     break
-                # The transport may fail just as its time runs out. The scope is then cancelled, but the cancellation is not
-                # delivered yet and would hit the next attempt. The checkpoint delivers it here, between two attempts.
+                # The transport may fail just as the attempt's time runs out. The scope is then cancelled, but the cancellation is
+                # not delivered yet and would hit the next attempt. The checkpoint delivers it here, between two attempts.
                 await checkpoint()
         # A cancellation does not end the call: an attempt that timed out leaves its scope this way and may be retried. `discard`
         # ends calls that are really cancelled.
@@ -136,7 +137,7 @@ class Engine:
         return operation.parse(response, AttemptInfo(call.attempts + 1, call.maybe_applied_earlier))
 
     async def _send_attempt(self, call: Call[Any], scope: DeadlineScope) -> Response:
-        """Send the request once. If the scope is cancelled, the attempt's progress stays with the call."""
+        """Send the request once. If the scope is cancelled, `call.progress` keeps the progress of the attempt."""
         result: Response | OutreachError | None = None  # stays `None` if the attempt is cancelled
         if self.observer:
             self.observer.on_attempt_started(call)
@@ -145,7 +146,7 @@ class Engine:
         scope.deadline = call.attempt_deadline(now)
         try:
             result = response = await self.transport.send(call.operation.request, progress)
-        except Exception as error:  # noqa: BLE001 - a transport written elsewhere may raise anything; it is chained, not lost
+        except Exception as error:  # noqa: BLE001 - a third-party transport may raise anything; the error is chained
             failure = error if isinstance(error, OutreachError) else _wrap_foreign_error(error, progress)
             drop_tracebacks(failure)  # frames of libraries hold keys and header fields, and masking cannot reach their locals
             result = scrub_error(failure, call.operation.secrets)
@@ -154,7 +155,7 @@ class Engine:
             drop_tracebacks(error)
             raise
         finally:
-            # The scope outlives the attempt, and waits between attempts have their own limits: they must not be cancelled by it.
+            # The scope outlives the attempt. It must not cancel the waits between attempts, which have limits of their own.
             scope.deadline = math.inf
             self._slots.release()
             if self.observer:
@@ -164,17 +165,18 @@ class Engine:
         return response
 
     def _try_start(self, call: Call[Any]) -> bool:
-        """Reserve the start of an attempt if it may start at once. This is the fast path: it never awaits."""
+        """Reserve a start and a slot if an attempt may start at once, and return whether it may. This fast path never awaits."""
         now = call.now()
         if not call.not_before <= now < call.deadline_at or not self._slots.free:
             return False
-        # The throttle counts the attempt as started, so it comes last. No task can take the free slot in between: nothing awaits.
+        # The throttle counts the attempt as started, so the throttle is asked last. No other task can take the free slot in
+        # between, because nothing awaits.
         return call.throttle.try_start(now) and self._slots.try_acquire()
 
     async def _wait_to_start(self, call: Call[Any]) -> None:
-        """Wait for the call's own backoff, the throttle and a slot. The attempt keeps the slot.
+        """Wait for the call's own backoff and the throttle, then take a slot for the attempt.
 
-        An error that ends the call here is raised directly: no attempt was made that could be retried.
+        An error that ends the call here is raised directly, because there is no failed attempt to retry.
         """
         with anyio.CancelScope(deadline=call.deadline_at):
             while True:
@@ -186,7 +188,7 @@ class Engine:
                     error = RateLimited(text, status_code=429)
                     error.retry_after = left
                     call.fail(error, call.last_error)
-                # The slot comes last: a call that waits for a time must not hold a slot that another call could use.
+                # The slot is taken last: a waiting call must not hold a slot that another call could use.
                 await call.throttle.wait_and_start(call.not_before)
                 await self._slots.acquire()
                 # Another task's failure may have closed the gate during the wait for a slot.
@@ -200,7 +202,7 @@ class Engine:
         call.fail(DeadlineExceeded(text), call.last_error)
 
     def _on_failure(self, call: Call[Any], error: OutreachError) -> None:
-        """Decide when to retry the call, or raise."""
+        """Schedule a retry of the call after a failed attempt, or raise the error that ends the call."""
         failure_kind = classify(error, call.operation.idempotency)
         call.record_failure(error, failure_kind)
         log_failure(call, error, failure_kind)
@@ -223,7 +225,7 @@ class Engine:
             call.fail(error, call.last_error if isinstance(error, DeadlineExceeded) else None)
         if not in_time:  # fail now: the next attempt could only start after the deadline
             if is_refusal:
-                call.fail(error)  # it has the service's `Retry-After`, which tells the caller when to try later
+                call.fail(error)  # the error has the service's `Retry-After`, which tells the caller when to retry
             text = f"{error}; no further attempt fits within the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         if call.time_left <= 0:  # within a run, where waits do not use up the deadline
@@ -243,7 +245,8 @@ def _wrap_foreign_error(error: Exception, progress: Progress) -> TransportError:
     unsent = progress.sent is False or (progress.sent is None and isinstance(error, ConnectionRefusedError))
     failure = TransportError(f"the transport failed: {type(error).__name__}", maybe_sent=not unsent)
     failure.__cause__ = error
-    # The traceback is dropped, so the note says where the error was raised, innermost frame first; the outermost is the engine's.
+    # The traceback is dropped, so a note says where the error was raised, innermost frame first. The outermost frame is left out,
+    # because it is the engine's own.
     frames = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False)[:0:-1]
     calls = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
     failure.add_note(f"raised at {', called from '.join(calls)}")

@@ -12,9 +12,9 @@
      +-- JournalError                            a bulk run's journal that cannot be read or written
 
 No error holds a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
-error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of the library,
-because their locals hold responses and requests, and the HTTP libraries' errors behind an error have no traceback. Every error
-can be pickled and copied.
+error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of this library,
+because the locals of these frames hold requests and responses. If an error of the HTTP library is the cause, it has no traceback.
+Every error can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BODY_LIMIT = 4096
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a string for a message: at most `limit` characters, then `...` if it is longer."""
+    """Return at most `limit` characters of a string, followed by `...` if the string is longer."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
@@ -42,8 +42,8 @@ class OutreachError(Exception):
         request_id: The response's `x-request-id`; `None` without one.
         attempts: Number of attempts.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service applied no attempt: none was sent, or each was rejected
-            with a 4xx status other than 408, 425 and 499.
+        maybe_applied: `False` only if it is certain that the service applied no attempt: each attempt was either not sent, or
+            rejected with a 4xx status other than 408, 425 and 499.
 
     Example:
         ```python
@@ -76,7 +76,7 @@ class OutreachError(Exception):
         self.maybe_applied = maybe_sent
 
     def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
-        """Rebuild the error from its message and attributes, because the default would call `__init__` with the message alone."""
+        """Pickle the message and all attributes. By default, `__init__` would receive the message alone."""
         return _rebuild_error, (type(self), str(self), vars(self).copy())
 
 
@@ -87,7 +87,7 @@ def _rebuild_error(kind: type[OutreachError], message: str, attributes: dict[str
 
 
 def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and every error that a traceback may show with it."""
+    """Yield an error and every linked error that a traceback may show: causes, contexts and members of exception groups."""
     seen: set[int] = set()  # an error can be its own cause
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -99,7 +99,7 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Drop the traceback of an error and of every linked one.
+    """Drop the traceback of an error and of every error linked to it.
 
     A traceback holds frames, and frames hold their locals: responses of megabytes, the error itself (a cycle that only the
     garbage collector frees), and keys and header fields, which tools that show locals would print.
@@ -154,7 +154,7 @@ class UnexpectedResponse(OutreachError):
     """The response does not match the interface: no JSON, a missing field, a value of another type, or a status other than `ok`.
 
     Attributes:
-        well_formed: Whether the body was a JSON object, and thus sent by the service rather than damaged on the way.
+        well_formed: Whether the body was a JSON object, which means that it was not damaged in transit.
 
     Example:
         ```python
@@ -208,7 +208,7 @@ class BulkStopped(OutreachError):
 
     Attributes:
         report: The figures of the run so far, as JSON values.
-        resumable: Whether the run has a journal. If it has, the same call with `resume=True` resumes with the remaining rows.
+        resumable: Whether the run has a journal. If so, the same call with `resume=True` continues with the remaining rows.
 
     Example:
         ```python
@@ -224,10 +224,10 @@ class BulkStopped(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return the error of a run that another error stops, with that error's attributes.
+        """Return the error for a run that was stopped by another error, with the attributes of that error.
 
         Args:
-            cause: The other error.
+            cause: The error that stopped the run.
             text: The start of the message: what happened to the run.
         """
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
@@ -239,7 +239,7 @@ class BulkStopped(OutreachError):
 class BulkSuspended(BulkStopped):
     """A bulk run stopped for a reason that may pass: the service asked for a long wait, or was down or throttling for too long.
 
-    With a journal, rows in progress are left for later, and the same call with `resume=True` continues where this run ended.
+    With a journal, rows in progress have no outcome yet. The same call with `resume=True` continues where this run ended.
 
     Attributes:
         retry_after: Seconds to wait before resuming; `None` if the service did not say.
@@ -261,7 +261,7 @@ class JournalError(OutreachError):
     """The journal of a bulk run cannot be read or written, for example because the disk is full or the file is damaged.
 
     No further request was started. After a disk error, the earlier contents of the journal are still valid: fix the cause and
-    resume the run. A damaged journal can only be continued with `earlier="unknown"`.
+    resume the run. A run with a damaged journal can only be continued with `earlier="unknown"`.
 
     Example:
         ```python

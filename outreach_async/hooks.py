@@ -1,5 +1,7 @@
 """Hooks: callables that receive the events of a client as frozen values.
 
+The events occur in this order:
+
     a call      CallStarted, AttemptStarted, AttemptEnded, RetryScheduled, AttemptStarted, AttemptEnded, ..., CallEnded
     a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkRateChanged while it is throttled, ..., BulkStateChanged
 
@@ -30,11 +32,11 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Every start event is followed by its end event: a response, an error or a cancellation. Events hold no body, no header except the
-request id, no contact and no secret. Later versions may add more events: ignore those you do not know, as `match` does.
+Every start event is followed by its end event, even after an error or a cancellation. Events hold no body, no header except the
+request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does.
 
 Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
-the call; the first one of each hook is logged. A client's copies made by `with_options` use the same hooks.
+the call; the first exception of each hook is logged. A client's copies made by `with_options` use the same hooks.
 
 Logs need no hook: `OUTREACH_LOG=info` writes retries and the states of bulk runs to stderr, `debug` every attempt. For
 OpenTelemetry see `outreach_async.otel`.
@@ -49,7 +51,7 @@ import attrs
 from outreach_async.vocabulary import Outcome
 
 CANCELLED: Final = "cancelled"
-"""The value of `error` when a task was cancelled.
+"""The value of an event's `error` if the task was cancelled.
 
 Example:
     ```python
@@ -58,7 +60,7 @@ Example:
     ```
 """
 TIMEOUT: Final = "timeout"
-"""The value of `error` when an attempt ran out of time, its own or that of its call.
+"""The value of an event's `error` if an attempt exceeded its timeout or the deadline of its call.
 
 Example:
     ```python
@@ -68,7 +70,7 @@ Example:
 """
 
 BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
-"""The states of a bulk run: three while it runs, then four ways to end.
+"""The states of a bulk run: the first three while it runs, the other four after it has ended.
 
 Example:
     ```python
@@ -79,7 +81,7 @@ Example:
 
 @attrs.frozen(kw_only=True)
 class CallStarted:
-    """A call started, such as one page of a list or one row of a bulk run. Its first attempt may still have to wait.
+    """A call started, for example for one page of a list or one row of a bulk run. Its first attempt may still have to wait.
 
     Attributes:
         call: Number of the call, unique in this process.
@@ -110,7 +112,7 @@ class CallStarted:
 
 @attrs.frozen(kw_only=True)
 class AttemptStarted:
-    """A request was passed to the transport. Hooks run in the task that sends it, for this event and for the attempt's end.
+    """A request is passed to the transport. For this event and `AttemptEnded`, hooks run in the task that sends the request.
 
     Attributes:
         call: Number of the call.
@@ -176,7 +178,7 @@ class RetryScheduled:
         attempt: Number of the attempt that failed.
         error: Name of the error's class.
         status_code: The HTTP status of the response; `None` without a response.
-        evidence: What the failure proves: `not_sent`, `refused` (throttled) or `ambiguous`.
+        evidence: What the failure proves about the request: `not_sent`, `refused` (throttled) or `ambiguous`.
         wait: Minimum number of seconds until the next attempt.
 
     Example:
@@ -309,7 +311,7 @@ class RowEnded:
         run: Number of the run.
         index: The row's index in the input, from 0.
         status: The outcome.
-        certain: Whether `status` is known to be what happened.
+        certain: Whether `status` is known to be the actual outcome.
         attempts: Number of attempts to send the row.
         error: Name of the error's class; `None` if the service reported the outcome.
         status_code: The HTTP status of that error; `None` without one.
@@ -377,7 +379,7 @@ __all__ = [
 class Hook(Protocol):
     """A callable that receives the events of a client. It runs inside the call and must not block.
 
-    An exception in a hook does not affect the call. The first one is logged, later ones are ignored.
+    An exception in a hook does not affect the call. The first exception of each hook is logged, later exceptions are ignored.
 
     Example:
         ```python

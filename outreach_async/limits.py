@@ -1,6 +1,6 @@
-"""Limits shared by all tasks of a client: slots, and a throttle with its gate and retry budget.
+"""Limits shared by all tasks of a client: request slots, and a throttle with its gate and retry budget.
 
-None is tied to an event loop unless a task waits.
+The limits are not tied to an event loop, except while a task waits for one of them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 
 
 class RequestSlots:
-    """Limit the number of requests in flight. Waiters are served in FIFO order.
+    """Limits the number of requests in flight. Waiting tasks are served in FIFO order.
 
-    anyio's CapacityLimiter is five times slower, and its Semaphore is tied to one event loop.
+    This class replaces anyio's CapacityLimiter, which is five times slower, and its Semaphore, which is tied to one event loop.
     """
 
     def __init__(self, total: int) -> None:
@@ -33,14 +33,14 @@ class RequestSlots:
         _ALL_SLOTS.add(self)
 
     def try_acquire(self) -> bool:
-        """Take a slot if one is free, and return whether it was."""
+        """Take a slot if one is free, and return whether a slot was taken."""
         if self.free <= 0:
             return False
         self.free -= 1
         return True
 
     async def acquire(self) -> None:
-        """Wait for a slot and take it. A cancelled wait takes none."""
+        """Wait for a slot and take it. If the wait is cancelled, no slot is taken."""
         if self.try_acquire():
             return
         mine = anyio.Event()
@@ -49,15 +49,15 @@ class RequestSlots:
             await mine.wait()
         except BaseException:
             if mine.is_set():
-                # `release` passed its slot to this task, but the wait was cancelled before the task ran: pass the slot on, or it
-                # is lost for good.
+                # `release` passed its slot to this task, but the wait was cancelled before the task ran. Pass the slot on;
+                # otherwise it would be lost.
                 self.release()
             else:
                 self._waiters.remove(mine)
             raise
 
     def release(self) -> None:
-        """Release a slot: to the longest waiter, or to the free slots."""
+        """Release a slot. If tasks are waiting, the one that has waited longest gets the slot."""
         # The slot goes straight to the waiter and never counts as free. Otherwise `try_acquire` could overtake the waiters.
         if self._waiters:
             self._waiters.popleft().set()
@@ -66,7 +66,7 @@ class RequestSlots:
 
     def reset_after_fork(self) -> None:
         """Reset the slots in a newly forked child process."""
-        # The tasks that hold slots or wait for one run in the parent only. The child would wait for them forever.
+        # The tasks that hold slots or wait for slots run only in the parent. The child would wait forever for them to finish.
         self.free = self.total
         self._waiters.clear()
 
@@ -85,7 +85,7 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
 
 
 class RetryAfterGate:
-    """Hold back every request of a client until a time on the event loop's clock.
+    """Holds back every request of a client until a given time on the event loop's clock.
 
     Attributes:
         reason: Why the gate was closed.
@@ -97,42 +97,42 @@ class RetryAfterGate:
         self._loop: EventLoopToken | None = None
 
     def opens_at(self, now: float) -> float:
-        """Return when the gate opens; a time in the past if it is open."""
-        # Clocks of event loops have different origins. A time set in an earlier loop, as with `asyncio.run` called twice, means
-        # nothing in this one. Looking up the loop is slow, so a gate that is open by either clock does without.
+        """Return the time at which the gate opens. The time is in the past if the gate is open."""
+        # The clocks of event loops have different origins. A time that was set in an earlier loop, for example by a previous
+        # `asyncio.run`, is meaningless in this loop. Looking up the loop is slow, so it is done only if the gate seems closed.
         if self._opens_at > now and self._loop != current_token():
             self._opens_at = -math.inf
         return self._opens_at
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
-        """Keep the gate closed for at least this long after an attempt, because the service asked to wait."""
+        """Close the gate for at least `seconds` after the end of an attempt, because the service asked to wait."""
         until = attempt.ended + seconds
         if until > self.opens_at(attempt.ended):
             self._opens_at, self._loop = until, current_token()
             self.reason = f"{attempt.description} and asked to wait {attempt.retry_after:.3g} s"
 
     async def wait(self) -> None:
-        """Wait until the gate is open, even if it is closed for longer during the wait."""
-        while self.opens_at(now := anyio.current_time()) > now:  # noqa: ASYNC110 - the time may move during the sleep
+        """Wait until the gate is open, even if its opening time is postponed during the wait."""
+        while self.opens_at(now := anyio.current_time()) > now:  # noqa: ASYNC110 - the opening time may change during the sleep
             await anyio.sleep_until(self._opens_at)
 
 
 class RetryBudget:
-    """Limit the retries of all calls together: a failing service must not receive more requests than a healthy one."""
+    """Limits the retries of all calls together, so that a failing service does not receive more requests than a healthy one."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.remaining = size
 
     def try_spend(self, amount: int) -> bool:
-        """Take the amount if the budget has it, and return whether it had. Otherwise take nothing."""
+        """Take the amount from the budget if enough is left, and return whether it was taken."""
         if amount > self.remaining:
             return False
         self.remaining -= amount
         return True
 
     def refund(self, amount: int) -> None:
-        """Give back an amount. The budget never exceeds its size."""
+        """Return an amount to the budget. The budget never exceeds its size."""
         self.remaining = min(self.size, self.remaining + amount)
 
 
@@ -147,16 +147,16 @@ class RetryDecision(Enum):
 
 @attrs.frozen
 class FailedAttempt:
-    """A failed attempt, as a throttle sees it.
+    """A failed attempt, with the data that a throttle needs.
 
     Attributes:
-        error: The failure.
-        kind: What the failure proves.
+        error: The error of the attempt.
+        kind: What the failure proves about the request.
         started: When the attempt started.
-        ended: When it failed.
+        ended: When the attempt failed.
         counted_failures: Number of earlier failures counted against the call.
         retry_after: Seconds that the service asked to wait; `None` if it did not ask.
-        can_retry: False if the call ends whatever the decision, so that a retry must not be charged for.
+        can_retry: False if the call ends regardless of the decision. The retry budget must then not be charged for a retry.
     """
 
     error: OutreachError
@@ -174,13 +174,13 @@ class FailedAttempt:
 
 
 class Throttle(Protocol):
-    """Decides when the attempts of a client or of a run may start, and what a failed one means for its call.
+    """Decides when the attempts of a client or of a bulk run may start, and whether a failed attempt is retried.
 
     Each started attempt ends with a call of `on_success`, `on_failure` or `cancel_start`, unless its task is cancelled. Times are
     on the event loop's clock.
 
     Attributes:
-        gate: The client's gate. It is checked once more after the wait for a slot, during which it may have closed.
+        gate: The client's gate. It is checked once more after the wait for a slot, because it may have closed during the wait.
     """
 
     gate: RetryAfterGate
@@ -200,10 +200,10 @@ class Throttle(Protocol):
         """
 
     def cancel_start(self) -> None:
-        """Release a reserved start: the attempt will not be sent."""
+        """Release a reserved start, because the attempt will not be sent."""
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt; `budget_spent` is what the retries of its call cost."""
+        """Record a successful attempt; `budget_spent` is the cost of its call's retries."""
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a failed attempt and decide what to do next."""
@@ -229,10 +229,10 @@ class ClientThrottle:
         await self.gate.wait()
 
     def cancel_start(self) -> None:
-        """Do nothing: attempts in flight are not counted."""
+        """Do nothing, because this throttle does not count attempts in flight."""
 
     def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Give back what the call's retries cost, or 1."""
+        """Refund the cost of the call's retries to the retry budget, or 1 if the call had no retries."""
         self._budget.refund(budget_spent or 1)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
@@ -242,7 +242,7 @@ class ClientThrottle:
             self.gate.close(attempt, min(attempt.retry_after, self._policy.retry_after_cap))
         if isinstance(attempt.error, DeadlineExceeded) or attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
-        # The budget comes last: a call that fails for another reason must not spend what other calls could retry with.
+        # The budget is checked last: a call that fails for another reason must not use up budget for the retries of other calls.
         if attempt.can_retry and not self._budget.try_spend(retry_cost(attempt.kind)):
             return RetryDecision.GIVE_UP
         return RetryDecision.RETRY_COUNTED

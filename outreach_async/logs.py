@@ -20,7 +20,7 @@ from outreach_async.retry import FailureKind
 from outreach_async.transport.wire import Response
 
 LOGGER: Final = logging.getLogger("outreach_async")
-LOGGER.addHandler(logging.NullHandler())  # otherwise Python prints warnings that no handler takes
+LOGGER.addHandler(logging.NullHandler())  # without a handler, Python prints warnings to stderr
 
 _MAX_ID_LENGTH: Final = 256
 
@@ -28,7 +28,7 @@ _MAX_ID_LENGTH: Final = 256
 def configure_logging() -> None:
     """Enable logging to stderr if the environment sets `OUTREACH_LOG` to a level such as `debug` or `info`.
 
-    An unknown level is ignored. If the logger already has a handler of the program, nothing changes.
+    An unknown level is ignored. If the program has already added a handler to the logger, nothing changes.
     """
     level = logging.getLevelNamesMapping().get(os.environ.get("OUTREACH_LOG", "").upper())
     if level is None or any(not isinstance(handler, logging.NullHandler) for handler in LOGGER.handlers):
@@ -40,7 +40,7 @@ def configure_logging() -> None:
 
 
 def log_response(call: Call[Any], response: Response) -> None:
-    """Log an attempt that received a response, whatever its status. Check first whether debug is enabled."""
+    """Log an attempt that received a response, whatever its status. The caller checks first whether debug is enabled."""
     extra = _attempt_fields(call, response.status, masked_request_id(call, response))
     LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra=extra)
 
@@ -62,7 +62,7 @@ def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, 
 
 
 def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
-    """Log a bulk run's new state with these fields of `BulkStateChanged`, and why the run ended."""
+    """Log a bulk run's new state: the fields of a `BulkStateChanged` event, and the reason if the run ended early."""
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
     details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []
@@ -74,7 +74,7 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
 
 
 def describe_error(error: OutreachError) -> str:
-    """Describe an error without quoting the service, because its message is part of a body and may name a contact."""
+    """Describe an error without the service's message, which is part of a response body and may name a contact."""
     return str(error) if error.status_code is None else f"{type(error).__name__} {error.status_code}"
 
 

@@ -1,7 +1,7 @@
-"""Models of the service's resources: frozen, slotted, with the wire's field names.
+"""Models of the service's resources: frozen attrs classes with slots, and with the field names of the wire format.
 
 Every response model keeps unknown fields in `extra`, a plain dict that equality and hash ignore. Numbers are `int` or `float`,
-as the service sent them. Relative texts such as `age` are kept unchanged.
+as the service sent them. Relative times such as `age` are kept as the text that the service sent.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 Number: TypeAlias = int | float
 
 LOCAL_FIELDS: Final = frozenset({"_extra", "undecodable"})
-"""Model attributes that the library adds."""
+"""Model attributes that the library adds and the service does not send."""
 
 
 @attrs.frozen(kw_only=True)
 class ResponseModel:
     """Base class of response models, which keep unknown fields.
 
-    `extra` is created on demand: an empty dict in each of a million mailboxes would take more memory than their numbers.
+    `extra` is created on demand, because an empty dict in every mailbox would take more memory than all of its numbers.
     """
 
     _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
@@ -46,11 +46,11 @@ class Campaign(ResponseModel):
         steps: Number of steps.
         contacts: Number of contacts.
         opens: Opens, in percent.
-        initials: Meaning omitted from the interface.
-        interested: Percentage-like; meaning omitted from the interface.
+        initials: A number that the interface does not explain.
+        interested: A number like a percentage; the interface does not explain it.
         replies: Replies, in percent.
         bounces: Bounces, in percent.
-        last_activity: How long ago the last activity was, as relative text.
+        last_activity: How long ago the last activity was, as human-readable text.
         opens_num: Count of opens.
         replies_num: Count of replies.
         bounces_num: Count of bounces.
@@ -91,7 +91,7 @@ class Campaign(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Mailbox(ResponseModel):
-    """A synced sending account (section "Mailbox"). The interface shows only names and types; units follow from the names.
+    """A synced sending account (section "Mailbox"). The interface states only names and types; units are inferred.
 
     Attributes:
         id: Starts with `mailbox_`.
@@ -104,7 +104,7 @@ class Mailbox(ResponseModel):
         dkim: Whether the domain signs with DKIM.
         dmarc: Whether the domain publishes DMARC.
         blacklists: Number of blacklists that list the mailbox.
-        age: Age, as relative text.
+        age: Age of the mailbox, as human-readable text.
         sent_today: E-mails sent today.
         sent_30days: E-mails sent in 30 days.
         opened_14days: Opens in 14 days, in percent.
@@ -112,9 +112,9 @@ class Mailbox(ResponseModel):
         bounced_30days: E-mails bounced in 30 days.
         avg_open_rate: Average open rate, in percent.
         avg_click_rate: Average click rate, in percent.
-        last_activity: How long ago the last activity was, as relative text.
+        last_activity: How long ago the last activity was, as human-readable text.
         type: `Google`, `SMTP & IMAP` or an unknown string.
-        created: How long ago the mailbox was created, as relative text.
+        created: How long ago the mailbox was created, as human-readable text.
         domain_ip: IP address of the domain; `None` if it has none.
         server_ip: IP address of the sending server.
         created_at: Creation time, Unix timestamp.
@@ -160,11 +160,11 @@ class Template(ResponseModel):
     """One variant of a step's e-mail (section "Template").
 
     Attributes:
-        id: Starts with `temp_`; the personalized entry's with `personalized_step_`.
+        id: Starts with `temp_`, or with `personalized_step_` for the personalized entry.
         test_letter: `A`, `B`, ..., or `PER` for the personalized entry.
         name: Template name.
         status: `live` or an unknown string.
-        new_thread: Whether it starts a new thread; `None` for the personalized entry.
+        new_thread: Whether the e-mail starts a new thread; `None` for the personalized entry.
         subject: Subject line; `None` for the personalized entry and for follow-ups in the same thread.
         body_text: Body text, which may hold placeholders in double curly braces; may be `None`.
         sent: E-mails sent.
@@ -269,10 +269,11 @@ class Undecodable:
     """An item of a page that does not match the interface, kept because the caller passed `undecodable="keep"`.
 
     Attributes:
-        index: Its index in the page's `data`, from 0.
-        id: Its id; `None` if it could not be read.
-        error: Every fault, each with its path and the type of the value; only the first fault where `fields` is cut short.
-        fields: Its members, unchanged. In a page above 1 MiB, once such items add up to 1 MiB, only its id and status.
+        index: Index of the item in the page's `data`, from 0.
+        id: Id of the item; `None` if it could not be read.
+        error: Every fault, each with its path and the type of the value; only the first fault if `fields` is incomplete.
+        fields: Members of the item, unchanged. In a page above 1 MiB, once the undecodable items add up to 1 MiB, further items
+            keep only their id and status.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""Emits the events of a client to its hooks. It is imported only for a client that has hooks; others pay nothing."""
+"""Emits the events of a client to its hooks. This module is imported only for clients with hooks; other clients do not pay."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class _ObservedCall:
 
 
 class Observer:
-    """Emits the events of calls, attempts and bulk runs. A client and its copies share one.
+    """Emits the events of calls, attempts and bulk runs. A client and its copies share one observer.
 
     Args:
-        hooks: Invoked with each event, in this order.
+        hooks: Callables to invoke with each event, in the given order.
         base_url: Address that the transport sends to; `None` if it is unknown.
 
     Raises:
@@ -55,10 +55,10 @@ class Observer:
                 raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
             if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):
                 raise InvalidRequest(
-                    "hooks: expected synchronous functions, got an async one; hooks run inside the call: "
+                    "hooks: expected synchronous functions, got an async function; hooks run inside the call: "
                     "pass events on, for example with a queue's put_nowait"
                 )
-        try:  # without user and password; `None` also if it is not a valid base URL
+        try:  # the URL without user and password; `None` also if the transport's `base_url` is invalid
             self._base_url = None if base_url is None else str(parse_base_url(str(base_url)))
         except InvalidRequest:
             self._base_url = None
@@ -79,7 +79,7 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit the start of a call, unless it has started: after a timeout, the same call continues in a new scope."""
+        """Emit the start of a call, unless already emitted: after a timeout, the same call is executed again in a new scope."""
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets
@@ -92,7 +92,7 @@ class Observer:
         self._emit_of(call, events.AttemptStarted, attempt=call.attempts + 1)
 
     def on_attempt_ended(self, call: Call[Any], result: Response | OutreachError | None) -> None:
-        """Emit the end of an attempt: a response, an error, or `None` if it was cancelled."""
+        """Emit the end of an attempt. `result` is its response or its error, or `None` if the attempt was cancelled."""
         now = call.now()
         if result is None:  # cancelled by its own time limit or from outside
             fields: dict[str, Any] = {"error": events.TIMEOUT if call.attempt_deadline(call.started) <= now else events.CANCELLED}
@@ -111,11 +111,11 @@ class Observer:
         self._emit_of(call, events.RetryScheduled, attempt=call.attempts, wait=wait, **fields)
 
     def on_call_ended(self, call: Call[Any], error: Exception | None = None) -> None:
-        """Emit the end of a call: its last response, or an error."""
+        """Emit the end of a call, with the data of its last response or of its error."""
         self._end_call(call, self._calls[call].response_fields if error is None else _build_error_fields(error))
 
     def on_call_discarded(self, call: Call[Any]) -> None:
-        """Emit the end of a call that is not continued, unless it has ended."""
+        """Emit the end of a call that will not be continued, unless its end was already emitted."""
         if call in self._calls:
             self._end_call(call, {"error": events.CANCELLED})
 
@@ -147,5 +147,5 @@ def _build_error_fields(error: Exception | None) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _mask_target(target: str, secrets: tuple[str, ...]) -> str:
-    """Return the target without secrets. It is cached, because every row of a run has the same one."""
+    """Return the target with secrets masked. The result is cached, because every row of a run has the same target."""
     return mask_string(target, secrets)

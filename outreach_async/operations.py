@@ -1,4 +1,4 @@
-"""The operations as values: the request, the parser of its response, and when a retry is safe. Nothing here does I/O."""
+"""Operations of the service as values: a request, a parser of its response, and when a retry is safe. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class AttemptInfo:
     """The state of a call when its response arrives.
 
     Attributes:
-        attempts: Number of attempts so far, including the one with this response.
-        maybe_applied: Whether an earlier attempt may have been applied.
-        possible: Outcomes that remain possible if the response cannot be trusted; `None` if its status decides.
+        attempts: Number of attempts so far, including the attempt that received the response.
+        maybe_applied: Whether the service may have applied an earlier attempt.
+        possible: Outcomes that remain possible if the response cannot be trusted; `None` if it can.
     """
 
     attempts: int
@@ -44,10 +44,10 @@ class Operation(Generic[T]):
     """One operation of the service, ready to be sent.
 
     Attributes:
-        name: Its name in errors and logs.
+        name: Name of the operation in errors and logs.
         request: The request to send.
         parse: Parses a 2xx response; raises UnexpectedResponse.
-        idempotency: When it may be retried.
+        idempotency: When the operation may be retried.
         secrets: Strings to mask in errors.
         any_status: Whether `parse` receives responses of any status.
     """
@@ -72,7 +72,7 @@ class RequestDefaults:
 
     read_headers: Mapping[str, str] = attrs.field(
         repr=False
-    )  # tools such as rich show the fields of a class whose repr hides them
+    )  # tools such as rich show fields even if the class's repr hides them
     write_headers: Mapping[str, str] = attrs.field(repr=False)
     secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
 
@@ -84,29 +84,29 @@ class RequestDefaults:
 
 
 PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
-"""Builds the operation that reads one page of a list, by its number."""
+"""Builds the operation that reads the page with the given number."""
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
-    """List campaigns (section "List campaigns")."""
+    """Return a builder of the operations that list campaigns (section "List campaigns")."""
     display = validation.require_display("display", display, mailboxes=False)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
-    """List mailboxes (section "List mailboxes"); `display` is at most 2,000."""
+    """Return a builder of the operations that list mailboxes (section "List mailboxes"); `display` is at most 2,000."""
     display = validation.require_display("display", display, mailboxes=True)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
-    """List the steps of a campaign (section "List steps of a campaign")."""
+    """Return the operation that lists the steps of a campaign (section "List steps of a campaign")."""
     campaign = validation.require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
     return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
 
 
 def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
-    """List the fields of a workspace (section "List fields of a workspace")."""
+    """Return the operation that lists the fields of a workspace (section "List fields of a workspace")."""
     workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
     return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
 
@@ -119,7 +119,7 @@ def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults
 def _build_list(
     items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
 ) -> PageBuilder[T]:
-    """Check and encode everything but the page number, once for all pages."""
+    """Return a builder of the operations for the pages. All arguments are checked and encoded once for all pages."""
     workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
     name = f"list_{items}"
     parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
@@ -140,25 +140,25 @@ def _make_parser(
             raise build_unexpected_response(name, response, secrets, model)
         if model.status != "ok":
             raise build_unexpected_response(name, response, secrets, f"status {model.status!r} instead of 'ok'")
-        return model  # type: ignore[no-any-return]  # every T has a status, as all four lists do
+        return model  # type: ignore[no-any-return]  # every model used as T has a `status`
 
     return parse
 
 
 def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
-    """Return a decode error instead of raising it, because as the context of another error it would keep the body unmasked."""
+    """Decode a body. A decode error is returned, not raised: as the context of another error, it would show the unmasked body."""
     try:
         return decode(kind, body)
     except DecodeError as error:
-        return error.with_traceback(None)  # the traceback holds this frame, whose caller is about to hold the error
+        return error.with_traceback(None)  # the frames hold the error: a reference cycle
 
 
 @attrs.frozen(repr=False)
 class ContactRequests:
-    """Builds operations that create contacts under one set of options, checked and encoded once (section "Create contact").
+    """Builds operations that create contacts (section "Create contact"). The shared options are checked and encoded once.
 
     Attributes:
-        duplicates: The duplicates option.
+        duplicates: The `duplicates` option.
     """
 
     duplicates: str
@@ -212,7 +212,7 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        """Return the operation that creates a row of a bulk run. Its result is the service's response with the state of the call.
+        """Return the operation that creates a bulk row's contact. Its result is the service's response and the state of the call.
 
         Raises:
             InvalidRequest: The contact is invalid.
@@ -246,14 +246,14 @@ class ContactRequests:
         known = answer.status in SERVICE_OUTCOMES
         if not known or self._may_contain_key(answer.id or ""):
             answer, info = self._drop_key(answer, info)
-        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # an id proves that it is a new outcome
+        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # with an id, it is a new outcome
             raise build_unexpected_response(
-                "create_contact", response, self._secrets, f"unknown status {answer.status.value!r}, no contact id"
+                "create_contact", response, self._secrets, f"unknown status {answer.status.value!r} and no contact id"
             )
         return answer, info
 
     def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        """Drop the id if the id or the status contains the key: such a response proves nothing."""
+        """Drop the id if the id or the status contains the owner key, because such a response proves nothing."""
         if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
             return answer, info
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
@@ -266,7 +266,7 @@ class ContactRequests:
 def raw_request(
     method: object, target: object, body: object, headers: Mapping[str, str], defaults: RequestDefaults
 ) -> Operation[Response]:
-    """Send any request. Any status is accepted, and it is not retried once a byte may have been sent."""
+    """Return the operation that sends any request. It accepts any status, and is not retried if a byte may have been sent."""
     fields = {**(defaults.write_headers if body else defaults.read_headers), **headers}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
     secrets = (*defaults.secrets, *map(Secret, secret_parts(headers)))

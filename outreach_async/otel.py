@@ -1,4 +1,4 @@
-"""OpenTelemetry: a hook that records spans and metrics by the semantic conventions for HTTP. Needs the `otel` extra.
+"""OpenTelemetry: a hook that records spans and metrics, following the semantic conventions for HTTP. Needs the `otel` extra.
 
 ```python
 import anyio
@@ -26,8 +26,8 @@ anyio.run(main)
 A call is a span of kind INTERNAL. Each of its attempts is a child span of kind CLIENT, as the conventions require for retried
 requests. During an attempt its span is the current span, which lets instrumented HTTP libraries add child spans.
 
-No trace header is sent to the service by default, because it is a third party. Wrap the transport in `TracingTransport` to send
-`traceparent`. The global providers are used unless you pass others. Pass `base_url` if the transport does not state its own.
+By default, no trace header is sent to the service, because the service is a third party. Wrap the transport in `TracingTransport`
+to send `traceparent`. The global providers are used unless you pass others. Pass `base_url` if the transport does not have one.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class _CallSpans:
     """A call in progress.
 
     Attributes:
-        name: Name of its attempts' spans.
+        name: Name of the spans of the attempts.
         span: The call's own span.
-        attributes: Attributes of each attempt's span and duration.
-        url_attributes: Attributes of each attempt's span only.
+        attributes: Attributes of each attempt's span and of its duration metric.
+        url_attributes: Attributes of each attempt's span, but not of its duration metric.
         attempt_span: Span of the current attempt.
-        context_token: Detaches that span from the current context.
+        context_token: Token that detaches `attempt_span` from the current context.
     """
 
     name: str
@@ -94,15 +94,15 @@ class _CallSpans:
 class OtelHook:
     """A hook that records a client's events as spans and metrics.
 
-    Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats`, the retries, by operation and evidence;
-    `outreach.bulk.rows` by outcome; `outreach.bulk.rate_limit`, a run's own limit in requests per second; and
-    `outreach.bulk.state_changes` by state. One hook can serve any number of clients.
+    Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats`, the number of retries by operation and
+    evidence; `outreach.bulk.rows`, the number of rows by outcome; `outreach.bulk.rate_limit`, a run's own limit in requests per
+    second; and `outreach.bulk.state_changes`, the number of changes by state. One hook can serve any number of clients.
 
     Args:
         tracer_provider: Provides the tracer; defaults to the global provider.
         meter_provider: Provides the meter; defaults to the global provider.
-        base_url: Address of the service, for clients whose transport does not state it. Without it, their spans have no
-            `server.address` and no `url.full`. User and password are removed.
+        base_url: Address of the service, for clients whose transport has no `base_url`. Without an address, the spans of these
+            clients have no `server.address` and no `url.full`. User and password are removed from the address.
 
     Raises:
         InvalidRequest: `base_url` is not a valid base URL.
@@ -203,18 +203,18 @@ class OtelHook:
 
 
 class TracingTransport:
-    """A transport that wraps another and sends the trace context: the header fields `traceparent` and `tracestate`.
+    """A transport that wraps another transport and sends the trace context: the header fields `traceparent` and `tracestate`.
 
-    They are not sent without this transport, because the service is a third party.
+    Without this transport, these fields are not sent, because the service is a third party.
 
     Args:
-        transport: Carries the requests; it is closed with this one.
+        transport: The transport to wrap. Closing this transport closes the wrapped transport too.
         propagator: Writes the header fields; defaults to W3C Trace Context.
 
     Attributes:
-        max_in_flight: That of the wrapped transport; `None` if it has none.
-        secrets: Those of the wrapped transport; empty if it has none.
-        base_url: That of the wrapped transport; `None` if it has none.
+        max_in_flight: The `max_in_flight` of the wrapped transport; `None` if it has none.
+        secrets: The `secrets` of the wrapped transport; empty if it has none.
+        base_url: The `base_url` of the wrapped transport; `None` if it has none.
 
     Example:
         ```python

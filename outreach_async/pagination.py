@@ -17,28 +17,28 @@ from outreach_async.validation import require_number
 
 
 class HasId(Protocol):
-    """An item of a list: campaigns and mailboxes have ids."""
+    """An item of a list that has an id: a campaign or a mailbox."""
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the item."""
 
 
 T = TypeVar("T", bound=HasId)
 
 
 class SeenIds(Protocol):
-    """A set of the ids that a walk has met."""
+    """A set of the ids that a walk over the pages has seen."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add ids, and return those that were new."""
+        """Add ids, and return the ids that were new."""
 
     def __len__(self) -> int:
         """Return the number of ids."""
 
 
 class _IdSet(set[Hashable]):
-    """A set that stores every id."""
+    """A set that keeps every id in memory."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         new = names - self
@@ -47,13 +47,13 @@ class _IdSet(set[Hashable]):
 
 
 class Collected(list[T]):
-    """All items of a list without duplicates, with statistics of the walk.
+    """All items of a list without duplicates, with statistics of the walk over its pages.
 
     Attributes:
         total_found: `total_found` of the last page; `None` if there was no page.
-        repeats: Number of items that appeared again on a later page, because others were inserted during the walk.
-        missing: Number of items that the service counted at some point but the walk did not meet; 0 if `max_items` ended the walk
-            or if it started after page 1.
+        repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
+        missing: Number of items that the service counted at some point but the walk did not find; 0 if `max_items` ended the walk
+            or if the walk started after page 1.
         undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
 
     Example:
@@ -72,13 +72,14 @@ class Collected(list[T]):
 
 
 class PageCursor(Generic[T]):
-    """The state of a walk over the pages of a list, and the decision which page comes next.
+    """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
-    A walk ends at `total_pages`, at an empty page, at a page without new ids unless insertions explain it, and at an error status
-    for a page that may be past the end. It does not end at a short page, because a service may silently reduce `display`.
+    A walk ends at page `total_pages`, at an empty page, at a page without new ids (unless items inserted during the walk explain
+    it), and at an error status for a page that may be past the end. A walk does not end at a short page, because a service may
+    silently reduce `display`.
 
-    The service may number its pages from 0. If a walk that started at page 1 does not find new items on the last page, it looks
-    back: it visits page 0 last, and then the pages after it as long as inserted items may have pushed others there.
+    The service may number its pages from 0. If a walk that started at page 1 finds no new items on the last page, it looks back:
+    it visits page 0, and then the following pages as long as inserted items may have pushed other items there.
 
     Attributes:
         number: Number of the page to fetch next.
@@ -105,8 +106,8 @@ class PageCursor(Generic[T]):
 
     @property
     def missing(self) -> int:
-        """Number of items that the service counted at some point and that this walk should have met, but did not."""
-        # Deletions pull items onto pages that were already visited. Only the largest count includes the items missed that way.
+        """Number of items that the service counted at some point and that this walk should have found, but did not."""
+        # Deletions move items onto pages that were already visited. Only the largest count includes items missed in this way.
         return 0 if self.first > 1 or self._items_left == 0 else max(0, int(self._max_total) - len(self._seen_ids))
 
     @property
@@ -115,7 +116,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """The last page to visit. Without insertions, looking back can find only page 0."""
+        """The last page to visit. When looking back, it is page 0 unless items were inserted during the walk."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -129,18 +130,18 @@ class PageCursor(Generic[T]):
         return list(range(self.number, min(end, self.number + limit - 1) + 1))
 
     def should_use(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
-        """Return whether to use this page; one that was fetched ahead may have to be fetched again."""
-        # Pages fetched ahead may be answered out of order. If this page was answered before the previous one, and items were
-        # inserted in between, then items moved from the previous page to this one after it was read, and neither shows them. Its
-        # smaller total reveals that. An error fetched ahead may be outdated as well.
+        """Return whether to use this page. A page that was fetched ahead may have to be fetched again."""
+        # The service may answer pages fetched ahead out of order. If it answered this page before the previous page, and items
+        # were inserted in between, then items moved from the previous page to this page, and neither response contains them. The
+        # smaller `total_found` of this page reveals that. An error fetched ahead may be outdated as well.
         return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
 
     def add(self, result: Page[T] | OutreachError) -> list[T]:
-        """Record the current page or its error, move on, and return the page's new items."""
+        """Record the current page or its error, advance to the next page, and return the current page's new items."""
         return self.add_page(result) if isinstance(result, Page) else self.add_error(result)
 
     def add_page(self, page: Page[T]) -> list[T]:
-        """Record the current page, move on, and return the page's new items."""
+        """Record the current page, advance to the next page, and return the current page's new items."""
         items: dict[Hashable, T] = {item.id: item for item in page.data}
         unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
         new = self._seen_ids.add_new(items.keys() | unread.keys())
@@ -153,7 +154,7 @@ class PageCursor(Generic[T]):
         return found
 
     def add_error(self, error: OutreachError) -> list[T]:
-        """Record an error for the current page, and return no items. Raise it unless it only means that the list has ended."""
+        """Record an error that may only mean that the list has ended, and return no items. Raise any other error."""
         past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
@@ -176,7 +177,7 @@ class PageCursor(Generic[T]):
         self._max_total = max(self._max_total, page.total_found)
 
     def _is_explained_by_insertions(self) -> bool:
-        """Return whether insertions explain a page without new items: each pushes at most one item onto the next page."""
+        """Return whether insertions explain a page without new items: each insertion moves at most one item to the next page."""
         return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_total or 0)
 
     def _advance(self, *, useful: bool, repeated: bool) -> None:
@@ -191,7 +192,7 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether the walk is at the last page and found nothing new there, or items of the page before it again."""
+        """Return whether the walk is at the last page and found no new items there, or found items of an earlier page again."""
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
@@ -229,7 +230,7 @@ class Pager(Generic[T]):
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
 
-        With `max_items`, the last page is cut: together, the pages hold at most that many items.
+        With `max_items`, the last page is shortened, so that all pages together hold at most that many items.
 
         Raises:
             OutreachError: A page could not be fetched; raised during iteration.
@@ -268,11 +269,13 @@ class Pager(Generic[T]):
         return Collected(items, cursor)
 
     async def follow(self, cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
-        """Walk to the end and pass the new items of each page to `on_items`. If a page fails, the earlier ones were passed.
+        """Walk over all pages and pass the new items of each page to `on_items`.
+
+        If a page fails, the new items of all earlier pages have been passed.
 
         Args:
-            cursor: A new cursor; afterwards it has the statistics.
-            on_items: Receives the new items of each page, in the list's order. The walk waits for it.
+            cursor: A new cursor. After the walk it holds the statistics.
+            on_items: Receives the new items of each page, in the list's order. The walk waits until it returns.
             prefetch: Maximum number of pages fetched concurrently, at least 1.
 
         Raises:
@@ -295,14 +298,14 @@ class Pager(Generic[T]):
                         await on_items(cursor.add(page))
             except OutreachError as error:
                 failure = error  # raised outside the task group, which would wrap it in an exception group
-            # Pages fetched ahead are no longer wanted: cancel them instead of waiting for them.
+            # Pages fetched ahead are no longer needed: cancel their requests instead of waiting for them.
             group.cancel_scope.cancel()
         if failure is not None:
             raise failure
 
 
 class _PendingPage(Generic[T]):
-    """A page in flight."""
+    """A page that is being fetched."""
 
     def __init__(self) -> None:
         self._done = anyio.Event()
@@ -317,7 +320,7 @@ class _PendingPage(Generic[T]):
 
 
 class _ItemIterator(AsyncIterator[T]):
-    """A walk item by item. It is not an async generator, which callers would have to close when they stop early."""
+    """An iterator over the items of all pages. Unlike an async generator, it need not be closed by callers that stop early."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
@@ -333,7 +336,7 @@ class _ItemIterator(AsyncIterator[T]):
 
 
 class _PageIterator(AsyncIterator[Page[T]]):
-    """A walk page by page."""
+    """An iterator over the pages."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
@@ -352,13 +355,13 @@ class _PageIterator(AsyncIterator[Page[T]]):
 
 
 def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
-    """Return at most `limit` items, and how many more may follow; `None` for no limit."""
+    """Return the first `limit` items, and the limit that is left for later items; `None` means no limit."""
     taken = items[:limit]
     return taken, None if limit is None else limit - len(taken)
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
-    """Fetch a page and return it or its error, because only the walk knows whether the error counts."""
+    """Fetch a page. Return an error instead of raising it, because only the cursor knows whether it marks the end of the list."""
     try:
         return await pager.fetch(number)
     except OutreachError as error:

@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for the fake service, a marker to configure it, and its request log in reports of failed tests.
 
-pytest loads it automatically. It does not affect tests that use none of its fixtures. A complete test file:
+pytest loads the plugin automatically. It does not affect tests that use none of its fixtures. A complete test file:
 
 ```python
 import pytest
@@ -20,12 +20,12 @@ async def test_a_throttled_creation_is_retried(outreach_client, outreach_fake, o
 # -> 2 passed in ...s
 ```
 
-It passes twice because anyio's plugin runs a test on asyncio and on trio. The fixtures:
+The test passes twice because anyio's plugin runs it on asyncio and on trio. The fixtures:
 
     outreach_fake          a `FakeService` for this test only
-    outreach_workspace     the id of a workspace in it: the first of the world, or an empty one
+    outreach_workspace     the id of a workspace in the fake: the first workspace of its world, or a new empty one
     outreach_owner_key     an API key for that workspace
-    outreach_client        an in-memory `OutreachClient` of the fake, closed after the test; asyncio and trio, any event loop
+    outreach_client        an `OutreachClient` connected to the fake in memory, closed after the test; for any event loop
     outreach_url           the base URL of the fake on a real port, for code that needs one
     outreach_virtual_time  virtual time in the event loop and the fake: waits take no time; not with sockets or threads
     outreach_behaviour     the `Behaviour` of the fake
@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# pytest imports this module in every test run of an environment, used or not. Heavy modules are imported where they are needed.
+# pytest imports this module in every test run, even if no test uses it. Slow imports are therefore deferred until needed.
 if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test by the behaviours of its marker, and run it in virtual time if it uses that fixture."""
+    """Parametrize a test by the behaviours of its marker, and run it in virtual time if it uses `outreach_virtual_time`."""
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _read_config(metafunc.definition).behaviours
         if len(behaviours) > 1:
@@ -136,14 +136,14 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        message = "behaviour='pairwise': expected a fixture as an argument of the test; getfixturevalue() is too late"
+        message = "behaviour='pairwise': expected a fixture as an argument of the test, got getfixturevalue(), which is too late"
         pytest.fail(message, pytrace=False)
     return behaviours[0]
 
 
 @pytest.fixture
 def outreach_virtual_time() -> VirtualTime:
-    """Return the clock of the test's event loop. It jumps ahead instead of waiting, and the fake's clock follows it."""
+    """Return the clock of the test's event loop. Waits advance the clock instead of taking time, and the fake's clock follows."""
     from outreach_async.testing import VirtualTime
 
     return VirtualTime()
@@ -168,8 +168,8 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
-    """Return the id of a workspace in the fake: the first of the world, or an empty one."""
-    # The world file is the only public access to what is stored.
+    """Return the id of a workspace in the fake: the first workspace of its world, or a new empty one."""
+    # `dump`, which returns a world file, is the only public way to read what the fake stores.
     workspaces = json.loads(outreach_fake.dump())["workspaces"]
     return str(workspaces[0]["id"]) if workspaces else outreach_fake.add_workspace()
 
@@ -184,7 +184,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """Yield an in-memory client of the fake, with the workspace and the key."""
+    """Yield a client connected to the fake in memory, with the workspace and the key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
 
@@ -194,7 +194,7 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
     client = OutreachClient(transport=transport, workspace=outreach_workspace, owner_key=outreach_owner_key, headers=headers)
     yield client
     # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, so the
-    # fixture works with any.
+    # fixture works with any event loop.
     closing = client.aclose()
     with pytest.raises(StopIteration):
         closing.send(None)

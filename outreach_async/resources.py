@@ -50,7 +50,7 @@ class Settings:
         return CallOptions(self.timeout, self.deadline)
 
     def call_options(self, timeout: Seconds, deadline: Seconds) -> CallOptions:
-        """Return the time limits of a call: its own, or else the client's."""
+        """Return the time limits of a call: the given limits, and the client's limits where none are given."""
         if timeout is UNSET and deadline is UNSET:
             return self._default_options
         return CallOptions(
@@ -86,7 +86,9 @@ class Campaigns(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Campaign]:
-        """List campaigns (section "List campaigns"). Await it for one page, or iterate over it for all campaigns of all pages.
+        """List campaigns (section "List campaigns").
+
+        Await the result for one page, or iterate over the result for all campaigns of all pages.
 
         Args:
             workspace: Id of the workspace; defaults to the client's.
@@ -95,11 +97,12 @@ class Campaigns(_Resource):
             max_items: Maximum number of campaigns, over all pages.
             undecodable: What to do with an item that does not match the interface: `"raise"` an error, or `"keep"` it in the
                 page's `undecodable`.
-            timeout: Timeout per attempt of a page, in seconds.
-            deadline: Limit per page, in seconds.
+            timeout: Timeout per attempt to fetch a page, in seconds.
+            deadline: Limit per page, over all attempts and waits, in seconds.
 
         Raises:
-            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when it is awaited or iterated over.
+            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when the result is awaited or iterated
+                over.
 
         Example:
             ```python
@@ -150,7 +153,9 @@ class Mailboxes(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Mailbox]:
-        """List mailboxes (section "List mailboxes"). Await it for one page, or iterate over it for all mailboxes of all pages.
+        """List mailboxes (section "List mailboxes").
+
+        Await the result for one page, or iterate over the result for all mailboxes of all pages.
 
         Args:
             workspace: Id of the workspace; defaults to the client's.
@@ -159,11 +164,12 @@ class Mailboxes(_Resource):
             max_items: Maximum number of mailboxes, over all pages.
             undecodable: What to do with an item that does not match the interface: `"raise"` an error, or `"keep"` it in the
                 page's `undecodable`.
-            timeout: Timeout per attempt of a page, in seconds.
-            deadline: Limit per page, in seconds.
+            timeout: Timeout per attempt to fetch a page, in seconds.
+            deadline: Limit per page, over all attempts and waits, in seconds.
 
         Raises:
-            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when it is awaited or iterated over.
+            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when the result is awaited or iterated
+                over.
 
         Example:
             ```python
@@ -208,7 +214,7 @@ class Workspaces(_Resource):
 class Contacts(_Resource):
     """Creates contacts, one or many."""
 
-    # Each client has its own cache, because its keys hold owner keys. It is typed, because 1 == True.
+    # Each client has its own cache, because the cache keys contain owner keys. The cache is typed, because 1 == True.
     _cached_requests: Callable[..., ContactRequests] = attrs.field(init=False, repr=False, eq=False)
 
     @_cached_requests.default
@@ -229,15 +235,15 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact").
 
-        The request is retried after a lost response. That cannot create a second contact, because the service detects duplicates
-        by e-mail and workspace. But then it can be unknown which attempt or client created the contact: `certain` of the result
-        is false, and `possible` holds every possible outcome.
+        The request is retried after a lost response. A retry cannot create a second contact, because the service detects
+        duplicates by e-mail and workspace. After a retry, it can be unknown which attempt or client created the contact. In that
+        case, the result's `certain` is false, and its `possible` holds every possible outcome.
 
         Args:
             contact: The contact, or a mapping with the same members.
             duplicates: What the service does if the workspace already has this e-mail.
             strict_validation: Whether the service validates the standard fields.
-            campaign: Id of the campaign to add the contact to; by default none.
+            campaign: Id of the campaign to add the contact to; `None` for no campaign.
             owner_key: API key of the owner; defaults to the client's.
             workspace: Id of the workspace; defaults to the client's.
             timeout: Timeout per attempt, in seconds.
@@ -252,13 +258,13 @@ class Contacts(_Resource):
             print(created.status, created.attempts)  # -> added 1
             ```
         """
-        key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames, which must hold no secrets
+        key, owner_key = owner_key and hide(owner_key), None  # a cancellation's traceback shows this frame: no secrets in it
         try:
             requests = self._contact_requests(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
             return await self._engine.run(requests.build(to_contact(contact)), self._settings.call_options(timeout, deadline))
-        except OutreachError as error:  # the work of `drop_frames_async`, without its cost
+        except OutreachError as error:  # as `drop_frames_async` does, but faster
             drop_tracebacks(error)
             raise
 
@@ -288,31 +294,31 @@ class Contacts(_Resource):
         """Create any number of contacts concurrently (section "Create contact").
 
         Use it as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await it for
-        a `BulkReport`. Rows are pulled on demand; a row that fails is an outcome, never an exception.
+        a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
 
-        With a journal, the run survives its process. After a crash or a suspension, make the same call with `resume=True`: it
-        resumes with the remaining rows, and every row gets exactly one outcome.
+        With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
+        with the remaining rows, and every row gets exactly one outcome.
 
         Args:
             rows: `NewContact` values or mappings, from any iterable or async iterable.
             duplicates: What the service does if the workspace already has an e-mail.
             strict_validation: Whether the service validates the standard fields.
-            campaign: Id of the campaign to add the contacts to; by default none.
+            campaign: Id of the campaign to add the contacts to; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
-            order: Order of the outcomes: as they complete (`"completion"`), or that of the rows (`"input"`).
-            repeats: What to do with duplicates within the input, rows with the same e-mail. `"serial"` sends each of them, one
-                after the other; `"error"` rejects a row with an e-mail of the last 10,000 rows; `"first"`, `"last"` and
-                `"coalesce"` send one row per e-mail: the first, the last, or the first with the others merged in as `duplicates`
-                says. These three read the whole input first and need a journal.
+            order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
+            repeats: What to do with rows that have the same e-mail. `"serial"` sends each of these rows, one after the other.
+                `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
+                one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
+                The last three values read the whole input first and need a journal.
             journal: A file that saves the run's progress; each row takes at most 60 bytes.
-            resume: Resume the run of an existing journal, with the same rows and options. Without it, an existing journal is an
-                error.
-            earlier: What is known of earlier runs. `"known"` trusts the journal. `"unknown"` continues even if the journal is
+            resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
+                is an error.
+            earlier: What is known about earlier runs. `"known"` trusts the journal. `"unknown"` continues even if the journal is
                 damaged, empty or lost, and implies `resume`: every row without an outcome counts as possibly sent.
-            spool: Save the rows themselves in the journal before the first is sent. A resumed run then no longer needs them.
+            spool: Save the rows themselves in the journal before the first row is sent. A resumed run then does not need them.
             total: Number of rows, for the progress; not needed if `rows` has a length.
-            stop_after_rejects: Stop if this many rows, the first of the run, are all rejected for the same reason; `None` never
-                stops.
+            stop_after_rejects: Stop the run if its first rows, as many as this number, are all rejected for the same reason;
+                `None` never stops.
             max_outage: Seconds to wait for a service that is down or only throttles, before the run is suspended.
             owner_key: API key of the owner; defaults to the client's.
             workspace: Id of the workspace; defaults to the client's.
@@ -320,7 +326,7 @@ class Contacts(_Resource):
             deadline: Limit for a row's own attempts in seconds; waits and failures of the service do not count.
 
         Raises:
-            InvalidRequest: An option is invalid; raised at once. Or the journal belongs to another run; raised on entry.
+            InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).
             JournalError: The journal is damaged, or cannot be read or written; raised on entry or during iteration.
             BulkSuspended: The service was down or throttling for too long, or asks for a long wait; raised during iteration.
             BulkStopped: An error of the service concerns every row; raised during iteration, after the last outcome.
@@ -360,7 +366,7 @@ class Contacts(_Resource):
     def _contact_requests(self, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
         try:
             return self._cached_requests(owner_key, workspace, **options)
-        except TypeError:  # an unhashable option is invalid, and the check explains why
+        except TypeError:  # an unhashable option is invalid: the next line raises its error
             return _build_contact_requests(self._settings, owner_key, workspace, **options)
 
 

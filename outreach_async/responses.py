@@ -1,4 +1,4 @@
-"""Convert error responses to errors, with the service's message and without the secrets that it may have echoed."""
+"""Convert error responses to errors, with the service's message and without the secrets that a response may echo."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MASK: Final = "***"
 _MAX_REASON_LENGTH: Final = 200
 _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
-"""Maximum number of bytes of a response used for an error. Masking a megabyte would block the event loop for up to a second."""
+"""Maximum number of bytes of a response used in an error. Masking a megabyte would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
-"""Maximum number of bytes for one character of a secret: the longest named entity with its ampersand escaped four times."""
+"""Maximum size in bytes of one encoded character of a secret: the longest named entity, its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
@@ -48,13 +48,13 @@ def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of secret header fields and the words in them, all of which must be masked."""
     values = [value for name, value in headers.items() if is_secret_header(name)]
     words = [word for value in values for word in value.split()]
-    return tuple({part for part in (*values, *words) if len(part) > 3})  # noqa: PLR2004 - shorter ones would mask common words
+    return tuple({part for part in (*values, *words) if len(part) > 3})  # noqa: PLR2004 - shorter parts may be common words
 
 
 def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
     """Return the body with every secret masked, including its forms in JSON, Python, HTML, URLs, base64 and hex."""
-    for secret in sorted(map(reveal, secrets), key=len, reverse=True):  # longest first: one may be a prefix of another
-        if len(body) >= len(secret):  # no form is shorter than the secret
+    for secret in sorted(map(reveal, secrets), key=len, reverse=True):  # longest first: a secret may be a prefix of another
+        if len(body) >= len(secret):  # no encoded form is shorter than the secret
             for sign, spelling in _secret_patterns(secret):
                 if sign in body:
                     body = _compile_pattern(spelling).sub(MASK.encode(), body)
@@ -62,7 +62,7 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
 
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
-    """Return a fast test of whether a string may contain one of the secrets in any form. Every response of a run needs one."""
+    """Return a function that tells whether a string may contain a secret in any form. It is fast, as it checks every response."""
     detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
     return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
@@ -94,10 +94,10 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
 
 
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
-    """Return the masked beginning of a body, or all of it if it has only a few kilobytes.
+    """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
 
-    Cutting the body may split a secret, and masking does not recognize its first part. To be safe, the end of the masked part is
-    dropped, as long as the longest form of a secret.
+    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. To be safe, as many
+    bytes as the longest form of a secret has are dropped from the end of the masked part.
     """
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
@@ -111,7 +111,7 @@ def _mask_string_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
-    """Return the unmasked part of a string that `_mask_beginning` reads, and one more character to show that it was cut."""
+    """Return the part of a string that `_mask_beginning` reads, and one more character to show that the string was cut."""
     return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
 
@@ -123,7 +123,7 @@ def _masking_margin(secrets: Secrets) -> int:
 def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
 
-    Each pattern comes with bytes that every match contains. Most bodies do not contain them and need no search.
+    Each pattern is preceded by bytes that every match contains. Most bodies do not contain these bytes and need no search.
     """
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
@@ -145,7 +145,7 @@ def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
 
 @lru_cache(maxsize=1024)
 def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern when a body needs it: most never do, and all those of a secret take tens of milliseconds."""
+    """Compile a pattern on first use. Most patterns are never used, and compiling every pattern of a secret takes tens of ms."""
     return re.compile(pattern)
 
 
@@ -154,9 +154,10 @@ def _one_of(forms: Iterable[str]) -> str:
 
 
 def _escaped_pattern(character: str) -> str:
-    """Match a character itself, or its escapes in JSON and Python, with several backslashes where one quotes the other.
+    """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes.
 
-    A backslash never matches itself. No form may be a prefix of another, because matching could then take exponential time.
+    A single backslash never matches the character backslash. No alternative may be a prefix of another, because matching could
+    then take exponential time.
     """
     return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
 
@@ -169,7 +170,7 @@ def _escape_patterns(character: str) -> list[str]:
 
 
 def _percent_pattern(byte: int) -> str:
-    """Match a byte of UTF-8 itself, or its encodings in URLs and forms, including nested ones."""
+    """Return a pattern that matches a UTF-8 byte itself, or its encodings in URLs and forms, including nested encodings."""
     forms = [f"{_PERCENT}(?i:{byte:02x})"]
     forms += [rf"\x{byte:02x}"] if byte != ord("%") else []
     forms += [r"\+", f"{_PERCENT}2[Bb]"] if byte == ord(" ") else []
@@ -177,7 +178,10 @@ def _percent_pattern(byte: int) -> str:
 
 
 def _entity_pattern(character: str) -> str:
-    """Match a character itself, or its HTML and XML references. An ampersand never matches itself: it starts a reference."""
+    """Return a pattern that matches a character itself, or its HTML and XML references.
+
+    A bare ampersand never matches the character ampersand, because it starts a reference.
+    """
     return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
 
 
@@ -205,7 +209,10 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 letters that the text alone determines after so many bytes, and whether it shares one on each side."""
+    """Return the base64 letters that depend on the text alone if `before` bytes precede it.
+
+    The two booleans tell whether the text shares a letter with the bytes before it, and with the bytes after it.
+    """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
     return before > 0, letters[start:end], 8 * (before + len(text)) % 6 > 0
@@ -221,7 +228,7 @@ def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
 
 
 def _base64_character_pattern(characters: str) -> str:
-    """Match one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
+    """Return a pattern that matches one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
     forms = [f"[{re.escape(characters)}]"]
     for character in characters:
         forms += [*_escape_patterns(character), f"{_PERCENT}(?i:{ord(character):02x})", *_reference_patterns(character)]
@@ -229,9 +236,10 @@ def _base64_character_pattern(characters: str) -> str:
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """Return header fields for an error: secret fields are masked, and secrets in other fields and in names are masked too.
+    """Return header fields for an error, with secrets masked.
 
-    The limits keep all header fields that a backend accepts; of larger ones, only the beginning.
+    The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. The limits keep
+    all header fields that a backend accepts, but only the beginning of a very long name or value.
     """
     kept = islice(headers.items(), 256)  # twice as many as any backend accepts
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)
@@ -239,7 +247,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
-    """Return the error without secrets. A backend may quote a response that echoes a secret, and the errors behind it do too."""
+    """Return the error without secrets. A backend's error, or one linked to it, may quote a response that echoes a secret."""
     texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
     if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
@@ -292,7 +300,7 @@ def build_unexpected_response(
 
 
 def extract_reason(body: bytes) -> str:
-    """Return the readable message in a response body, in at most 200 characters and `...` if it is longer."""
+    """Return the readable message in a response body: at most 200 characters, followed by `...` if the message is longer."""
     if not body.strip():
         return "no body"
     try:

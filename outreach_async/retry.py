@@ -19,12 +19,13 @@ class RetryPolicy:
     Attributes:
         attempts: Maximum number of attempts per call, including the first; 1 disables retries.
         backoff: Maximum length of the first wait in seconds; doubled for each further wait.
-        backoff_cap: Limit for the length of any such wait, in seconds.
+        backoff_cap: Maximum length of any of these waits, in seconds.
         retry_after_cap: Maximum time in seconds for which a `Retry-After` is honoured. A bulk run that is asked to wait longer is
             suspended.
         budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
-            success gives back what its retries cost, or 1. While the budget is empty, errors are raised without a retry. Rows of
-            a bulk run are still retried: each run has a budget of this size, and pauses when it is empty.
+            successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
+            without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
+            budget is empty.
         jitter: Returns a random number in [0, 1). Each wait is this fraction of its maximum, to keep clients out of step.
 
     Example:
@@ -58,7 +59,7 @@ class Idempotency(Enum):
     """The condition under which an operation may be retried."""
 
     SAFE = "always: a read, which changes nothing"
-    IDEMPOTENT = "always: a creation, where a lost response makes the outcome of the next attempt ambiguous"
+    IDEMPOTENT = "always: a create request; after a lost response, the outcome of the next attempt is ambiguous"
     UNKNOWN = "only if no byte was sent: an operation unknown to the library"
 
 
@@ -76,12 +77,13 @@ class StatusMeaning:
     """The meaning of an error status: every decision that depends on a status reads it here.
 
     Attributes:
-        failure_kind: What it proves.
+        failure_kind: What the status proves about the request.
         maybe_applied: Whether the service may have applied the request, or may still apply it.
-        affects_every_row: Whether every row of a bulk run would fail alike, as with a wrong key, workspace, campaign or base URL.
+        affects_every_row: Whether every row of a bulk run would fail too, as with a wrong key, workspace, campaign or base URL.
         is_denied: Whether the service refuses the key or the caller.
-        may_be_past_end: Whether a service may return it for a page past the end of a list; the interface does not show one.
-        error_class: The class of its error.
+        may_be_past_end: Whether a service may return the status for a page past the end of a list. The interface does not say how
+            the service answers.
+        error_class: The class of the error for this status.
     """
 
     failure_kind: FailureKind
@@ -103,7 +105,7 @@ _STATUSES: Final = {
     416: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
     422: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
     425: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
-    # Throttling ends a run only after it has lasted too long; until then it is retried.
+    # Throttling ends a run only after it has lasted too long; until then, the request is retried.
     429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=errors.RateLimited),
     499: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
     501: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
@@ -111,17 +113,17 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True, affects_every_row=True)
-"""A 503 with `Retry-After`. It means throttling only by convention, and may follow a creation."""
+"""A 503 with `Retry-After`. It means throttling only by convention; the service may already have created the contact."""
 _STATUS_CLASSES: Final = {
-    3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # a redirect after a form is common
+    3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
-    5: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),  # and beyond
+    5: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),  # also for 600 and more
 }
 _NO_STATUS: Final = StatusMeaning(FailureKind.FINAL, maybe_applied=True)
 
 
 def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMeaning:
-    """Return the meaning of a status, with the header fields of its response by lower-case name."""
+    """Return the meaning of a status. `headers` are the header fields of its response, by lower-case name."""
     status = status or 0
     if status == _UNAVAILABLE and "retry-after" in headers:
         return _THROTTLED_503
@@ -129,20 +131,21 @@ def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMe
 
 
 def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
-    """Classify an error by what it proves."""
+    """Classify an error by what it proves about the request."""
     if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, errors.StatusError):
         return explain_status(error.status_code, error.headers).failure_kind
     if isinstance(error, errors.UnexpectedResponse) and not error.well_formed and idempotency is Idempotency.IDEMPOTENT:
-        return FailureKind.AMBIGUOUS  # it was very likely applied; a retry will show
+        return FailureKind.AMBIGUOUS  # the request was very likely applied; a retry will show whether it was
     return FailureKind.FINAL
 
 
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    Only two things prove that it did not: no byte was sent, or the service returned a client error that no proxy returns.
+    Only two things prove that the attempt was not applied: no byte was sent, or the service returned a client error that no proxy
+    returns.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True
@@ -169,5 +172,5 @@ def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
 
 
 def retry_cost(failure_kind: FailureKind) -> int:
-    """Return the cost of a retry after such an attempt, taken from the retry budget. The numbers are those of AWS's clients."""
+    """Return the cost of a retry after such a failure, taken from the retry budget. AWS's clients use the same numbers."""
     return 5 if failure_kind is FailureKind.REFUSED else 14

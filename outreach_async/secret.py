@@ -29,7 +29,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """Return the string. Use the result at once, without a variable, because a traceback may show locals."""
+        """Return the string. Do not assign the result to a variable, because a traceback may show local variables."""
         return self._value
 
     def __repr__(self) -> str:
@@ -56,12 +56,12 @@ def reveal(value: T | Secret) -> T | str:
 
 
 def mask_keys(text: str) -> str:
-    """Return a string with every owner key masked: a message may quote an argument that was a key in the wrong place."""
+    """Return a string with every owner key masked: a message may quote a key that was passed as the wrong argument."""
     return _KEY_IN_TEXT.sub("key_***", text)
 
 
 def drop_frames(function: Callable[P, T]) -> Callable[P, T]:
-    """Drop the frames of an OutreachError that leaves the function, because their arguments may be secrets."""
+    """Decorate a function to drop the traceback of an `OutreachError` that it raises, because the frames may hold secrets."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,12 +75,12 @@ def drop_frames(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def drop_frames_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Drop the frames of an OutreachError that leaves the async function; see `drop_frames`."""
+    """Decorate an async function to drop the traceback of an `OutreachError` that it raises; see `drop_frames`."""
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         under_way = function(*args, **kwargs)
-        del args, kwargs  # other exceptions, such as a cancellation, keep their frames
+        del args, kwargs  # other exceptions, such as a cancellation, keep this frame
         try:
             return await under_way
         except OutreachError as error:

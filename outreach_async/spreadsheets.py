@@ -6,10 +6,13 @@ import re
 from typing import Final
 
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
-"""The start of a cell that a spreadsheet runs as a formula. The last four characters are full-width forms, which East Asian
-versions accept too. Leading apostrophes count, to tell those of a string from ours; so do quotes, which a reader may remove."""
+"""The start of a cell that a spreadsheet evaluates as a formula.
+
+The last four characters are full-width forms, which East Asian versions accept too. Leading apostrophes are included to tell
+those of the string from the apostrophe that is added. Quotes are included because a program that reads the file may remove them.
+"""
 _CELL_START: Final = r"(?<![^,;|\t\n])"
-"""Where a cell may start: at the start of a string, and after every character that a reader may take for a delimiter."""
+"""The positions at which a cell may start: the start of a string, and after every character that may be a delimiter."""
 _UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
 _ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 
@@ -22,8 +25,9 @@ _ESCAPED_CONTROL: Final = re.compile(rf"(?<!\\)(\\++)({_CONTROL_CODE})")
 def escape_formula(text: str) -> str:
     r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it.
 
-    An apostrophe prevents a spreadsheet from running the string as a formula, or a part of it if the spreadsheet splits cells at
-    another delimiter. Control characters other than newline and tab become escapes such as `\x1b`.
+    An apostrophe prevents a spreadsheet from evaluating the string as a formula. Apostrophes are also added within the string,
+    because the spreadsheet may split cells at another delimiter. Control characters other than newline and tab become escapes
+    such as `\x1b`.
     """
     return _UNESCAPED_FORMULA.sub("'", _UNESCAPED_CONTROL.sub(_escape_control, text))
 
@@ -34,7 +38,7 @@ def unescape_formula(text: str) -> str:
 
 
 def _escape_control(match: re.Match[str]) -> str:
-    """Escape a control character. Backslashes before it, or before text that looks like its escape, are doubled."""
+    """Escape a control character, and double the backslashes before it or before text that looks like its escape."""
     if match[2] is None:
         return 2 * match[3]
     return f"{2 * match[1]}\\x{ord(match[2]):02x}"

@@ -1,6 +1,6 @@
 """The cattrs converter. It is strict, reports every fault and keeps every field; `configure_converter` registers every hook.
 
-For a list with many faulty items only the first are reported, which bounds the cost of decoding a response.
+For a list with many faulty items, only the first faulty items are reported, which limits the cost of decoding a response.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outreach_async.vocabulary import OpenEnum
 StructureHook = Callable[[Any, Any], Any]
 
 _MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A few kilobytes can hold thousands, and each fault takes kilobytes."""
+"""Maximum number of faulty items reported per list. A small body can hold thousands, and each fault takes kilobytes of memory."""
 
 
 _STRICT_TYPES: Final[dict[Any, str]] = {
@@ -56,11 +56,12 @@ def configure_converter(converter: Converter) -> Converter:
       `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
     - Open enumerations accept any string.
     - Response models keep unknown members in `extra`, and include them when converted back.
-    - `NewContact` is converted to the fields that are set, with `custom` and `extra` beside the standard fields.
+    - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are members of this
+      dict, like the standard fields.
     """
     for kind, name in _STRICT_TYPES.items():
         converter.register_structure_hook(kind, _make_strict_hook(kind, name))
-    # By class, because the hook for `str` takes precedence over predicates.
+    # Registered by class, because the hook for `str` takes precedence over predicates.
     converter.register_structure_hook(OpenEnum, _structure_open_enum)
     converter.register_structure_hook_factory(_is_list, lambda kind: _make_list_hook(kind, converter))
     converter.register_structure_hook_factory(_is_response_model, lambda kind: _make_structure_hook(kind, converter))
@@ -71,7 +72,7 @@ def configure_converter(converter: Converter) -> Converter:
 
 
 def list_faults(error: BaseException) -> list[str]:
-    """Return every fault of an error, each `path: expected kind, got kind`."""
+    """Return every fault of an error, each in the form `path: expected kind, got kind`."""
     texts = transform_error(error, format_exception=_describe_fault)
     return [f"{path}: {fault}" for fault, _, path in (text.rpartition(" @ ") for text in texts)]
 

@@ -1,4 +1,4 @@
-"""Checks of arguments and contacts before anything is sent. They reject what is never valid; the service decides the rest."""
+"""Checks of arguments and contacts before anything is sent. They reject what is never valid; the service checks the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PAT
 from outreach_async.vocabulary import UNSET
 
 _TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}?\[\]]*")
-_MAX_INTEGER: Final = 2**63 - 1  # JSON parsers accept integers up to here; Python refuses to print far larger ones
+_MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuses to print far larger integers
 
 
 def type_name(value: object) -> str:
@@ -24,10 +24,10 @@ def type_name(value: object) -> str:
 
 
 def require_id(field: str, value: object, what: str, remedy: str) -> str:
-    """Return an id with the prefix of its kind.
+    """Return an id after checking that it has the prefix of its kind.
 
     Raises:
-        InvalidRequest: It is not a string, is blank, has another prefix or cannot be encoded as UTF-8.
+        InvalidRequest: The value is not a string, is blank, has another prefix or cannot be encoded as UTF-8.
     """
     prefix = vocabulary.ID_PREFIXES[what]
     if not isinstance(value, str):
@@ -43,7 +43,7 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
 
 
 def _describe_string(value: str) -> str:
-    """Describe a string without showing its characters, because it may be a key in the wrong place."""
+    """Describe a string without showing its characters, because it may be a key that was passed as the wrong argument."""
     for resource, prefix in vocabulary.ID_PREFIXES.items():
         if value.startswith(prefix):
             kind_of_id = "an owner_key" if resource == "owner_key" else f"a {resource} id"
@@ -52,7 +52,7 @@ def _describe_string(value: str) -> str:
 
 
 def masked_repr(value: object) -> str:
-    """Quote a string, with any owner key in it masked; for any other value, name the type."""
+    """Return the repr of a string with any owner key masked, or the type name of any other value."""
     if not isinstance(value, str):
         return type_name(value)
     return repr(OWNER_KEY.sub("key_...", value))
@@ -66,7 +66,7 @@ def require_encodable(field: str, value: str) -> None:
     """Check that a string can be encoded as UTF-8.
 
     Raises:
-        InvalidRequest: It contains a lone surrogate.
+        InvalidRequest: The string contains a lone surrogate.
     """
     if value.isascii():  # nearly always, and much faster than encoding
         return
@@ -78,10 +78,10 @@ def require_encodable(field: str, value: str) -> None:
 
 
 def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
-    """Return a whole number between `least` and `most`, both inclusive.
+    """Return a value after checking that it is a whole number between `least` and `most`, both inclusive.
 
     Raises:
-        InvalidRequest: It is not an `int` (a `bool` does not count), or is out of bounds.
+        InvalidRequest: The value is not an `int` (a `bool` is rejected too), or is out of bounds.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
@@ -96,15 +96,15 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
 
 
 def require_display(field: str, value: object, *, mailboxes: bool) -> int:
-    """Return a page size. The interface states a maximum only for mailboxes: 2,000."""
+    """Return a page size after checking it. The interface states a maximum only for mailboxes: 2,000."""
     return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else None)
 
 
 def require_seconds(field: str, value: object) -> float | None:
-    """Return a positive duration in seconds, or `None` for no limit.
+    """Return a duration in seconds, or `None` for no limit, after checking it.
 
     Raises:
-        InvalidRequest: It is not a number, not positive, NaN, or too large for a `float`.
+        InvalidRequest: The value is not a number, not positive, NaN, or too large for a `float`.
     """
     if value is None:
         return None
@@ -115,14 +115,16 @@ def require_seconds(field: str, value: object) -> float | None:
     try:
         return float(value)
     except OverflowError:
-        raise InvalidRequest(f"{field}: expected seconds, got {_format_number(value)}; pass a smaller number") from None
+        raise InvalidRequest(
+            f"{field}: expected seconds that fit a float, got {_format_number(value)}; pass a smaller number"
+        ) from None
 
 
 def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
     """Check that a value is one of these strings.
 
     Raises:
-        InvalidRequest: It is another value.
+        InvalidRequest: The value is not one of the strings.
     """
     if value not in choices:
         valid = ", ".join(map(repr, choices))
@@ -139,7 +141,7 @@ def require_upload_options(duplicates: object, strict_validation: object, campai
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
     if campaign is not None:
-        require_id("campaign", campaign, "campaign", "pass a campaign id, or none to add to no campaign")
+        require_id("campaign", campaign, "campaign", "pass a campaign id, or None for no campaign")
 
 
 def check_contact(contact: NewContact) -> None:
@@ -158,7 +160,7 @@ def check_contact(contact: NewContact) -> None:
 
 
 def _is_all_ascii(values: tuple[Any, ...]) -> bool:
-    """Return whether all values that are set are ASCII strings, as most are. One joint test takes half the time of many."""
+    """Return whether all values that are set are ASCII strings. Testing the joined string takes half the time of testing each."""
     try:
         return "".join([value for value in values if value is not UNSET]).isascii()
     except TypeError:  # a value is not a string
@@ -203,13 +205,13 @@ def _check_code(field: str, code: object) -> None:
 
 
 def to_contact(row: object) -> NewContact:
-    """Convert a row of a bulk run to a contact. Its values are checked when it is sent.
+    """Convert a row to a contact. The values of the contact are checked later, before it is sent.
 
     Args:
         row: A `NewContact`, or a mapping with `email`, standard fields, `custom_<n>` codes, and `custom` and `extra` mappings.
 
     Raises:
-        InvalidRequest: It is neither, has no e-mail, or has an unknown member.
+        InvalidRequest: The row is neither a `NewContact` nor a mapping, has no e-mail, or has an unknown member.
     """
     if isinstance(row, NewContact):
         return row
@@ -244,10 +246,10 @@ def _unknown_member_message(member: object) -> str:
 
 
 def require_method(method: object) -> str:
-    """Return an HTTP method.
+    """Return an HTTP method after checking it.
 
     Raises:
-        InvalidRequest: It is not an upper-case method name. The message does not show the value.
+        InvalidRequest: The value is not an upper-case method name. The message does not show the value.
     """
     if not isinstance(method, str) or not METHOD.fullmatch(method):
         raise InvalidRequest(f"method: expected an upper-case HTTP method, got {type_name(method)}; pass a method such as 'GET'")
@@ -255,10 +257,10 @@ def require_method(method: object) -> str:
 
 
 def require_body(body: object) -> bytes:
-    """Return a request body.
+    """Return a request body after checking its type.
 
     Raises:
-        InvalidRequest: It is not `bytes`.
+        InvalidRequest: The body is not `bytes`.
     """
     if not isinstance(body, bytes):
         remedy = "encode it, for example with json.dumps(value).encode()"
@@ -267,10 +269,11 @@ def require_body(body: object) -> bytes:
 
 
 def require_target(target: object) -> str:
-    """Return a request target that means the same to every backend.
+    """Return a request target after checking that every backend interprets it in the same way.
 
     Raises:
-        InvalidRequest: It is not in origin form, or has a `.` or `..` segment, which HTTP libraries collapse.
+        InvalidRequest: The target is not in origin form (a path and query), or has a `.` or `..` segment, which HTTP libraries
+            collapse.
     """
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"
@@ -288,7 +291,7 @@ def require_headers(headers: object) -> dict[str, str]:
     """Return header fields by lower-case name.
 
     Raises:
-        InvalidRequest: HTTP cannot carry a name or a value. The message never shows the value.
+        InvalidRequest: A name or a value is not valid in HTTP. The message never shows the value.
     """
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
@@ -297,5 +300,5 @@ def require_headers(headers: object) -> dict[str, str]:
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
         if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
             got = f"got {type_name(value)}; encode it"
-            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {got}")
+            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without line breaks or spaces at the ends, {got}")
     return {name.lower(): value for name, value in headers.items()}

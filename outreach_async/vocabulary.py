@@ -46,7 +46,8 @@ class OpenEnum(StrEnum):
         return member
 
     def __reduce_ex__(self, _protocol: object, /) -> tuple[type[Self], tuple[str]]:
-        # Python 3.11.0 to 3.11.2 reduce a member to its name and look it up in the class, which lacks unknown members.
+        # Python 3.11.0 to 3.11.2 pickle a member by its name. Unpickling then looks up the name in the class, which does not
+        # contain unknown members.
         return self.__class__, (self._value_,)
 
 
@@ -59,13 +60,13 @@ class CampaignStatus(OpenEnum):
 
 
 class MailboxStatus(OpenEnum):
-    """`status` of a mailbox; the interface shows one."""
+    """`status` of a mailbox; the interface shows only one value."""
 
     ACTIVE = "active"
 
 
 class MailboxType(OpenEnum):
-    """`type` of a mailbox: the observed values."""
+    """`type` of a mailbox, with the values observed so far."""
 
     GOOGLE = "Google"
     SMTP_IMAP = "SMTP & IMAP"
@@ -90,7 +91,7 @@ class TemplateStatus(OpenEnum):
 
 
 class Outcome(OpenEnum):
-    """The outcome of a contact: the four that the service reports, then the three that a bulk run determines.
+    """The outcome of creating a contact. The service reports the first four values; a bulk run determines the other three.
 
     Example:
         ```python
@@ -105,7 +106,7 @@ class Outcome(OpenEnum):
     UPDATED_MISSING_FIELDS = "updated_missing_fields"
 
     REJECTED = "rejected"
-    """The row itself is invalid, according to a check before sending or to the service."""
+    """The row itself is invalid: it was rejected by a check before sending, or by the service."""
     NOT_APPLIED = "not_applied"
     """The contact was not created or changed: no byte was sent, or every attempt was rejected for a reason other than the row."""
     UNKNOWN = "unknown"
@@ -113,7 +114,7 @@ class Outcome(OpenEnum):
 
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})
-"""The wire values of `status` in the response to a creation."""
+"""The wire values of `status` in the response to a create request."""
 
 DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
     "skip": Outcome.SKIPPED,
@@ -176,4 +177,4 @@ STANDARD_FIELDS: Final[tuple[str, ...]] = (
 """The 35 optional fields of a new contact, in the interface's order."""
 
 RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})
-"""Members of the create-contact body that `extra` may not carry."""
+"""Members of the create-contact body that `extra` may not contain."""

@@ -22,16 +22,16 @@ anyio.run(main)
 
 Outcomes
 --------
-Enter the run with `async with` to get each row's `ContactOutcome`. A row that fails is an outcome, never an exception. `status`
-is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of three more:
+Enter the run with `async with` to get each row's `ContactOutcome`. A failed row is an outcome, never an exception. `status` is
+the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of three others:
 
     rejected     the row itself is invalid, according to a local check or the service; `error` says why
-    not_applied  the contact was not created or changed: the row was never sent, or the refusal was not about the row
+    not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
     unknown      the last attempt failed after the request may have taken effect
 
-Of all statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost is
-retried, which cannot create a second contact. The retry may then report `skipped` for the contact that the lost attempt created:
-`possible` holds every outcome that is consistent with the evidence, and `certain` is true if there is only one.
+Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost
+is retried. The retry cannot create a second contact, but it may report `skipped` for the contact that the lost attempt created.
+`possible` therefore holds every outcome that is consistent with the evidence, and `certain` is true if there is only one.
 
 ```python
 import anyio
@@ -60,14 +60,14 @@ anyio.run(main)
 Journal and resume
 ------------------
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
-outcome is committed there before you see it. If the process is killed at any moment, the same call with `resume=True` gives every
-remaining row its outcome, and no row a second one. A row that may have been sent is sent again, and its `possible` shows that.
-The input must be the same: another workspace, other options or changed rows are refused. If there is no journal yet,
-`resume=True` starts a new run.
+outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True` gives
+every remaining row its outcome, and no row a second outcome. A row that may have been sent is sent again, and its `possible`
+takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. If there
+is no journal yet, `resume=True` starts a new run.
 
-A journal belongs to one input, so name it after the input. Once its run is finished, the same rows return the recorded report
-without a request; other or additional rows are refused. The rows are read again for this comparison, unless the journal contains
-them (`spool=True`) or both runs pass a fingerprint of the input (`Journal(path, fingerprint=...)`), which then decides.
+A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
+recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the
+journal contains them (`spool=True`) or both calls pass a fingerprint of the input to compare (`Journal(path, fingerprint=...)`).
 
 ```python
 import anyio
@@ -92,25 +92,25 @@ anyio.run(main)
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
 Keep a journal on a local disk, because locks on network file systems are unreliable. Journals do not work on Windows.
 
-During a run, and after a crash, the latest outcomes are in a second file, `run.db-wal`. Copy or move both files, and open them
-with no other program: the SQLite shell removes the log. A missing log or a changed row raises JournalError. A truncated log loses
-outcomes at most: their rows count as possibly sent.
+During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
+not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises
+JournalError. A truncated log loses nothing but outcomes, and their rows count as possibly sent.
 
 `earlier="unknown"` continues when the journal is damaged, empty or lost, and implies `resume=True`. Every row without an outcome
-then counts as possibly sent, in this run and in every run that resumes it, so `skipped` is never certain. A damaged journal is
-renamed to `run.db.damaged` (then `-1`, `-2`) with its log, and a new one is started without its outcomes; the event `damaged` of
-the new one has the name and the reason. An intact journal is resumed with its outcomes. Any other file is refused, as always.
+then counts as possibly sent, in this run and in every run that resumes it, so `skipped` is never certain. A damaged journal and
+its log are renamed to `run.db.damaged` (or `run.db.damaged-1` and so on). A new journal starts without the old outcomes, and its
+event `damaged` gives the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
 
-If rows can be read only once, such as a stream, pass `spool=True`: the journal stores all rows before the first is sent, and
-resuming needs no input. The file grows by the size of the rows.
+If the rows can be read only once, as from a stream, pass `spool=True`: the journal stores all rows before the first one is sent,
+and resuming needs no input. The file grows by the size of the rows.
 
 Repeated e-mails
 ----------------
-`repeats` decides about e-mails that occur more than once in the input (the word `duplicates` is the service's, for contacts that
-it already has). `"serial"` sends every row, one at a time per address that the service might treat as equal: case, compatibility
+`repeats` is the policy for e-mails that occur more than once in the input; `duplicates` is for contacts that the service already
+has. `"serial"` sends every row, but rows whose addresses the service might treat as equal only one at a time: case, compatibility
 forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and Gmail's dots are ignored. `"error"` rejects a row
-that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"` send one row per e-mail and need a journal, because they
-read the whole input first; the other rows are `not_applied`, and their `outcome.repeats` is the index of the row sent instead.
+with the e-mail of one of the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send one row per e-mail. They need a journal,
+as they read the whole input first. The other rows are `not_applied`, and `outcome.repeats` is the index of the row sent instead.
 
 ```python
 import anyio
@@ -130,25 +130,25 @@ anyio.run(main)
 
 Rate, pauses and early ends
 ---------------------------
-At most `concurrency` requests are in flight, and never more than the client's `max_in_flight`. The run learns its rate from 429,
-`Retry-After` and quota headers. While the service is down, the run pauses and sends probes; no row's own attempts are used up.
-`outcomes.progress` is cheap to read: rows, total, rate (rows per second), state (`running`, `throttled`, `paused`), seconds until
-a pause ends, and estimated seconds until the end. Iteration can end early in four ways:
+At most `concurrency` requests are in flight, and never more than the client's `max_in_flight`. The run learns its rate from 429
+responses, `Retry-After` and quota headers. While the service is down, the run pauses and sends probes, which use up no row's
+attempts. `outcomes.progress` is cheap to read: the rows done, the total, the rate (rows per second), the state (`running`,
+`throttled`, `paused`), the seconds until a pause ends, and the estimated seconds until the run ends. Iteration can end early:
 
-    BulkSuspended  temporary: the service was down or refusing for `max_outage` seconds, or asks for more than 15 minutes; resume
-                   after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
-    BulkStopped    affects every row: an unknown key, workspace or campaign, or the first `stop_after_rejects` rows were rejected
-                   with the same error. Fix the cause, and resume
-    JournalError   the journal cannot be written, so sending stops: free disk space, and resume. Also: a program that reads the
-                   journal blocks a mark for 10 seconds (no row is sent before its mark is in the file)
-    your own       an exception raised by the iterable of rows is raised after the outcomes of the rows before it
+    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asks to wait over 15 minutes.
+                   Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
+    BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
+                   rejected with the same error. Fix the cause, and resume
+    JournalError   the journal cannot be written, so sending stops: free disk space, and resume. Or a program that reads the
+                   journal has kept a mark from being written for 10 seconds
+    your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
 
-Both bulk errors carry the figures so far as `report`; `resumable` is true if there is a journal. Leaving the block early cancels
-the requests in flight; the journal records which of their rows may have been sent.
+BulkSuspended and BulkStopped carry the counts so far as `report`; `resumable` is true if there is a journal. Leaving the block
+early cancels the requests in flight; the journal records which of their rows may have been sent.
 
 Memory is bounded by a window of a few rows per request in flight, whatever the size of the input: a row is pulled only while the
 window has room, and leaves the window when you take its outcome. A slow consumer slows the run down, and a million rows need as
-much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that finish early.
+much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """
 
 from outreach_async.bulk.journal import Journal

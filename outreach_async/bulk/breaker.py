@@ -1,4 +1,4 @@
-"""Pause a run while the service fails: judge recent results, and open or close a circuit breaker."""
+"""Pause a run while the service fails: evaluate recent results, and open or close a circuit breaker."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections import deque
 from typing import Final
 
 WINDOW_SIZE: Final = 100
-"""Number of recent results that are judged."""
+"""Number of most recent results that are evaluated."""
 MIN_RESULTS: Final = 20
-"""Minimum number of results for a judgement."""
+"""Minimum number of results needed to tell whether the service is failing."""
 FAILING_SHARE: Final = 0.5
-"""Minimum share of faults at which the service counts as failing."""
+"""Share of failed attempts from which the service counts as failing."""
 HEALTHY_SHARE: Final = 0.9
-"""Minimum share of successes among the other rows at which a failure counts against its row."""
+"""Share of successful attempts of the other rows from which a row's failure counts against that row."""
 
 
 class FailureWindow:
-    """The results of recent attempts. A success costs one addition: only faults are stored, with the number of their result.
+    """The results of the most recent attempts.
+
+    Only faults are stored, each with the sequence number of its result, so that recording a success is cheap.
 
     Attributes:
         results: Number of results so far.
@@ -35,7 +37,11 @@ class FailureWindow:
         self.results += 1
 
     def record_fault(self, counted_failures: int) -> None:
-        """Record a failure of the service or the connection, for a row with this many failures counted against it before."""
+        """Record a failure of the service or the connection.
+
+        Args:
+            counted_failures: Number of earlier failures that were counted against the same row.
+        """
         self._faults.append((self.results, counted_failures))
         self.results += 1
         self._drop_old()
@@ -61,10 +67,10 @@ class FailureWindow:
         return self.size >= MIN_RESULTS and len(self._faults) >= FAILING_SHARE * self.size
 
     def counts_against_row(self, counted_failures: int) -> bool:
-        """Return whether a row's next failure counts against it: the other rows succeed, or there are too few of them to tell.
+        """Return whether a row's next failure counts against the row: others succeed, or too few of their results are known.
 
-        The row's earlier faults are left out. Faults are not stored per row: among all first faults of a row, one is taken to be
-        this row's, and likewise among the second ones and so on.
+        The row's own earlier faults are left out. Faults are not stored per row, so one of the stored first faults is assumed to
+        be this row's, one of the second faults as well, and so on up to the number of failures counted against the row.
         """
         self._drop_old()
         own = len({before for _, before in self._faults if before < counted_failures})
@@ -73,11 +79,11 @@ class FailureWindow:
 
 
 class Reachability:
-    """Tracks whether the service was ever reached: a wrong base URL is not an outage that ends by waiting.
+    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting would not help.
 
     Attributes:
         reached: Whether the service was reached.
-        rounds: Failures before it was first reached; concurrent ones count as one round.
+        rounds: Rounds of failures before the service was first reached; concurrent failures count as one round.
     """
 
     __slots__ = ("_failed_at", "reached", "rounds")
@@ -89,7 +95,7 @@ class Reachability:
 
     def record_failure(self, started: float, now: float) -> bool:
         """Record an attempt that did not reach the service, and return whether it counts as a new round."""
-        if started < self._failed_at:  # it started before the last round ended: with 64 workers, 64 failures tell as much as one
+        if started < self._failed_at:  # concurrent with the last round: 64 failures at once prove no more than one
             return False
         self._failed_at = now
         self.rounds += 1
@@ -97,23 +103,23 @@ class Reachability:
 
 
 FIRST_PAUSE: Final = 5.0
-"""Length of the first pause in seconds; each further pause is twice as long."""
+"""Length of the first pause in seconds; each later pause is twice as long as the previous one."""
 MAX_PAUSE: Final = 60.0
-"""Maximum length of a pause in seconds. One probe a minute is no burden for a service that is down. Once the service is back, the
-run loses up to one more pause."""
+"""Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
+run stays paused for at most this long."""
 MIN_PAUSE: Final = 1.0
-"""Length in seconds of a pause when the service may well be healthy, and the minimum from which further pauses double."""
+"""Length in seconds of a pause while the service may be healthy. Later pauses double from at least this length."""
 PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
 
 class Breaker:
-    """A breaker with three states: closed (initially), open until an instant, and probing until the probe's result is known.
+    """A circuit breaker. It is closed at first, may open until a set time, and then probes until the probe's result is known.
 
     Attributes:
         closed: Whether attempts may start freely.
-        opens_at: The instant from which an attempt may start; infinitely far in the past while the breaker is closed.
-        tripped_at: The instant at which the breaker last tripped from closed to open.
+        opens_at: The time from which an attempt may start; minus infinity while the breaker is closed.
+        tripped_at: The time at which the breaker last went from closed to open.
     """
 
     __slots__ = ("_interval", "_probed_at", "closed", "opens_at", "tripped_at")
@@ -133,14 +139,14 @@ class Breaker:
         self.opens_at, self._probed_at = now + seconds, math.inf
 
     def record_start(self, now: float) -> None:
-        """Record the start of an attempt: unless the breaker is closed, this attempt is the probe."""
-        # Moving `opens_at` keeps every other attempt from starting while the probe is in flight. The lease ends that after a
-        # while, so a probe whose result never arrives cannot pause the run for ever.
+        """Record the start of an attempt. If the breaker is not closed, this attempt is the probe."""
+        # `opens_at` is moved so that no other attempt starts while the probe is in flight. It is moved by a limited time, so a
+        # probe whose result never arrives cannot pause the run forever.
         if not self.closed:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether a result is the probe's: no other attempt can have started as late as the probe."""
+        """Return whether an attempt that started at this time is the probe; no other attempt can have started as late."""
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:

@@ -27,7 +27,7 @@ class ContactOutcome:
         possible: Every outcome that is consistent with the evidence.
         attempts: Number of attempts to send the row.
         error: The error of a row that failed or was not sent; `None` otherwise.
-        repeats: Index of the row with the same e-mail that was sent instead, or because of which this row was rejected.
+        repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection.
 
     Example:
         ```python
@@ -103,7 +103,7 @@ def unsent_outcome(
 
 
 def is_superseded(outcome: ContactOutcome) -> bool:
-    """Return whether another row with the same e-mail was sent instead."""
+    """Return whether another row with the same e-mail was sent instead of this one."""
     return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
@@ -112,7 +112,7 @@ _HISTORY_SIZE: Final = 4096
 
 
 class RecentIds:
-    """Detects a response with the id of another row's contact.
+    """Detects a response that contains the id of another row's contact.
 
     This happens if, for example, a server or proxy writes a response twice: later responses on that connection then belong to
     other rows. Two rows may share an id only if the service may treat their e-mails as equal.
@@ -122,7 +122,7 @@ class RecentIds:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of the row of another contact that received this id; remember this row if there is none.
+        """Return the index of an earlier row, of another contact, that received this id. Otherwise remember this row.
 
         Args:
             contact_id: The id that the row received, if any.
@@ -131,7 +131,7 @@ class RecentIds:
         """
         if contact_id is None:
             return None
-        key_hash = hash(key)  # smaller than the key
+        key_hash = hash(key)  # stored instead of the key, because it is smaller
         earlier_hash, earlier = self._rows.setdefault(contact_id, (key_hash, index))
         if len(self._rows) > _HISTORY_SIZE:
             self._rows.popitem(last=False)
@@ -148,8 +148,8 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 def affects_every_row(error: OutreachError) -> bool:
     """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
 
-    The row was validated before it was sent, so a transport that refuses it, because it is closed for example, refuses every row.
-    A temporary refusal (such as 429) gets here only after it has lasted too long.
+    Rows are validated before they are sent. An InvalidRequest is therefore raised by the transport, for example because it is
+    closed, and would be raised for every row. A temporary refusal (such as 429) gets here only after it has lasted too long.
     """
     if isinstance(error, InvalidRequest):
         return True
@@ -157,7 +157,7 @@ def affects_every_row(error: OutreachError) -> bool:
 
 
 def is_final_answer(error: OutreachError) -> bool:
-    """Return whether the service's answer is final for the row: neither a failure that a retry may resolve nor the run's end."""
+    """Return whether an error is the service's final answer about the row. A retry cannot resolve such an error."""
     return isinstance(error, StatusError | UnexpectedResponse) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL
 
 
@@ -169,7 +169,7 @@ class BulkReport:
         rows: Rows whose outcome was returned.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Rows with more than one possible outcome.
-        repeats: Rows that were not sent because another row with the same e-mail was; they also count as `not_applied`.
+        repeats: Rows that were not sent because another row with the same e-mail was sent; they also count as `not_applied`.
         seconds: Duration of the run so far, in seconds.
 
     Example:
@@ -232,7 +232,7 @@ class OutcomeCounts:
 
 
 Order = Literal["completion", "input"]
-"""Return outcomes as they complete, or in the order of the rows, which holds back those that complete early.
+"""Order of the returned outcomes. `input` is the order of the rows, and holds back outcomes that complete early.
 
 Example:
     ```python
@@ -247,7 +247,7 @@ Revision = Callable[[ContactOutcome], ContactOutcome]
 
 
 class CompletionOrder(deque[ContactOutcome]):
-    """Returns outcomes in order of completion."""
+    """Buffer that returns outcomes in order of completion."""
 
     def expect(self, _index: int) -> None:
         """Do nothing: no row waits for another."""
@@ -261,7 +261,7 @@ class CompletionOrder(deque[ContactOutcome]):
 
 
 class InputOrder:
-    """Takes outcomes in any order and returns them in the order of the rows."""
+    """Buffer that accepts outcomes in any order and returns them in the order of the rows."""
 
     def __init__(self) -> None:
         self._expected: deque[int] = deque()
@@ -271,11 +271,11 @@ class InputOrder:
         return len(self._outcomes) if self._expected and self._expected[0] in self._outcomes else 0
 
     def expect(self, index: int) -> None:
-        """Make later rows wait for this one."""
+        """Hold back the outcomes of later rows until this row has its outcome."""
         self._expected.append(index)
 
     def forget(self, index: int) -> None:
-        """Stop waiting for this row."""
+        """Stop holding back later rows for this one."""
         self._expected.remove(index)
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
@@ -300,14 +300,14 @@ def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revis
 
 
 OutcomeBuffer = CompletionOrder | InputOrder
-"""Outcomes that wait for the caller. Its length is 0 if no outcome can be taken now."""
+"""Buffer of outcomes that the caller has not taken yet. Its length is 0 if no outcome can be taken now."""
 
 
 class RejectStreak:
-    """Compares the errors of the first outcomes.
+    """Stops a run whose first outcomes are all rejections with the same error.
 
     Args:
-        rows: Number of first rows that stop the run if all are rejected with the same error; `None` never stops it.
+        rows: Number of such rejections that stop the run; with `None`, no number stops it.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -316,7 +316,7 @@ class RejectStreak:
         self._reason: tuple[int | None, str] | None = None
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Return the error that stops the run, at the outcome that reaches the number of rows; `None` otherwise."""
+        """Count an outcome. If it completes the number of rejections, return the error that stops the run; otherwise `None`."""
         if not self._remaining:
             return None
         reason = _reject_reason(outcome)
@@ -334,7 +334,7 @@ class RejectStreak:
 
 
 def _reject_reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
-    """Return the status code and message of a refused row, `None` for others. A refused row's outcome may be `unknown`."""
+    """Return the status code and message of a refused row; `None` for others. A refused row may be `unknown`."""
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
         return None

@@ -27,8 +27,8 @@ from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, Jo
 from outreach_async.limits import RequestSlots
 
 
-# How one timer serves many attempts. Two workers, A and B, with a timeout of 30 s; each attempt of A is answered after 0.5 s, the
-# first one of B never:
+# How one timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered
+# after 0.5 s; the first attempt of B is never answered:
 #
 #   seconds        0.0        0.2        0.5                 30.0           30.2
 #                   |          |          |                   |              |
@@ -39,23 +39,23 @@ from outreach_async.limits import RequestSlots
 #   the timer      set                                       fires          fires
 #     `fires_at`   30.0                                      30.2           60.0
 #
-#    0.0  set: A's deadline, 30.0, is earlier than `fires_at`, which was infinite, so it wakes the timer, which is set to 30.0.
+#    0.0  set: A's deadline, 30.0, is earlier than `fires_at`, which was infinite. The timer is woken and sets itself to 30.0.
 #    0.2  left alone: B's deadline, 30.2, is later than `fires_at`. It is stored, and nothing else happens.
-#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `fires_at` is too early
-#         for any attempt in flight, which does no harm: the timer fires once in vain.
+#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `fires_at` is earlier than
+#         every deadline. This does no harm: the timer fires once without effect.
 #   30.0  fires and moves: no deadline has passed, so it moves to the earliest one, 30.2.
 #   30.2  fires: B's deadline has passed, and B's scope is cancelled. B leaves the scope and continues its call in a new one,
 #         where the attempt counts as timed out. The timer moves to the earliest deadline left, 60.0.
 #
 # Why not a cancel scope with a deadline for each attempt? That adds a timer to the event loop, and removes it again, for every
-# attempt. With equal timeouts, an attempt that starts later also ends later, so nearly every attempt takes the path of 0.5 s: two
-# assignments. While answers are quick, the timer fires about once per timeout, however many attempts there are. Measured: about
-# 1 us per attempt with the shared timer, 7.8 us with a scope each.
+# attempt. With equal timeouts, an attempt that starts later also has a later deadline, so nearly every attempt costs only the two
+# assignments of the step at 0.5 s. While answers are quick, the timer fires about once per timeout, however many attempts there
+# are. Measured: about 1 us per attempt with the shared timer, 7.8 us with a scope for each attempt.
 class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
 
     Attributes:
-        fires_at: The instant at which the timer fires, unless it is woken earlier.
+        fires_at: The time at which the timer fires, unless it is woken earlier.
     """
 
     def __init__(self) -> None:
@@ -70,18 +70,18 @@ class AttemptTimer:
         return deadline
 
     def wake(self) -> None:
-        """Recompute the timer now, because a deadline is earlier than the instant it is set to."""
+        """Make the timer recompute `fires_at`, because a deadline is earlier."""
         self._rescheduled.set()
 
     def end(self) -> None:
-        """Stop watching: no worker is left."""
+        """Stop watching the deadlines: no worker is left."""
         self._ended = True
         self.wake()
 
     async def run(self) -> None:
         """Watch the deadlines until `end`."""
-        # Nothing awaits between the first line of the loop and the wait: no deadline can be set between the computation of
-        # `fires_at` and the new event, so no wake-up is lost.
+        # There is no await between the first line of the loop and the wait. Therefore no deadline can be set between the
+        # computation of `fires_at` and the new event, and no wake-up is lost.
         while not self._ended:
             now = anyio.current_time()
             for worker in self._deadlines:
@@ -107,7 +107,7 @@ class WorkerDeadline:
 
     @property
     def deadline(self) -> float:
-        """The instant of the event loop's clock at which the scope is cancelled."""
+        """The time on the event loop's clock at which the scope is cancelled."""
         return self._deadline
 
     @deadline.setter
@@ -257,7 +257,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Stop pulling rows, and wait only for the requests in flight: iteration ends when they are answered.
+        """Stop pulling rows, and let the requests in flight finish. Iteration ends when all of them are answered.
 
         Rows that wait for a pause to end, or for a retry, are left to a resumed run. Without a journal their outcome is
         `not_applied`, or `unknown` if they may have been sent.
@@ -286,9 +286,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
         Raises:
             BulkStopped: After the last outcome, if the service refused in a way that affects every row, or was down for too long.
-            JournalError: After the last outcome that was committed.
+            JournalError: After the last committed outcome, if the journal cannot be written.
         """
-        # No await between the check of `_buffer` and the new event, so no delivery can fall in between and be missed.
+        # There is no await between the check of `_buffer` and the new event, so no delivery in between can be missed.
         while not self._buffer:
             self._measured_at = anyio.current_time()
             if self._recording_done:
@@ -296,7 +296,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._changed = anyio.Event()
             await self._changed.wait()
         outcome = self._buffer.popleft()
-        self._window_slots.release()  # only now: the consumer has the outcome, so memory stays bounded
+        self._window_slots.release()  # not before the consumer takes the outcome, so that memory stays bounded
         self._recorder.counts.add(outcome)
         return outcome
 
@@ -311,8 +311,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     async def _run_worker(self, worker: _Worker) -> None:
         deadline, clock = self._timer.create_deadline(), event_loop_clock()
         try:
-            # One scope serves many rows. A timeout cancels it, and a cancelled scope stays cancelled: the next one continues with
-            # the worker's current row and call.
+            # One scope serves many rows. A timeout cancels the scope for good, so a new scope is opened, and the worker continues
+            # with its current row and call.
             while not worker.done:
                 with anyio.CancelScope() as deadline.scope:
                     await self._process_rows(worker, deadline, clock)
@@ -350,7 +350,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     async def _next_row(self) -> ParsedRow | None:
         """Pull rows until one can be sent now. Leave a row whose key is busy to the worker that is sending that key."""
-        # This worker does not wait for the key: a worker that waits is one request less in flight.
+        # This worker does not wait for the key: while it waited, one request fewer would be in flight.
         while not self._pulling_ended:
             if not self._window_slots.try_acquire():
                 await self._window_slots.acquire()
@@ -379,7 +379,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return None
 
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
-        """Return the row's outcome; `None` if the run ended first and the row is left to a resumed run."""
+        """Send a row and return its outcome; `None` if the run ended first and the row is left to a resumed run."""
         cause, duplicates = self._throttle.halted, self._plan.duplicates
         if cause is None:
             self._any_sent = True
@@ -387,7 +387,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 answer, attempts = await self._plan.engine.execute(call, deadline)
                 return self._check_id(outcomes.answered_outcome(row.index, row.original, answer, attempts), row.key)
             except OutreachError as error:
-                error.__traceback__ = None  # an outcome that the caller keeps would keep the frames, and the response in them
+                error.__traceback__ = None  # its frames would keep the response in memory as long as the outcome
                 if outcomes.affects_every_row(error):
                     self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
                 elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
@@ -414,7 +414,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         if isinstance(error, JournalError):
             self._throttle.halt(error)  # a row whose outcome cannot be recorded must not be sent
         if isinstance(error, JournalError | InvalidRequest) and self._any_sent:
-            error.maybe_sent = error.maybe_applied = True  # the error is about the run, and rows have been sent
+            error.maybe_sent = error.maybe_applied = True  # the error concerns the whole run, and rows of it have been sent
         self._failure = self._failure or error
         self._stop_pulling()
 
@@ -434,10 +434,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._changed.set()
 
     async def _run_recorder(self) -> None:
-        """Record outcomes up to the last one, then how the run ended."""
+        """Record every outcome, then how the run ended."""
         try:
             await self._recorder.run()
-            with anyio.CancelScope(shield=True):  # a close that was cut short could not be retried: only the first call counts
+            with anyio.CancelScope(shield=True):  # a cancelled close cannot be retried: only its first call has an effect
                 await self.close()
         except JournalError as error:
             self._stop_run(error)
@@ -473,8 +473,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)
 
     def _next_window_size(self) -> int:
-        """Return how many rows to mark at once: about two seconds of sending."""
+        """Return how many rows to mark at once: about as many as are sent in two seconds."""
         # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
-        # row of the window uncertain, so it is no larger than the rate needs.
+        # row of a window uncertain, so a window is no larger than the rate requires.
         rate = self._rate_estimator.rate(anyio.current_time())
         return max(self._plan.workers, min(int(2 * rate), MAX_WINDOW_SIZE))

@@ -16,7 +16,7 @@ class PossiblySent:
     After a process was killed, these are all marked rows without an outcome. A process that ends normally records them exactly.
 
     Attributes:
-        ranges: Half-open ranges (first row, row after the last), sorted, none touching another.
+        ranges: Half-open ranges (first row, row after the last), sorted; no two overlap or touch.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()

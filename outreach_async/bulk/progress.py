@@ -81,11 +81,11 @@ class RateEstimator:
 
 
 _CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks of a throttled or paused run, in addition to those after each failure."""
+"""Seconds between two checks of the state of a throttled or paused run. Each failure triggers another check."""
 
 
 class StateReporter:
-    """Reports a run's states: at once when the run is throttled or paused, and about a second late when it no longer is.
+    """Reports changes of a run's state: throttling and pauses at once, recovery about a second late.
 
     Args:
         throttle: The throttle of the run.
@@ -108,7 +108,7 @@ class StateReporter:
         self._throttle.on_change = self._check_state
 
     def end(self) -> None:
-        """Stop checking: no row is being processed."""
+        """Stop checking the state: no row is being processed."""
         self._throttle.on_change = lambda _now: None
         self._ended.set()
 
@@ -128,8 +128,8 @@ class StateReporter:
                 self._group.start_soon(self._poll)
 
     async def _poll(self) -> None:
-        """Check until the run is no longer throttled or paused."""
-        # A failed attempt triggers a check, but nothing marks the moment of recovery: poll for it, and only while held up.
+        """Check the state until the run is no longer throttled or paused."""
+        # A failed attempt triggers a check, but no event marks the recovery. Poll for it, but only while throttled or paused.
         while self._state != "running":
             now = anyio.current_time()
             with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at(now))):
@@ -150,7 +150,7 @@ class StateReporter:
 
 
 def _end_reason(failure: Exception | None) -> str | None:
-    """Return why a run ended. For an exception of the caller's iterable return only its class: its message may show a row."""
+    """Return why a run ended. For an exception of the caller's iterable, return only its class: the message may quote a row."""
     if isinstance(failure, OutreachError):
         return describe_error(failure)
     return None if failure is None else type(failure).__name__

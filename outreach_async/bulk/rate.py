@@ -1,17 +1,19 @@
-"""Limit the rate of a run: schedule starts, read quota headers, and learn the service's limit from refusals.
+"""Limit the rate of a run: schedule the attempts, read quota headers, and learn the service's limit from refusals.
+
+A response may state a quota in any of these headers:
 
     X-RateLimit-Limit: 60         RateLimit-Limit: 60, 60;w=60        RateLimit: limit=60, remaining=12, reset=30
     X-RateLimit-Remaining: 12     RateLimit-Remaining: 12             RateLimit: "default";r=12;t=30
     X-RateLimit-Reset: 30         RateLimit-Reset: 30                 RateLimit-Policy: "default";q=60;w=60
 
-A `Reset` value is in seconds; one that would mean years is read as Unix time.
+A `Reset` value is in seconds; a value that would mean years is read as Unix time.
 
-There is no limit until the first refusal. Each cut sets the limit to 0.7 of the rate that was achieved. Then the limit rises
-quickly, slows down towards the refused rate, stays near it, and rises again ever faster, in case the service now allows more. The
-curve is relative to the rate: where a limit of 500 requests per second is probed with 502, one of 1 is not probed with 3.
+There is no limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises along a
+cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
+The curve is relative to the rate: a limit of 500 requests per second may be probed with 502, but a limit of 1 not with 3.
 
-A service that refuses everything for a while teaches no rate: attempts become ever rarer, and when the service accepts again, the
-search for its rate starts over.
+While the service refuses everything, no rate can be learned. Attempts become ever rarer, and when the service accepts one again,
+the search for its rate starts over.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ TOLERANCE: Final = 0.01
 """Seconds that an attempt may start ahead of schedule: more than the lateness of timers, less than a service would notice."""
 
 _START_FRACTION: Final = 0.5
-"""Fraction of the base rate at which the ramp starts."""
+"""Fraction of the base rate at which the ramp after a pause starts."""
 _DURATION: Final = 2.0
-"""Length of the ramp in seconds."""
+"""Length of the ramp after a pause, in seconds."""
 
 
 class Schedule:
-    """The schedule. It stores the slot of the last start, not the instant of the next, so a changed rate takes effect at once."""
+    """Schedules attempts. It stores the slot of the last start, not the time of the next, so a new rate takes effect at once."""
 
     __slots__ = ("_slot",)
 
@@ -41,18 +43,18 @@ class Schedule:
         self._slot = -math.inf
 
     def next_start(self, rate: float) -> float:
-        """Return the instant from which the next attempt may start, at this rate in requests per second."""
+        """Return the time from which the next attempt may start, at this rate in requests per second."""
         return self._slot + 1 / rate - TOLERANCE
 
     def record_start(self, rate: float, now: float) -> None:
         """Record the start of an attempt."""
-        # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than that still meets the slot, and the
-        # schedule does not slip. After an idle time the slot is `now`: unused slots do not add up to a burst.
+        # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than `TOLERANCE` still meets the slot,
+        # and the schedule does not slip. After an idle time the slot is `now`, so that unused slots do not add up to a burst.
         self._slot = max(self._slot + 1 / rate, now)
 
 
 class SlowStart:
-    """Limits the rate in the first seconds after a pause: it rises from half of the base rate, so no burst follows the pause."""
+    """Limits the rate after a pause, so that no burst follows: for a few seconds, it rises from half of the base rate."""
 
     __slots__ = ("_base", "_from")
 
@@ -61,11 +63,11 @@ class SlowStart:
         self._base = 0.0
 
     def start(self, at: float, base: float) -> None:
-        """Start the ramp at this instant, from half of the base rate in requests per second."""
+        """Start the ramp at the time `at`, from half of the base rate in requests per second."""
         self._from, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
-        """Return the rate limit at this instant in requests per second; `None` if there is none."""
+        """Return the rate limit at this time in requests per second; `None` if there is no limit."""
         if now - self._from >= _DURATION:
             return limit
         rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._from) / _DURATION)
@@ -73,7 +75,7 @@ class SlowStart:
 
 
 _MIN_UNIX_TIME: Final = 1e8
-"""Reset values from this number on, about three years in seconds, are read as Unix time."""
+"""`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
 _LIMIT_LIFETIME: Final = 60.0
 """Seconds after a reset for which the known limit applies, if no response states a quota meanwhile."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
@@ -128,7 +130,7 @@ def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
-    """Return the Unix time of a response by the service's own clock, to which its reset refers."""
+    """Return the Unix time of a response, by the service's own clock if possible: a reset in Unix time refers to that clock."""
     from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
 
     try:
@@ -138,10 +140,10 @@ def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) 
 
 
 class QuotaTracker:
-    """The number of attempts that the quota still allows.
+    """Tracks the number of attempts that the quota still allows.
 
     Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. This may send
-    too few requests for a moment, never too many. A response is ignored if a later-started attempt's response was applied before.
+    too few requests for a moment, never too many. A quota is ignored if that of an attempt that started later is already applied.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -151,14 +153,14 @@ class QuotaTracker:
         self._resets_at = self._applied_at = -math.inf
 
     def apply(self, quota: Quota, *, started: float, now: float, in_flight: int) -> None:
-        """Apply the quota of a response to an attempt that started at this instant."""
+        """Apply the quota that a response states; `started` is when the answered attempt started."""
         if started >= self._applied_at:
             self._applied_at = started
             self._left, self._limit = quota.remaining - in_flight, quota.limit
             self._resets_at = now + quota.reset
 
     def opens_at(self, now: float) -> float:
-        """Return the instant from which an attempt may start."""
+        """Return the time from which an attempt may start."""
         return self._resets_at if self._left < 1 and now < self._resets_at else -math.inf
 
     def record_start(self, now: float) -> None:
@@ -173,50 +175,50 @@ class QuotaTracker:
 
 
 BETA: Final = 0.7
-"""The fraction of the rate that remains after a cut."""
+"""Fraction of the achieved rate that remains after a cut."""
 FLOOR: Final = 0.1
-"""Minimum limit in requests per second: a slower service says how long to wait."""
+"""Minimum limit in requests per second: a service that allows less is expected to say how long to wait."""
 SPACING: Final = 0.5
 """Minimum seconds between two cuts, and minimum length of a bucket."""
 
 _DEFAULT_RATE: Final = 1.0
 """Assumed rate in requests per second if nothing has been answered yet."""
 _RECOVERY_TIME: Final = 7.2
-"""Seconds from a cut back to the old rate: this makes C 0.4 at 500 requests per second."""
+"""Length of a recovery, from a cut back to the old rate, in seconds. At 500 requests per second, the cubic's factor is 0.4."""
 _MIN_RECOVERY_REQUESTS: Final = 20.0
-"""Minimum number of requests on the way back: about one of them is refused each time, and should remain a small share."""
+"""Minimum number of requests in a recovery. About one per recovery is refused, which should remain a small share."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
-"""Minimum length of the way back, as a multiple of the refusal's `Retry-After`: that wait should also remain a small share."""
+"""Minimum length of a recovery, as a multiple of the refusal's `Retry-After`, so that the wait remains a small share too."""
 _MAX_RECOVERY_TIME: Final = 60.0
-"""Maximum length of the way back in seconds."""
+"""Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
-"""Seconds for the way back after the first cut, whose rate is a guess, because too little was measured."""
+"""Length of the recovery after the first cut, in seconds. It is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum factor by which each further way back is longer: after two more, the search is over."""
+"""Maximum ratio of a recovery's length to that of the previous one: two steps lead from the first length to the normal one."""
 _MAX_LAG: Final = 1.25
-"""Factor by which the achieved rate may lag behind the limit: it is an average, while the limit rises."""
+"""Factor by which the limit may exceed the achieved rate at a cut. That rate is an average, which lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
-"""Factor by which the rise above the old rate is faster than the way back to it."""
+"""Factor by which the rise above the old rate is faster than the recovery up to that rate."""
 _MAX_LEAD: Final = 2.0
-"""Factor by which the limit may exceed the achieved rate."""
+"""Factor by which the limit may exceed the achieved rate while it rises."""
 _INITIAL_LEAD: Final = 10.0
-"""Requests per second that the limit may reach in any case after the first cut, before much can have been achieved."""
+"""Limit in requests per second that may always be reached after the first cut, while the achieved rate is still low."""
 
 _MAX_FUTILE_CUTS: Final = 2
-"""Cuts in a row without a success; after more, the service counts as refusing everything, whatever the rate."""
+"""Number of cuts in a row without a success. After more cuts, the service counts as refusing everything, whatever the rate."""
 _REFUSED_INTERVAL_DIVISOR: Final = 8.0
-"""While everything is refused, the time between two attempts is the time since the first refusal, divided by this."""
+"""While everything is refused, the time between two attempts is the time since the first refusal, divided by this number."""
 
 _MIN_RESPONSES: Final = 10
-"""Minimum number of responses in a bucket, unless it has reached its maximum length."""
+"""Minimum number of responses in a bucket of `RateMeter`, unless the bucket has reached its maximum length."""
 _PAST_WEIGHT: Final = 2.5
-"""Responses that the past counts for: a fifth beside ten new ones, almost nothing beside hundreds, most beside one or two."""
+"""Weight of the past rate, in responses: a fifth of the whole beside ten new responses, almost nothing beside hundreds."""
 _MAX_BUCKET: Final = 20.0
 """Maximum length of a bucket in seconds."""
 
 
 class RateMeter:
-    """Measures the responses per second: counted in buckets of 0.5 s, or longer if few arrive, and smoothed."""
+    """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or longer if few responses arrive."""
 
     __slots__ = ("_began", "_count", "_due", "_past")
 
@@ -227,7 +229,7 @@ class RateMeter:
         self._past: float | None = None
 
     def add(self, now: float, started: float) -> None:
-        """Count a response to an attempt that started at this instant."""
+        """Count a response; `started` is when the answered attempt started."""
         self._count += 1
         if now < self._due:
             return
@@ -248,14 +250,14 @@ class RateMeter:
         return (self._count + _PAST_WEIGHT) / (elapsed + _PAST_WEIGHT / self._past)
 
     def restart(self, now: float, at: float) -> None:
-        """Start a new bucket at an instant. The current bucket covers a time without requests, or one in which all failed."""
+        """Start a new bucket at the time `at`. The current bucket is dropped: its requests failed, or there were none."""
         if self._count and self._past is None:
             self._past = self.rate(now)
         self._began, self._due, self._count = at, at + SPACING, 0
 
 
 class CubicLimit:
-    """The rate limit.
+    """The rate limit. Refusals lower it, and it rises again along a cubic curve.
 
     Attributes:
         limit: The limit in requests per second; `None` until the first cut.
@@ -270,15 +272,18 @@ class CubicLimit:
         self._futile_cuts = 0
 
     def is_about_current_rate(self, now: float, started: float) -> bool:
-        """Return whether a refusal is about the current rate: its attempt started after the last cut, at least 0.5 s ago."""
-        # One excess over the service's limit refuses many requests in flight at once. They must not cut the rate several times.
+        """Return whether a refusal is about the current rate.
+
+        It is if the last cut was at least 0.5 s ago, and the refused attempt started after that cut.
+        """
+        # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
         return started >= self._cut_at and now - self._cut_at >= SPACING
 
     def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
         """Lower the limit after a refusal that is about the rate.
 
         Args:
-            now: The current instant.
+            now: The current time.
             achieved: Recent rate in responses per second.
             retry_after: The refusal's `Retry-After` in seconds.
         """
@@ -289,7 +294,7 @@ class CubicLimit:
         if self.limit is None:
             peak, self._recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
         elif self._refuses_everything(achieved):
-            # These refusals say nothing about the rate. If they cut it as others do, the way back would take minutes.
+            # These refusals say nothing about the rate. If each of them cut the rate, the recovery would take minutes.
             # Instead, attempts become rarer with the time since the first refusal.
             self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._futile_since)))
             return
@@ -302,26 +307,26 @@ class CubicLimit:
         self.limit = BETA * peak
 
     def grow(self, now: float, achieved: float) -> None:
-        """Raise the limit according to the time since the last cut. It never falls, and never far exceeds the achieved rate."""
+        """Raise the limit according to the time since the last cut, but never far above the achieved rate."""
         if self.limit is None:
             return
         if self._futile_cuts:
-            if self._refuses_everything(achieved):  # until now: the allowed rate is as unknown as at the first cut
+            if self._refuses_everything(achieved):  # until now, so the allowed rate is as unknown as at the first cut
                 self._peak, self._recovery_time, self._since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
             self._futile_cuts = 0
         lead = _MAX_LEAD * achieved
         if self._recovery_time == _FIRST_RECOVERY_TIME:
             lead = max(lead, _INITIAL_LEAD)
             if now - self._cut_at < SPACING:
-                self._peak = max(self._peak, achieved)  # requests in flight at the first cut are answered now: a better measure
+                self._peak = max(self._peak, achieved)  # includes answers to requests in flight at the first cut
         x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the old rate is reached
         rise = (1 - BETA) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether the cuts since the last success are too many, or nothing has ever succeeded."""
+        """Return whether there were too many cuts since the last success, or several before any success."""
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:
-        """Leave out this many seconds, during which nothing was sent and nothing could be learned."""
+        """Exclude this many seconds from the curve: nothing was sent during that time, so nothing was learned."""
         self._since += seconds

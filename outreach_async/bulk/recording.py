@@ -16,9 +16,9 @@ from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
 _LINGER: Final = 0.05
-"""Seconds that the first outcome of a batch waits for others: that much delay costs less than a commit per outcome."""
+"""Seconds from the first outcome of a batch to its commit. This delay costs less than a commit per outcome."""
 _BATCH_SIZE: Final = 512
-"""Outcomes after which a batch is committed without waiting longer."""
+"""Number of outcomes at which a batch is committed at once."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -70,7 +70,7 @@ class JournalRecorder:
         feed: Supplies the rows.
         counts: Outcome counts, starting with those of earlier processes.
         resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
-        backlog: Outcomes that may wait to be recorded, in addition to the rows in flight.
+        backlog: Number of outcomes that may be waiting to be recorded, in addition to the rows in flight.
     """
 
     resumable = True
@@ -128,7 +128,7 @@ class JournalRecorder:
 
     async def _flush(self) -> None:
         """Commit the queued outcomes, and those that a cancelled flush left in the batch."""
-        async with self._flush_lock:  # two flushes would commit the same batch, and a row's second outcome is an error
+        async with self._flush_lock:  # two flushes at once would commit a batch twice, which is an error
             self._batch += self._pending
             self._pending = []
             if not self._ended:
@@ -142,13 +142,13 @@ class JournalRecorder:
 
     def _commit(self) -> None:
         self._writer.record(self._batch)
-        self._batch = []  # in the thread, right after the commit: even a cancelled flush can tell whether the commit succeeded
+        self._batch = []  # in the thread, right after the commit, so that even a cancelled flush knows whether it succeeded
 
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
         """Commit the remaining outcomes, then how the run ended and which rows without an outcome may have been sent.
 
-        Only the first call counts; it releases the journal. The end is recorded only after every outcome is. If one cannot be
-        recorded, the journal's state stays `running`, and the rows it lacks count as possibly sent.
+        Only the first call has an effect; it also releases the journal. The end is recorded only if every outcome has been
+        recorded. Otherwise the journal's state stays `running`, and its rows without an outcome count as possibly sent.
         """
         if self._closed:
             return
@@ -161,4 +161,4 @@ class JournalRecorder:
             try:
                 await self._thread.run(self._writer.close)
             finally:
-                self._writer.close()  # usually a no-op; an event loop that is shutting down may not have run the thread above
+                self._writer.close()  # usually a no-op, but an event loop that is shutting down may not have run the call above

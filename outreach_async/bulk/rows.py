@@ -1,4 +1,4 @@
-"""Pull the caller's rows and parse them: each becomes a row that can be sent, or the outcome of a row that never can be."""
+"""Pull the caller's rows and parse each into a row to send or, if the row can never be sent, into its outcome."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class SpooledRow:
 
     Attributes:
         index: Index of the row in the input, from 0.
-        payload: JSON members of the contact, merged with those of the rows that this one is sent instead of; or, as a JSON
-            string, why the row can never be sent.
+        payload: JSON object of the contact, merged with those of the rows that it replaces; or a JSON string with the reason why
+            the row can never be sent.
         repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
     """
 
@@ -64,7 +64,7 @@ class RowParser:
 
     Args:
         contact_requests: The options of every contact request.
-        recent_emails: Finds e-mails that occurred before, whose rows are rejected; `None` rejects none.
+        recent_emails: Finds repeated e-mails, whose rows are rejected; with `None`, no row is rejected for this reason.
     """
 
     def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
@@ -94,13 +94,13 @@ class RowParser:
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
-        """Return bytes that identify the row: its part of the request body, or why it is not sent. They contain no owner key."""
+        """Return bytes that identify the row, without an owner key: its part of the request body, or why it is not sent."""
         if isinstance(row, ParsedRow):
             return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
 
     def encode_for_spool(self, row: object) -> tuple[str, bytes]:
-        """Return the row's exact e-mail, and its JSON for the spool: its members, or as a string why it can never be sent."""
+        """Return the row's exact e-mail, empty if the row can never be sent, and its `SpooledRow.payload`."""
         try:
             contact = to_contact(row)
             body = self._contact_requests.build_row(contact).request.body
@@ -109,11 +109,11 @@ class RowParser:
         return contact.email, b"{" + body[self._contact_requests.prefix_size :]
 
 
-# Others call these rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
+# Other libraries call such rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
-a row that repeats one of the last 10,000. `first`, `last` and `coalesce` send one row per e-mail, once the whole input is in the
-journal's spool.
+a row with the e-mail of one of the last 10,000 rows. `first`, `last` and `coalesce` send one row per e-mail, after the whole
+input has been stored in the journal.
 
 Example:
     ```python
@@ -123,7 +123,7 @@ Example:
 """
 
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
-"""Policies that need all rows before the first is sent."""
+"""Policies that need the whole input before the first row is sent."""
 
 _HISTORY_SIZE: Final = 10_000
 """Number of recent rows whose e-mails are remembered."""
@@ -158,7 +158,7 @@ class RecentEmails:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def find_earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with the same e-mail; remember this row if there is none."""
+        """Return the index of an earlier row with the same e-mail; if there is none, remember this row."""
         while self._rows and next(iter(self._rows.values())) < index - self._size:
             self._rows.popitem(last=False)
         earlier = self._rows.setdefault(email, index)
@@ -179,7 +179,7 @@ _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
-"""Maximum number of characters in a domain name; labels of a longer one are not decoded."""
+"""Maximum number of characters in a domain name; the labels of a longer name are not decoded."""
 END: Final = object()
 """Returned by `Source.pull` when there are no more rows."""
 
@@ -219,9 +219,9 @@ def order_key(email: str) -> str:
 
     Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
     accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
-    dots. The local part never becomes empty: if it consists of such characters alone, it is used unchanged.
+    dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
     """
-    fold: Callable[[str], str] = str.lower  # nearly all addresses are ASCII, and need only this part of the folding
+    fold: Callable[[str], str] = str.lower  # enough for ASCII addresses, which are nearly all
     if not email.isascii():
         fold, email = _fold, email.translate(_AT_SIGN_FORMS)
     local, _, domain = email.rpartition("@")
@@ -230,7 +230,7 @@ def order_key(email: str) -> str:
 
 
 def _fold_local(local: str, domain: str) -> str:
-    """Remove from a folded local part what does not change the mailbox: leading spaces, quotes, a tag and, for Gmail, dots."""
+    """Remove the parts of a folded local part that do not change the mailbox: spaces, quotes, a tag and, for Gmail, dots."""
     local = local.lstrip()
     if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
         local = _QUOTED_PAIR.sub(r"\1", quoted[1])
@@ -248,8 +248,8 @@ def _fold_domain(domain: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Fold equivalent characters into one, each character by itself, so that a string may be split before or after folding."""
-    # Both `upper` and `casefold` are needed: the upper case of some characters folds to another letter than the character itself.
+    """Fold equivalent characters into one. Each is folded by itself, so a string may be split before or after folding."""
+    # Both `upper` and `casefold` are needed: some characters fold to another letter than their upper case does.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
 
@@ -264,7 +264,7 @@ def _decode_label(label: str) -> str:
 
 
 class DirectFeed:
-    """Supplies rows to the workers as they are pulled: a run without a journal."""
+    """Supplies rows to the workers as they are pulled, in a run without a journal."""
 
     def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source
@@ -276,7 +276,7 @@ class DirectFeed:
         """Do nothing: rows are pulled by the workers."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end.
+        """Pull and return the next row, or the outcome of a row that is not sent; `None` after the last row.
 
         Raises:
             Exception: Raised by the iterable of rows.
@@ -293,5 +293,5 @@ class DirectFeed:
         self._stopped = True
 
     def remaining_possibly_sent(self) -> PossiblySent:
-        """Return no rows: without a journal, no earlier process is known."""
+        """Return an empty set: without a journal, no earlier process is known."""
         return NO_ROWS

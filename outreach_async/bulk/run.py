@@ -50,7 +50,7 @@ def create_run(
     options: BulkOptions,
     identity: Mapping[str, Any],
 ) -> BulkRun:
-    """Build the run.
+    """Check the options and build the run.
 
     Args:
         engine: Sends requests.
@@ -109,7 +109,7 @@ def _require_journal(options: BulkOptions) -> None:
         )
     for name, needed in ("resume", options.resume), ("spool", options.spool), ("earlier", options.earlier == "unknown"):
         if needed:
-            raise InvalidRequest(f'{name}: expected a journal, got None; pass journal="run.db"')
+            raise InvalidRequest(f'{name}: needs a journal, got None; pass journal="run.db"')
 
 
 class BulkRun:
@@ -155,16 +155,16 @@ class BulkRun:
         return self._outcomes
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel the requests in flight, and record what is known. An exception of the block passes through unchanged.
+        """Cancel the requests in flight, and record how the run ended. An exception of the block passes through unchanged.
 
         Raises:
-            JournalError: The end of the run could not be recorded. A resumed run counts rows without an outcome as possibly sent.
+            JournalError: The end of the run could not be recorded. Rows without an outcome then count as possibly sent.
         """
         is_raising = kind is not None
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
-            # Without the block's exception, which the task group would wrap in an exception group.
+            # The block's exception is not passed on, because the task group would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
         except BaseException:
             is_raising = True
@@ -174,11 +174,11 @@ class BulkRun:
                 try:
                     await self._outcomes.close()
                 except JournalError:
-                    if not is_raising:  # it must not replace a cancellation or the caller's own exception
+                    if not is_raising:  # this error must not replace a cancellation or the caller's own exception
                         raise
 
     def __aiter__(self) -> NoReturn:
-        """Refuse `async for` on the run itself: only a block with an end can stop the workers.
+        """Refuse `async for` on the run itself: the workers are stopped at the end of an `async with` block.
 
         Raises:
             InvalidRequest: Always; the message shows how to iterate.

@@ -1,4 +1,4 @@
-"""Throttle one run: combine the decisions about rate, quota and breaker. Of these modules, only this one waits."""
+"""Throttle one run by its rate limit, quota and circuit breaker. Of these modules, only this one waits."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryBudget, Re
 from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 
 _MIN_GAIN: Final = 0.001
-"""Minimum gain in seconds for which the first task is woken: a limit that grows slightly with every response is no reason."""
+"""Minimum gain in seconds for which the first task is woken. Otherwise every response, which raises the limit, would wake it."""
 
 
 class _Waiter:
-    """A waiting task. It may be woken early, and then checks again."""
+    """A waiting task. It may be woken early, and then checks again whether it may start."""
 
     __slots__ = ("_event", "until")
 
-    _event: anyio.Event  # set by the first `wait`, before which no other task sees the place
+    _event: anyio.Event  # set by the first `wait`; until then, no other task has this object
 
     def __init__(self) -> None:
         self.until = -math.inf
@@ -42,10 +42,10 @@ class _Waiter:
 
 
 class FifoWaiters:
-    """A queue: first come, first served.
+    """A queue of waiting tasks, served in FIFO order.
 
-    A task that leaves, served or cancelled, wakes the next one, which checks for itself. No turn is handed over, so a cancelled
-    task cannot lose one.
+    A task that leaves the queue, served or cancelled, wakes the next task, which checks for itself whether it may start. Turns
+    are not handed over, so no turn is lost if a task is cancelled.
     """
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class FifoWaiters:
         """Wait for a turn and take it.
 
         Args:
-            not_before: The instant before which the task does not join the queue.
-            take: Takes the turn at an instant if possible, and returns the instant from which it is possible. Its exceptions end
-                the wait.
+            not_before: The time before which the task does not join the queue.
+            take: Called with the current time. Takes the turn if that is possible now, and returns the time from which it is
+                possible. Its exceptions end the wait.
         """
         # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up rows that may start.
         place = _Waiter()
@@ -77,7 +77,7 @@ class FifoWaiters:
         try:
             while self._queue[0] is not place:
                 await place.wait(math.inf)
-            # Check again after each wait: what delays the start may have moved in either direction meanwhile.
+            # Check again after each wait: the time from which a start is possible may have moved in either direction.
             while (again := take(now := anyio.current_time())) > now:
                 await place.wait(again)
         finally:
@@ -87,7 +87,7 @@ class FifoWaiters:
                 self._queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first task to check again, if it waits beyond this instant."""
+        """Wake the first task, so that it checks again, if it would wait beyond this time."""
         if self._queue and self._queue[0].until > again + _MIN_GAIN:
             self._queue[0].wake()
 
@@ -99,7 +99,7 @@ class FifoWaiters:
 
 _TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
-"""Maximum jitter added to a `Retry-After`, as a fraction of it: it spreads the clients that wait for the same instant."""
+"""Maximum jitter added to a `Retry-After`, as a fraction of it. Jitter spreads the clients that wait until the same time."""
 _MAX_JITTER: Final = 1.0
 """Maximum jitter added to a `Retry-After`, in seconds."""
 _MIN_BASE_RATE: Final = 1.0
@@ -116,7 +116,7 @@ class RunThrottle:
 
     Args:
         policy: The retry policy of the run's client.
-        gate: The gate of the run's client. The run closes it for all, and waits for it whoever closed it.
+        gate: The client's `Retry-After` gate. The run closes it for the whole client, and waits even if another call closed it.
         max_outage: Seconds without any success after which the run is suspended.
         wall_clock: Returns Unix time in seconds, for quota headers that give a reset as Unix time.
 
@@ -125,8 +125,8 @@ class RunThrottle:
         halted: The error that ended the run; `None` while the run continues.
         drained: The error that ends every wait for a start once the run is drained; `None` before.
         pause_reason: The reason for the last pause.
-        on_change: Called with the current time after each failure and when an attempt has to wait: the state may have changed.
-            A run without failures or waits pays nothing for it.
+        on_change: Called with the current time after each failure and when an attempt has to wait, because the state may have
+            changed. A run without failures and waits never calls it.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class RunThrottle:
         self._policy = policy
         self._max_outage = max_outage
         self._wall_clock = wall_clock
-        self._fast_path = True  # nothing has failed, and no quota header was seen: there is nothing to decide but the gate
+        self._fast_path = True  # nothing has failed, and no quota header was seen: only the gate is checked
         self._in_flight = 0
         self._known_gate = self._delayed_until = -math.inf
         self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
@@ -176,7 +176,7 @@ class RunThrottle:
         """Wait until an attempt may start, at `not_before` or later, and start it. First come, first served.
 
         Raises:
-            BulkStopped: The run has ended, or it ends or is drained during the wait.
+            BulkStopped: The run has ended or is drained, before or during the wait.
         """
         self._raise_if_over()
         await self._waiters.wait(not_before, self._start_if_due_or_raise)
@@ -228,27 +228,27 @@ class RunThrottle:
     # Results of attempts
 
     def _on_healthy(self, now: float, started: float, headers: Mapping[str, str]) -> None:
-        """Update every decision after a success."""
+        """Update the rate limit, the quota and the breaker after a success."""
         self._fast_path = False
         self._reachability.reached = True
         self._failing_since = math.inf
         self._budget.refund(1)
         self._apply_quota(headers, started, now)
         if ends_pause := self._breaker.is_probe(started):
-            # Nothing was sent during the pause. Without `exclude_time` the limit would grow as if it had held all that time, and
-            # without `restart` the measured rate would fall.
+            # Nothing was sent during the pause. Without `exclude_time`, the limit would grow as if it had been in use during the
+            # pause, and without `restart`, the measured rate would fall.
             self._cubic.exclude_time(now - self._breaker.tripped_at)
             self._meter.restart(now, now)
             self._breaker.close()
             self._failure_window.clear()
-            self._budget.refund(self._budget.size // 2)  # with an empty one, the first failure would start the next pause
+            self._budget.refund(self._budget.size // 2)  # with an empty budget, the first failure would start a pause
         self._cubic.grow(now, self._meter.rate(now))
         if ends_pause:  # after the limit has grown: refusals may have cut it to almost nothing, and the ramp starts from it
             self._slow_start.start(now, self._base_rate(now))
         self._waiters.wake_first(self._earliest_start(now))
 
     def _base_rate(self, now: float) -> float:
-        """Return the base rate of the ramp after a pause, which starts at half of it."""
+        """Return the base rate of the ramp that follows a pause. The ramp starts at half of it."""
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
@@ -281,7 +281,7 @@ class RunThrottle:
         self._account_for_gate(attempt.ended)
 
     def _account_for_gate(self, now: float) -> None:
-        """Exclude the time until the gate opens from what is measured, and start slowly then.
+        """Exclude the time until the gate opens from all measurements, and start slowly after it opens.
 
         The gate may have been closed by this run, by another run of the client or by a call outside runs. Many requests in flight
         may be refused at once: only the longest wait counts.
@@ -296,7 +296,7 @@ class RunThrottle:
             self.pause_reason = self.gate.reason
 
     def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
-        """Decide whether the row or the service caused a failure."""
+        """Decide whether to retry after a failure that is not a refusal, and whether the failure counts against the row."""
         if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
             self._reachability.reached = True
         if not self._reachability.reached:
@@ -310,13 +310,14 @@ class RunThrottle:
         return RetryDecision.RETRY_COUNTED if counts else RetryDecision.RETRY
 
     def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
-        """Return whether the row caused a failure: never while the breaker is open, nor for attempts started before it opened."""
+        """Return whether a failure counts against its row: not if the breaker is open, or opened after the attempt started."""
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_failure(attempt.ended)
             self.pause_reason = attempt.description
             return False
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
-            # It was in flight when the breaker opened: the same outage, which must not be counted twice, nor against the row.
+            # The attempt was in flight when the breaker opened. It failed in the same outage, which must not be counted twice,
+            # nor against the row.
             return False
         counts = attempt.kind is FailureKind.AMBIGUOUS and self._failure_window.counts_against_row(attempt.counted_failures)
         self._failure_window.record_fault(attempt.counted_failures)
@@ -326,7 +327,7 @@ class RunThrottle:
         return counts
 
     def _check_reachability(self, attempt: FailedAttempt) -> None:
-        """Retry a few times if the service was never reached, with one attempt at a time, then suspend the run."""
+        """If the service was never reached, retry a few times, one attempt at a time. Then suspend the run."""
         if self._reachability.record_failure(attempt.started, attempt.ended):
             rounds = self._reachability.rounds
             if rounds >= max(2, self._policy.attempts):
@@ -336,7 +337,7 @@ class RunThrottle:
 
     def _check_outage(self, attempt: FailedAttempt) -> None:
         """Suspend the run if no attempt has succeeded for too long."""
-        self._failing_since = min(self._failing_since, attempt.started)  # failures may arrive in another order than they started
+        self._failing_since = min(self._failing_since, attempt.started)  # failures may not arrive in the order of their starts
         if (duration := attempt.ended - self._failing_since) >= self._max_outage:
             self._suspend(f"no request has succeeded for {duration:.0f} s", attempt.error)
 
@@ -347,7 +348,7 @@ class RunThrottle:
             self.pause_reason = f"too many retries: {attempt.description}"
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states; return whether it states one. A wait beyond the cap is left to a refusal."""
+        """Apply the quota that a response states; return whether it states one. A reset beyond the cap is not applied."""
         if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:
@@ -362,13 +363,13 @@ class RunThrottle:
     # The next start
 
     def _earliest_start(self, now: float) -> float:
-        """Return the earliest instant at which an attempt may start, as known now."""
+        """Return the earliest time at which an attempt may start, as known now."""
         rate = self._slow_start.rate(self._cubic.limit, now)
         due = -math.inf if rate is None else self._schedule.next_start(rate)
         return max(self.gate.opens_at(now), self._breaker.opens_at, self._quota.opens_at(now), due)
 
     def _start_if_due(self, now: float) -> float:
-        """Start an attempt if that is allowed now; return the instant from which it is allowed."""
+        """Start an attempt if that is allowed now; return the time from which it is allowed."""
         opens_at = self._earliest_start(now)
         if opens_at <= now:
             self._record_start(now)

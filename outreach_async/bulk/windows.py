@@ -1,4 +1,4 @@
-"""Supply the rows of a run with a journal, in windows: a window is marked in the journal before its first row is sent."""
+"""Supply the rows of a run with a journal in windows. Each window is marked in the journal before its first row is sent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, RowParser, Sou
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
-"""Maximum number of rows in a window: after a crash, every row of a window without an outcome is uncertain."""
+"""Maximum number of rows in a window. After a crash, each row of a window that has no outcome is uncertain."""
 _SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
-"""Rows read before other tasks may run: parsing a whole window at once would delay the responses that arrive meanwhile."""
+"""Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
 
 
 class Prefetch:
@@ -41,7 +41,7 @@ class Prefetch:
 
     @property
     def ready(self) -> bool:
-        """True if a row, or the end, has arrived."""
+        """True if a row, or the end of the stream, has arrived."""
         return bool(self._rows) or self._ended
 
     async def pull(self) -> Any:
@@ -70,7 +70,7 @@ class Prefetch:
         self._notify()
 
     def _notify(self) -> None:
-        # The waiting tasks keep the old event and check again; those that wait from now on get the next change.
+        # Tasks that wait for the old event wake up and check again. Tasks that start to wait from now on use the new event.
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -110,7 +110,7 @@ class WindowedFeed:
             group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row of a marked window, or the outcome of a row that is not sent; `None` at the end.
+        """Return the next row of a marked window, or the outcome of a row that is not sent; `None` after the last row.
 
         Raises:
             InvalidRequest: The input differs from the one that the journal belongs to.
@@ -125,14 +125,14 @@ class WindowedFeed:
                 return None
             self._window_wanted.set()
             await self._changed.wait()
-        # Ask for the next window when half of this one is left: its mark is committed while the workers send the other half, so
-        # they do not wait for the disk.
+        # Request the next window when half of this one is left: the mark is then committed while the workers send the other half,
+        # so that they do not wait for the disk.
         if 2 * len(self._rows) <= self._last_size:
             self._window_wanted.set()
         return self._rows.popleft()
 
     def stop(self) -> None:
-        """Return no more rows."""
+        """Make `next` return no more rows."""
         if self._rows:
             self._first = self._rows[0].index
             self._rows = deque()
@@ -143,10 +143,10 @@ class WindowedFeed:
         return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
 
     async def _run(self) -> None:
-        """Fill windows until the input ends. In a finished run, only compare the rows with the marked ones."""
+        """Fill windows until the input ends. For a finished run, only compare the rows with the marked ones."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
-                # Replaced only after the wait: a request for a window that arrives while one is filled is not lost.
+                # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
                 await self._window_wanted.wait()
                 self._window_wanted = anyio.Event()
         except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
@@ -159,7 +159,7 @@ class WindowedFeed:
         self._notify()
 
     def _notify(self) -> None:
-        # The waiting tasks keep the old event and check again; those that wait from now on get the next change.
+        # Tasks that wait for the old event wake up and check again. Tasks that start to wait from now on use the new event.
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -192,9 +192,9 @@ class WindowedFeed:
         return True
 
     async def _read_rows(self, size: int, *, whole: bool) -> tuple[list[ParsedRow | ContactOutcome], bytes]:
-        """Read at most `size` rows, and return them with their digest. Unless `whole` is true, wait for the first one only."""
-        # Rows of a slow stream must not wait until a window is full. A window of an earlier run has a fixed size, or its digest
-        # could not be compared.
+        """Read at most `size` rows, and return them with their digest. Unless `whole` is true, wait for the first row only."""
+        # Rows of a slow stream must not be held back until a window is full. A window that is already marked must be read whole,
+        # because its digest is compared.
         source = Source(await self._read_spool(size)) if self._spools else self._source
         rows: list[ParsedRow | ContactOutcome] = []
         digest = blake2b(digest_size=8)
@@ -219,7 +219,7 @@ class WindowedFeed:
         return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
 
     async def _store_input(self) -> None:
-        """Store the whole input. A process that was killed while doing so has sent nothing, so this starts from the beginning."""
+        """Store the whole input, from the beginning: a process that was killed while storing the input has sent nothing."""
         batch: list[tuple[int, str, bytes]] = []
         count = 0
         while (row := await self._source.pull()) is not END:

@@ -26,18 +26,18 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""The module and attribute of each command, and the first sentence of its help: completion does not import the module."""
+"""The module and attribute of each command, and the first sentence of its help, so that completion need not import the module."""
 
 
 class CommandGroup(click.Group):
-    """The group of these commands."""
+    """The top-level group, which imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         """Return the names of the commands."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's own signature
-        """Import a command; return `None` if there is none of that name."""
+        """Import and return a command; return `None` if no command has this name."""
         if cmd_name not in _COMMANDS:
             return None
         module, attribute, _ = _COMMANDS[cmd_name]
@@ -45,7 +45,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names and options that start with what was typed."""
+        """Return the command names and options that start with the typed text."""
         # click's own method would import the module of each command for its help.
         commands = [CompletionItem(name, help=text) for name, (*_, text) in _COMMANDS.items() if name.startswith(incomplete)]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -74,7 +74,7 @@ def completion(context: click.Context, shell: str) -> int:
 
 
 def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
-    """Return a completer that offers words.
+    """Return a shell completer that offers words.
 
     Args:
         words: Returns the words, or a mapping of each word to a line of help.
@@ -104,11 +104,11 @@ def outreach(**_shared: Any) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code. Expected errors are one line on stderr, never a traceback."""
+    """Run the command and return its exit code. Expected errors are printed as one line on stderr, without a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without UTF-8 must not fail the command
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # output to a terminal without UTF-8 must not raise
     # click's `main` is not used: even with `standalone_mode=False` it exits with 1 after a broken pipe, and turns Ctrl-C into an
-    # empty line on stderr and `Abort`. It answers completion scripts by `shell_complete`, too, but then ends the process.
+    # empty line on stderr and `Abort`. It also answers completion scripts with `shell_complete`, but then exits the process.
     try:
         if instruction := os.environ.get(VARIABLE):
             code: int = shell_complete(outreach, {}, PROGRAM, VARIABLE, instruction)
@@ -119,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:  # --help and --version
         return end.exit_code
     except BrokenPipeError:
-        # The interpreter flushes stdout at exit: on the broken pipe, that would fail again and print a traceback.
+        # The interpreter flushes stdout at exit. On the broken pipe, this would fail again and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except EXPECTED_ERRORS as error:

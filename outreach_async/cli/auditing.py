@@ -39,7 +39,7 @@ _MAX_DIGITS: Final = 19
 )
 @click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
 @click.option(
-    "--compare", type=files.PATH, metavar="EARLIER.json", help="Show the changes since an earlier audit, given as its JSON file."
+    "--compare", type=files.PATH, metavar="EARLIER.json", help="Show the changes since an earlier audit, given as a JSON report."
 )
 @click.option(
     "--output",
@@ -50,7 +50,7 @@ _MAX_DIGITS: Final = 19
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
 @files.force_option
-@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of what is printed.")
+@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
 @click.option(
     "--explain",
     metavar="RULE",
@@ -113,7 +113,7 @@ def audit(
 
 
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report to files, or print it in a format; `None` chooses the format by what stdout is."""
+    """Write a report to files, or print it; with `None`, its format depends on whether stdout is a terminal."""
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
@@ -153,7 +153,7 @@ def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
 
 
 def _choose_print_format(form: str | None, screen: Screen) -> str | None:
-    """Return the format to print, if another one was requested than stdout has by default."""
+    """Return the requested format for stdout; `None` for the default format."""
     if form in {None, "json"}:
         return None
     if screen.as_json:
@@ -163,7 +163,7 @@ def _choose_print_format(form: str | None, screen: Screen) -> str | None:
 
 def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
     if form and len(paths) > 1:
-        raise click.UsageError("--format: expected one --output, got several; omit it, as each suffix sets a format.")
+        raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
     for path in paths:
         files.require_folder("--output", path)
         if form is None and path.suffix.lower() not in SUFFIXES:

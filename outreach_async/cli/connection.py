@@ -1,4 +1,4 @@
-"""Make a client from the options of the command line."""
+"""Create a client from the options of the command line."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAX_IN_FLIGHT: Final = 64
 
 
 def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> OutreachClient:
-    """Make a client. Nothing is sent.
+    """Create a client. No request is sent.
 
     Args:
         options: The options of the command line.
-        workspace: Workspace to work in; overrides `options`. The default is the first one of the embedded service.
+        workspace: Workspace to work in; overrides `options`. If neither is given, the embedded service's first workspace is used.
         max_in_flight: Maximum number of concurrent requests.
 
     Raises:
-        click.UsageError: No base URL, or a timeout that is not more than 0.
+        click.UsageError: No base URL is given, or the timeout is not greater than 0.
         InvalidRequest: An option has an invalid value, or its backend is not installed.
     """
     if not options.timeout > 0:

@@ -57,16 +57,16 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
-    # For the embedded service alone: the demo never contacts a real one, whatever else is set.
+    # The demo uses the embedded service only: it never contacts a real one, whatever options and variables are set.
     options = attrs.evolve(options, base_url=FAKE, workspaces=(), owner_key=None, headers={})
     async with open_client(options) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
         reports: list[BulkReport] = []
         code = await run_import(client, job, screen, _MAX_LISTED, reports.append)
-        if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses sight after a cancelled group
+        if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
             screen.print_result({"import": reports[-1].to_dict()})
             return code
-        _announce_audit(screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+        _announce_audit(screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
         audited = await audit(client, WORKSPACES, clock=clock_of(options))
     show_audit(screen, audited)
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))

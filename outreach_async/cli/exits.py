@@ -45,7 +45,7 @@ _SQLITE_REASONS: Final = {
     "SQLITE_PERM": "permission denied",
     "SQLITE_READONLY": "it is read-only",
 }
-"""Errors of SQLite whose cause is outside the file, in words."""
+"""Reasons to print for SQLite errors whose cause is outside the file."""
 _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
@@ -71,7 +71,7 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
     Args:
         outcomes: Number of rows by outcome.
-        repeats: Number of those rows that were not sent because `--repeats` let another row stand for them.
+        repeats: Number of rows among them that were not sent because, with `--repeats`, another row was sent instead.
     """
     return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
@@ -90,7 +90,7 @@ def _format_message(error: BaseException) -> str:
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
             return "interrupted"
-        case InvalidRequest() | JournalError() | BulkStopped():  # of the others, the service writes a part
+        case InvalidRequest() | JournalError() | BulkStopped():  # other messages may quote the service
             return translate_arguments(_remove_foreign_text(error, str(error)))
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason
@@ -99,9 +99,9 @@ def _format_message(error: BaseException) -> str:
 
 
 def _remove_foreign_text(error: BaseException, message: str) -> str:
-    """Return a message without the text of the library whose exception caused the error, which means nothing to a user.
+    """Return a message without the text of another library's exception, which means nothing to a user.
 
-    The reason that the operating system gave, or the place of the fault in a file, replaces it if there is one.
+    If the operating system gave a reason, or a parser the position of a fault, that replaces the removed text.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -115,9 +115,10 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 
 
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
-    """Return whether the text of an exception is this library's.
+    """Return whether the text of an exception was written by this library.
 
-    Its checks raise built-in exceptions too, such as `ValueError`. For a journal, those are Python's own about damaged content.
+    Its checks raise built-in exceptions too, such as `ValueError`. With a journal, however, Python itself raises built-in
+    exceptions while damaged content is read.
     """
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)
@@ -127,7 +128,7 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
 def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
     """Yield patterns of the ways in which a message quotes an exception: by its class and text, or by its text alone."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
-    # `strerror` may be a library's too: asyncio adds the address to the system's words.
+    # `strerror` may be a library's text too: asyncio adds the address to the operating system's text.
     for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):
         if text and text != os.strerror(getattr(link, "errno", None) or 0):
             yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
@@ -135,8 +136,8 @@ def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
 
 
 def _find_reason(error: BaseException) -> str | None:
-    """Return the reason that the operating system or a parser gives; the one of the deepest exception wins."""
-    import sqlite3  # few commands need these two
+    """Return the reason that the operating system or a parser gives; the deepest exception wins."""
+    import sqlite3  # imported on demand: few commands need these modules
     from ssl import SSLCertVerificationError, SSLError
 
     reason = None
@@ -154,7 +155,7 @@ def _find_reason(error: BaseException) -> str | None:
             case SSLError():
                 return f"TLS failed ({(getattr(link, 'reason', None) or 'unknown error').replace('_', ' ').lower()})"
             case sqlite3.Error():
-                name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have none
+                name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have no name
                 reason = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
             case OSError(errno=int(code), strerror=str(text)):
                 # Codes below 0 are the resolver's, which have texts of their own.

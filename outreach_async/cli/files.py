@@ -1,6 +1,6 @@
-"""The files of a command: options to read them, and protection of what it writes.
+"""The files of a command: options for reading them, and checks before writing.
 
-A command never writes a file that it reads, one file twice, or over a file of another kind.
+A command does not write a file that it also reads, write one file twice, or replace a file of another kind without `--force`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _STDOUT: Final = "/dev/stdout"
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""Endings of the names of a journal's files."""
+"""Suffixes of a journal's files."""
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
-"""Pairs of options that may name one file: it is read first, then replaced as a whole."""
+"""Pairs of options that may name the same file: the file is read first, then replaced as a whole."""
 
 FileKey: TypeAlias = tuple[int | str, ...]
 """Identifies a file: its device and inode or, if it does not exist yet, those of its folder and its name."""
 HasFormat: TypeAlias = Callable[[Path], bool]
-"""Returns whether the start of a file is that of the format to be written."""
+"""Returns whether a file starts like a file of the format to be written."""
 
 
 class OutputPath(click.Path):
@@ -65,7 +65,7 @@ class OutputPath(click.Path):
         return super().convert(_STDOUT if value == STDIN else value, param, ctx)
 
 
-force_option: Final = click.option("--force", is_flag=True, help="Overwrite an output file even if it holds something else.")
+force_option: Final = click.option("--force", is_flag=True, help="Overwrite an output file even if it is of another kind.")
 rejects_option: Final = click.option(
     "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
 )
@@ -78,7 +78,7 @@ class FileUse:
     Attributes:
         flag: The option or argument that names the file.
         path: The path as given.
-        keys: Keys of the file; a journal has several files.
+        keys: Keys that identify the file, or the several files of a journal.
         written: Whether the command writes the file.
         has_format: Checks the file that would be replaced; `None` if the command does not replace it.
     """
@@ -115,11 +115,11 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
 
     Args:
         uses: The files.
-        force: Whether an output may replace a file that holds something else.
+        force: Whether an output may replace a file of another kind.
 
     Raises:
         click.UsageError: The folder of an output does not exist, the output is another file of the command, or it would replace
-            a file that holds something else.
+            a file of another kind.
     """
     files = [file for use in uses for file in use]
     for file in files:
@@ -130,7 +130,7 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for file in files:
         if file.has_format and not force and _has_content(file.path) and not file.has_format(file.path):
-            text = f"{file.flag} {file.path}: the file exists and holds something else"
+            text = f"{file.flag} {file.path}: expected a new file or one of the same kind, got a file with other content"
             raise click.UsageError(f"{text}; pass another path, or overwrite it with --force.")
 
 
@@ -144,7 +144,7 @@ def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]
 
 def is_case_insensitive(folder: Path) -> bool:
     """Return whether a folder ignores the case of names."""
-    try:  # without writing a file: a known name, in the other case, leads to the same file
+    try:  # without writing a file: look up an existing name in the other case
         with os.scandir(folder) as entries:
             path = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
         other = path.name.swapcase()
@@ -154,7 +154,7 @@ def is_case_insensitive(folder: Path) -> bool:
 
 
 def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
-    """Return the keys of a file, which are the same through every link; empty for pipes and devices, as they store nothing.
+    """Return keys that identify a file through every link; an empty set for pipes and devices, which store nothing.
 
     Args:
         path: The file, which may not exist yet, or a descriptor.
@@ -195,7 +195,7 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
     The error itself may name no file, or the temporary file that is written beside an output.
 
     Raises:
-        click.ClickException: The block raised an `OSError`, other than for a reader of stdout that has exited.
+        click.ClickException: The block raised an `OSError` other than `BrokenPipeError`.
     """
     try:
         yield

@@ -18,12 +18,12 @@ _MAX_LISTED: Final = 10
 
 
 class FailedRows:
-    """List the failed rows, each with its line and the reason.
+    """Lists the failed rows, each with its line and the reason.
 
     Args:
         screen: Where to print.
-        few: Maximum number of rows to list, when the block ends; `None` lists every row as it fails.
-        line_of: Returns the line of the row that another one duplicates.
+        few: Maximum number of rows to list when the block ends; with `None`, every row is listed as it fails.
+        line_of: Returns the line of a row by its index, to refer to the row that another row duplicates.
     """
 
     def __init__(self, screen: Screen, few: int | None, line_of: LineOf = lambda _index: None) -> None:
@@ -34,7 +34,7 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """List the row if it failed for a reason of its own; one that concerns every row is the last line of output."""
+        """List the row if it failed for a reason of its own. An error that affects every row is the last line of output."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         parts = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))
@@ -58,7 +58,7 @@ class FailedRows:
 
 
 def _row_labels(outcome: ContactOutcome) -> tuple[str, str]:
-    """Return the line of a row, or its number if only the journal has the row, and its e-mail."""
+    """Return two labels of a row: its line (or its number, if only the journal has the row) and its e-mail."""
     row = outcome.contact
     if isinstance(row, Row):
         return f"line {row.line}", row.members.get("email", "").strip()
@@ -76,7 +76,7 @@ def max_listed_rows(screen: Screen) -> int | None:
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print the mapping of columns, and why. In a pipe, omit it if every column has the name of its code."""
+    """Print the field of each column, and why. In a pipe, omit this table if every column is named like its code."""
     for note in notes:
         screen.print_line(f"note: {note}")
     if columns.export:

@@ -1,4 +1,4 @@
-"""The command `import`: check the whole file, then create its contacts. `demo` shares the second part."""
+"""The command `import`: check the whole file, then create its contacts. The command `demo` uses this module too."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ImportJob:
         earlier: `unknown` marks every row without an outcome as possibly sent.
         rejects: File for rows that were rejected, not applied or unknown.
         checks: Levels of the checks; `None` to check nothing and print no findings.
-        save_mapping: File for the mapping.
+        save_mapping: File to write the column mapping to.
         rate: Quota in requests per second, as the user gave it.
         notes: Remarks to print before the run.
         spooled: Whether the rows are in the journal only, because they came from standard input.
@@ -83,7 +83,7 @@ class ImportJob:
     spooled: bool = False
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | None:
-        """Return the journal, with the path and fingerprint of the input; standard input has only its rows to identify it.
+        """Return the journal, with the path and fingerprint of the input. Standard input is identified by its rows alone.
 
         Args:
             mapping: Final field codes by column; `None` for those of `overrides`.
@@ -96,7 +96,7 @@ class ImportJob:
         return Journal(self.journal, source=str(self.file.path.resolve()), fingerprint=self.file.fingerprint(), mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if none exists, or it is damaged and `earlier` allows to replace it."""
+        """Return the report of the run to resume; `None` if there is no journal, or it is damaged and may be replaced."""
         if not self.resume or self.journal is None or not self.journal.exists():
             return None
         try:
@@ -107,7 +107,7 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether a run is finished and need not read its rows: the journal has them or the fingerprint."""
+        """Return whether a run is finished and its rows need not be read, as the journal has the rows or a fingerprint."""
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
@@ -115,7 +115,7 @@ class ImportJob:
 
 def is_spooled(report: JournalReport | None) -> bool:
     """Return whether a run from standard input can be resumed from its journal alone."""
-    if report is None or report.source is None or report.fingerprint is not None:  # the input was a file, or not this command's
+    if report is None or report.source is None or report.fingerprint is not None:  # from a file, or not by this command
         return False
     # The first row is marked only after the whole input is in the journal.
     return report.marked > 0 or report.state == "finished"
@@ -181,9 +181,9 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 def _open_rejects(
     path: Path | None, file: File, line_of: LineOf = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if one is requested. Yield a function that writes the rows that failed.
+    """Open the rejects file, if one is requested. Yield a function that writes an outcome if the row failed.
 
-    The file takes its name when the block ends, however it ends.
+    The file gets its name when the block ends, even if the block raises.
 
     Raises:
         click.ClickException: The file cannot be written.
@@ -204,7 +204,7 @@ def _open_rejects(
     try:
         yield write_reject
     finally:
-        with files.explain_write_errors("--rejects", path):  # an error of the block is none of the file's
+        with files.explain_write_errors("--rejects", path):  # an error of the block is not an error of this file
             rejects.__exit__(None, None, None)
 
 
@@ -223,7 +223,7 @@ async def run_import(
     preflight, rows, mapping = await _prepare_rows(client, job, screen)
     total = None if job.spooled else preflight.rows
     failed = FailedRows(screen, few, preflight.line_of)
-    # With a journal, the rejects file is written from that at the end.
+    # With a journal, the rejects file is written from the journal at the end of the run.
     rejects = _open_rejects(None if job.journal else job.rejects, job.file, preflight.line_of)
     with _print_counts_at_end(job, screen, total, closing) as on_start:
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
@@ -235,7 +235,7 @@ async def run_import(
                     failed.add(outcome)
                     write_reject(outcome)
                 show(outcomes.report.rows, format_progress(outcomes.progress))
-    return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+    return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
 
 
 def drain_run(outcomes: Outcomes) -> float:
@@ -248,7 +248,7 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file; return the findings, the rows and the mapping. A finished run needs none of them."""
+    """Check the file; return the findings, the rows and the mapping. For a finished run, only count its rows."""
     earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
@@ -269,7 +269,7 @@ def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen)
 def _print_counts_at_end(
     job: ImportJob, screen: Screen, total: int | None, closing: Callable[[BulkReport], None]
 ) -> Iterator[Callable[[Outcomes], None]]:
-    """Print the counts of a run that has started, however it ends. With a journal they cover all of its sessions."""
+    """Print the counts of a run that has started, however it ends. With a journal, they cover all sessions of the run."""
     started: list[Outcomes] = []
     try:
         yield started.append
@@ -367,8 +367,8 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     by the labels of the workspace's own fields. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are
     recognised. A column that matches no field is an error, before anything is sent; use --map or --ignore-unknown.
 
-    The whole file is checked before the first row is sent. Findings are warnings, and the service decides; with --check error,
-    rows with invalid values are rejected instead of sent.
+    The whole file is checked before the first row is sent. Findings are warnings: the rows are sent, and the service decides.
+    With --check error, rows with invalid values are rejected instead of sent.
 
     With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
     remaining rows. Every row gets exactly one outcome. The first Ctrl-C waits for requests in flight, up to 30 seconds, or one
@@ -390,14 +390,14 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
         files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
-    if not dry_run:  # which records nothing
+    if not dry_run:  # a dry run records nothing
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
     job = _create_job(open_input, file, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
 
 def _require_fitting_journal(journal: Path | None, repeats: Repeats, *, resume: bool) -> None:
-    """Check that a run can be recorded as its options demand.
+    """Check that a journal is given if one is needed, and that it exists only if its run is resumed.
 
     Raises:
         click.UsageError: No journal is given where one is needed, or the journal of another run exists.
@@ -424,7 +424,7 @@ def _create_job(
         InvalidRequest: An option has an invalid value, or the file cannot be read.
     """
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
-    # Without rows until the input is opened: one that was spooled no longer exists, and its rows are in the journal.
+    # The job has no rows until the input is opened. A spooled input is not opened: its rows are in the journal.
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), rate=require_rate(rate), **settings)
     if str(path) == STDIN and job.earlier == "known" and is_spooled(report := job.read_earlier_report()):
         applicable, _ = apply_mapping(saved, [*(report.mapping or ())] if report else ())

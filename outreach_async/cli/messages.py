@@ -1,4 +1,4 @@
-"""Make strings fit to print on a command line."""
+"""Convert values and the library's messages for output on a command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLAGS: Final = {
     "strict_validation": "--strict",
     "workspaces": "--workspace",
 }
-"""The option or argument of the command for each argument of the library."""
+"""The command's option or argument that corresponds to each argument of the library."""
 
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
@@ -31,9 +31,9 @@ _REPLACEMENTS: Final = (
     # Remedies that the command has no option for.
     (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
-    # The reader of workbooks is another process: its library's exception is known by its text only.
+    # Workbooks are read in another process, so their library's exception is known by its text only.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
-    # Remedies in words.
+    # Remedies written as plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
     (re.compile(r"\bpass a journal\b"), "pass --journal"),

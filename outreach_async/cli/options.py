@@ -16,7 +16,9 @@ FAKE: Final = "fake:"
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
 _SHARED_OPTIONS: Final = (
-    click.option("--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded one. [OUTREACH_BASE_URL]"),
+    click.option(
+        "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded service. [OUTREACH_BASE_URL]"
+    ),
     click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
     click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
@@ -82,7 +84,7 @@ class Options:
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the shared options for a command, which receives them as `options`; those after its name win."""
+    """Declare the shared options, which the command receives as `options`. Options after the command's name win."""
 
     @wraps(command)
     def with_options(**arguments: Any) -> Any:
@@ -109,5 +111,5 @@ def _prefer_later(before: Any, after: Any) -> Any:
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise click.UsageError("--header: expected 'Name: value', got something else, which may be secret; quote it as a whole.")
+        raise click.UsageError("--header: expected 'Name: value', got text without a name or colon; quote the whole header.")
     return name.strip(), value.strip()

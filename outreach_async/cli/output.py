@@ -27,7 +27,7 @@ class Screen:
 
     Attributes:
         as_json: Whether stdout receives one JSON object only.
-        console: The terminal; `None` if stdout is not a terminal.
+        console: The terminal; `None` if stdout is not a terminal, or with `as_json`.
     """
 
     as_json: bool
@@ -47,7 +47,7 @@ class Screen:
             print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
-        """Print a line to stderr, like errors."""
+        """Print a line to stderr, in the form of an error message."""
         print(f"outreach-async: {to_printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
@@ -56,7 +56,7 @@ class Screen:
             self.print_line(line)
 
     def print_footer(self, text: str) -> None:
-        """Print a line that is of use on a terminal only."""
+        """Print a line if stdout is a terminal."""
         if self.console:
             self.print_line(text, "dim")
 
@@ -102,7 +102,7 @@ _SLOW_RATE: Final = 10
 
 @contextmanager
 def show_progress(title: str, total: int | None) -> Iterator[ShowProgress]:
-    """Show a bar of `total` rows; `None` if their number is unknown."""
+    """Show a progress bar for `total` rows; `None` means that their number is unknown."""
     if not sys.stderr.isatty():
         yield lambda _rows, _text: None
         return

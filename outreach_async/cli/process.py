@@ -1,4 +1,4 @@
-"""Run an async command, with clean interruption: Ctrl-C first waits for requests in flight, then cancels them, then exits."""
+"""Run an async command. The first Ctrl-C waits for requests in flight, the second cancels them, and the third exits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from outreach_async.cli.output import Screen
 DRAIN_TIMEOUT: Final = 30.0
 """Time for requests in flight to complete, in seconds."""
 PAUSED_DRAIN_TIMEOUT: Final = 1.0
-"""The same while a run is paused, in seconds: a request in flight then rarely succeeds."""
+"""Time for requests in flight while a run is paused, in seconds. It is short, because they rarely succeed then."""
 
 
 class InterruptHandler:
-    """Handle each Ctrl-C according to its number.
+    """Handles Ctrl-C: the first drains the run, the second cancels it, and the third exits the process.
 
     Args:
         screen: Where to print what happens.
@@ -50,11 +50,11 @@ class InterruptHandler:
         if self.count == 1:
             seconds = self.drain()
             self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
-            # A handler must not wait: it would block the next Ctrl-C.
+            # The handler must not wait itself, because it would block the next Ctrl-C.
             self.group.start_soon(self._cancel_after, seconds)
         elif self.count == 2:  # noqa: PLR2004 - the second
             self.scope.cancel()
-        else:  # the cancelled run has not ended; wait for nothing
+        else:  # the cancelled run has not ended: do not wait for it
             self._exit(INTERRUPTED)
 
     async def _cancel_after(self, seconds: float) -> None:
@@ -64,7 +64,7 @@ class InterruptHandler:
 
 @asynccontextmanager
 async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
-    """Handle every Ctrl-C within the block. On Windows, which has no such signals, it stays a `KeyboardInterrupt`.
+    """Handle every Ctrl-C within the block. On Windows, which does not support this, Ctrl-C raises `KeyboardInterrupt`.
 
     Errors of the block are raised as they are, not in an exception group.
     """
@@ -112,7 +112,7 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
 
 async def _run_cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
     with anyio.CancelScope() as scope:
-        # By default SIGTERM ends the process at once: the journal and the rejects file would not be completed.
+        # By default, SIGTERM ends the process at once, and leaves the journal and the rejects file incomplete.
         with suppress(NotImplementedError):  # Windows has no signal handlers on event loops
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
         return await main() or OK

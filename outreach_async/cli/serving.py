@@ -56,7 +56,7 @@ def _add_mailboxes(
 
 
 def _to_json(value: Any) -> Any:
-    """Return a TOML value as the service takes it: a time as Unix seconds, and null, which TOML lacks, for an empty string."""
+    """Return a TOML value as the service takes it: a time as Unix seconds, and an empty string as null, absent from TOML."""
     if isinstance(value, datetime):
         return int(value.timestamp())
     return None if value == "" else value
@@ -78,7 +78,7 @@ def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None)
 
 
 def find_entry_ids(service: FakeService) -> dict[str, str | None]:
-    """Return the first workspace with one of its owner keys and campaigns; `None` for what does not exist."""
+    """Return the id of the first workspace, one of its owner keys and the id of a campaign; `None` for each one missing."""
     document = json.loads(service.dump())
     space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
     keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
@@ -92,14 +92,14 @@ PRESETS: Final = ("documented", "strict", "lenient")
 @click.command()
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free one.")
-@click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; the demo's by default.")
+@click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; by default, the data of the demo.")
 @click.option("--seed", type=int, default=SEED, help="Seed for generated data.")
 @click.option(
     "--behaviour",
     default=PRESETS[0],
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
-    help=f"Behaviour where the interface leaves it open: {', '.join(PRESETS)}, or a TOML file.",
+    help=f"Behaviour in cases that the interface leaves open: {', '.join(PRESETS)}, or a TOML file.",
 )
 @click.option(
     "--control-host",

@@ -1,6 +1,6 @@
 """An in-memory fake of the service: `FakeService` answers requests, `FakeTransport` connects a client, `faults` inject failures.
 
-A minimal program. It opens no socket, nothing leaves the process, and the same calls produce the same bytes:
+This minimal program opens no socket and sends nothing to a network. The same calls always produce the same bytes:
 
 ```python
 import anyio
@@ -29,7 +29,7 @@ Worlds
 `add_workspace`, `add_owner_key`, `add_mailboxes`, `add_campaign` and `add_contacts` fill a fake; `set_campaign` and
 `set_mailbox` change it. Values you do not pass are generated from the seed, and generated numbers are consistent with each other.
 `fake.requests` is the log of requests, with hints about likely mistakes. A world file holds the same data as JSON: `load` takes a
-path, a JSON string or the parsed document; `dump` writes everything, byte for byte the same for the same world.
+path, a JSON string or the parsed document; `dump` returns all data as a JSON string. Equal worlds give equal strings.
 
 ```python
 from outreach_async.fake import FakeService
@@ -59,12 +59,14 @@ print(len(fake.contacts("space_1")))  # -> 1
 
 Behaviours
 ----------
-The interface leaves much open: error bodies, pages past the end, how e-mails are compared. `Behaviour` has a knob for each such
-question, and each default is the interpretation that is easiest to defend. `help(Behaviour)` lists the knobs; the table in
-`help(outreach_async.fake.behaviour)` lists the interpretations that are fixed. Code that passes under every interpretation
-depends on none of them: test with `Behaviour.strict()`, `Behaviour.lenient()` and `outreach_async.testing.pairwise()`, about
-thirty behaviours that cover every pair of knob values. `load_behaviour` of `outreach_async.fake.behaviour` reads a behaviour
-that `outreach_async.conformance` measured on a live service.
+The documented interface of the service leaves many questions open: error bodies, pages past the end, how e-mails are compared.
+`Behaviour` has a knob for each open question. Each default is the most defensible interpretation. `help(Behaviour)` lists the
+knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation.
+
+Code that works under every interpretation depends on none of them. Test it with `Behaviour.strict()`, with
+`Behaviour.lenient()`, and with `outreach_async.testing.pairwise()`, which returns about thirty behaviours that cover every pair
+of knob values. `load_behaviour` of `outreach_async.fake.behaviour` reads a behaviour that `outreach_async.conformance` measured
+on a live service.
 
 ```python
 from outreach_async import Request
@@ -79,8 +81,9 @@ print([answer.status for answer in answers], answers[2].headers["retry-after"]) 
 Faults
 ------
 `faults.script` queues faults for the next requests of an operation; `faults.add` injects a fault into every matching request.
-Faults range from an error status to a truncated body, and look the same in memory as over a socket. `commit_then(fault)` fires
-after the service has acted: the contact is stored and the response is lost. `help(outreach_async.fake.faults)` lists all faults.
+Faults range from an error status to a truncated body, and have the same effect in memory as over a socket. `commit_then(fault)`
+makes a fault fire after the service has executed the request: the contact is stored and the response is lost.
+`help(outreach_async.fake.faults)` lists all faults.
 
 ```python
 import anyio
@@ -106,9 +109,10 @@ anyio.run(main)
 
 Time
 ----
-Time stands still until `advance`, or follows a callable that returns Unix seconds. As time passes, live campaigns send through
-their mailboxes within daily limits. Recipients open, click, reply, bounce and unsubscribe at random, drawn from the seed. Every
-count, percentage and relative time follows. `sim.script` fixes what one recipient does; `sim.watch` receives every event.
+The time stands still until `advance` is called, or follows a callable that returns Unix seconds. As time passes, live campaigns
+send through their mailboxes within daily limits. Recipients open, click, reply, bounce and unsubscribe at random; the same seed
+gives the same reactions. Every count, percentage and relative time in the responses changes accordingly. `sim.script` sets how
+one recipient reacts; `sim.watch` calls a function with every event.
 
 ```python
 from outreach_async.fake import FakeService
@@ -129,8 +133,8 @@ The client's own waits (retries, `Retry-After`) take no real time under `outreac
 Servers
 -------
 `outreach_async.fake.server.serve` serves a fake on a real port and reproduces faults byte by byte; `fake.asgi()` returns an
-application for another server. The command `outreach-async serve` serves clients in any language and adds the control plane under
-`/_fake/`: see `help(outreach_async.fake.control)`.
+application for another server. The command `outreach-async serve` serves clients in any language. It adds the control plane, an
+HTTP API under `/_fake/` that inspects and changes the fake: see `help(outreach_async.fake.control)`.
 
 ```python
 import anyio
@@ -182,7 +186,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: only the transport needs anyio, and the service must not pay for that import.
+    # Imported on first use: only the transport needs anyio, and importing anyio takes time.
     if name == "FakeTransport":
         from outreach_async.fake.transport import FakeTransport
 

@@ -1,8 +1,8 @@
-"""Validate values from tests and world files early, so that an error names the wrong value. Make and check ids (W3 and W5).
+"""Validate values from tests and world files, so that an error names the invalid value. Generate and check ids (W3 and W5).
 
-It also reads the tables in `data`, which are files of tab-separated values.
+The module also reads the tables in `data`, which are files of tab-separated values.
 
-Ids increase in the order of creation. Lists are sorted by creation time and then by id: items with equal times keep their order.
+Generated ids increase. Lists are sorted by creation time and then by id, so items created at the same time keep their order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_known(name: str, known: Iterable[str], what: str) -> None:
     """Check that a name is known.
 
     Raises:
-        TypeError: The name is unknown. The message suggests a similar one, or lists the known names.
+        TypeError: The name is unknown. The message suggests a similar name, or lists the known names.
     """
     names = list(known)
     if name not in names:
@@ -57,7 +57,7 @@ def require_string(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a string, got {type(value).__name__}")
     if not value.strip():
-        raise ValueError(f"{name}: expected a non-blank string")
+        raise ValueError(f"{name}: expected a non-blank string, got {value!r}")
     return value
 
 
@@ -96,10 +96,10 @@ def require_at_least(name: str, low: int, value: _Number) -> _Number:
 
 
 def convert(name: str, value: object, kind: type[_T]) -> _T:
-    """Return a value of a document as a typed one; types must match exactly.
+    """Convert a value of a document to a type. Types must match: a string is not converted to a number.
 
     Raises:
-        ValueError: A type or a number is wrong. The message names the place within the value, after its name.
+        ValueError: A type or a number is wrong. The message starts with `name` and the path within the value.
     """
     try:
         return msgspec.convert(value, kind)
@@ -118,13 +118,13 @@ ID_KINDS: Final[dict[str, str]] = {
     "contact_": "a contact's id",
     "key_": "an owner key",
 }
-"""The kind of an id, by prefix."""
+"""What an id identifies, by prefix."""
 
 
 def generate_id(seed: int, prefix: str, number: int) -> str:
-    """Return id number `number` of a prefix.
+    """Generate the id with this prefix and number.
 
-    The first ten digits count up from a start derived from the seed; the last six are a hash.
+    The first ten hexadecimal digits are the number, counted from a start derived from the seed. The last six digits are a hash.
     """
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
     return f"{prefix}{_first_number(seed, prefix) + number:010x}{drawn}"
@@ -139,7 +139,7 @@ def check_id(text: str, prefix: str, field: str) -> None:
     """Check the format of an id.
 
     Raises:
-        Refused: 400 if the prefix is missing, or nothing follows it.
+        RequestRefused: 400 if the prefix is missing, or nothing follows the prefix.
     """
     if text.startswith(prefix) and len(text) > len(prefix):
         return
@@ -148,7 +148,7 @@ def check_id(text: str, prefix: str, field: str) -> None:
 
 
 def suggest_similar(name: str, known: list[str]) -> str:
-    """Return a suggestion of the most similar known name; empty if none is similar."""
+    """Return a suggestion of the most similar known name; empty if no name is similar."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -156,7 +156,7 @@ def suggest_similar(name: str, known: list[str]) -> str:
 @cache
 def read_table(name: str) -> list[list[str]]:
     """Return the rows of a table in `data`, without the comments at its top."""
-    from importlib.resources import files  # slow to import, and few calls need a table
+    from importlib.resources import files  # slow to import, and rarely needed
 
     lines = files("outreach_async.fake").joinpath("data", f"{name}.tsv").read_text(encoding="utf-8").splitlines()
     return [line.split("\t") for line in lines if not line.startswith("#")]

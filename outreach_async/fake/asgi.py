@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-"""Maximum bytes of a request body held in memory; a larger one gets 413. Far above the limit of the service itself."""
+"""Maximum size of a request body in bytes; a larger body gets 413. The limit of the service itself is far lower."""
 
 
 class BodyTooLarge(Exception):
@@ -29,11 +29,11 @@ class BodyTooLarge(Exception):
 def asgi_app(service: Service) -> Application:
     """Return an ASGI application that sends the service's responses: status, header fields and body.
 
-    It can be mounted under any prefix. ASGI has no way to send damaged bytes: if a wire fault loses the response, the application
-    raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
+    The application can be mounted under any prefix. ASGI has no way to send a damaged response: if a wire fault loses the
+    response, the application raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
 
     Args:
-        service: A `FakeService`, one with its control plane (`control.ControlPlane`), or any object with `exchange`.
+        service: A `FakeService`, a `control.ControlPlane`, or any object with an `exchange` method.
 
     Returns:
         An application for the scopes `http` and `lifespan`. It raises ValueError for any other scope.
@@ -76,12 +76,12 @@ async def _handle_http(service: Service, scope: Scope, receive: Receive, send: S
     except TransportError as error:
         raise ConnectionError(f"injected wire fault: {error}") from None
     finally:
-        # Also if the client disconnects or the task is cancelled: an exchange without a client must not hold its place.
+        # Also if the client disconnects or the task is cancelled: an exchange without a client must not hold its slot.
         exchange.ended()
 
 
 def _execute(service: Service, scope: Scope, request: Request) -> Exchange:
-    # The control plane's documents contain the base URL, which only the application in front of it knows.
+    # The documents of the control plane contain the base URL, which only the ASGI scope states.
     exchange_at: Callable[[Request, str], Exchange] | None = getattr(service, "exchange_at", None)
     if exchange_at is None:
         return service.exchange(request)
@@ -109,7 +109,7 @@ async def _send_response(send: Send, response: Response) -> None:
 
 def rebuild_target(scope: Scope) -> str:
     """Rebuild the request target, byte for byte, without the prefix that the application is mounted under."""
-    # The raw path keeps `%2F` apart from a slash between segments. Not every server provides it.
+    # The raw path distinguishes `%2F` from a slash between segments. Not every server provides the raw path.
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = _strip_root_path(raw.partition(b"?")[0].decode("latin-1"), scope.get("root_path", ""))
     query = scope["query_string"].decode("latin-1")

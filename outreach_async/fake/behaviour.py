@@ -1,7 +1,7 @@
-"""The fake's interpretation of the rules that the interface leaves open: one typed value with a knob per open question.
+"""`Behaviour`: how the fake interprets the rules that the interface leaves open, with one knob per open question.
 
-Rules that the interface states have no knob. Each knob names its rule; its default is the interpretation that is easiest to
-defend. The open questions in this table have no knob, and one fixed interpretation:
+Rules that the interface states have no knob. The description of each knob starts with its rule, such as P8; the default is the
+most defensible interpretation. The open questions in this table have no knob but a fixed interpretation:
 
 | rule | question | the fake's interpretation |
 |---|---|---|
@@ -9,15 +9,15 @@ defend. The open questions in this table have no knob, and one fixed interpretat
 | W6 | unknown path | 404 |
 | W6 | another method on a known path, including HEAD | 405 with `Allow` |
 | W6 | one slash at the end of a path | ignored |
-| W7 | a creation without `content-type: application/json` | accepted, with a hint |
+| W7 | a create request without `content-type: application/json` | accepted, with a hint |
 | W8 | a body that is not a JSON object, or contains NaN, a duplicate member or a lone surrogate | 400 |
 | W8 | a body over 1 MiB | 413 |
-| W10 | times | Unix seconds; `wait_time` in milliseconds, as stated |
+| W10 | times | Unix seconds; `wait_time` in milliseconds, as the interface states |
 | W11 | headers of every response | `content-type: application/json` and a unique `x-request-id` |
 | W12 | `workspace` as a parameter of list-steps | ignored: campaign ids are global |
 | A2 | a known owner key without access to the workspace | 403; 401 for an unknown key |
-| A4 | several errors at once | the first of JSON, presence, type, id, key, workspace, campaign, fields, values |
-| P4 | a required parameter that is missing or empty | 400 with its name |
+| A4 | several errors at once | the first in this order: JSON, presence, type, id, key, workspace, campaign, fields, values |
+| P4 | a required parameter that is missing or empty | 400 that names the parameter |
 | P5 | format of a number | 1 to 9 ASCII digits, leading zeros allowed; no sign, space or fraction |
 | P9 | `total_pages` of an empty list | 0 |
 | P10 | items created at the same time | in the order in which they were added |
@@ -25,35 +25,35 @@ defend. The open questions in this table have no knob, and one fixed interpretat
 | P12 | a parameter given twice | 400 |
 | P12 | an unknown parameter | ignored, with a hint |
 | P13 | an unknown workspace | 404; 400 for an id without its prefix |
-| P14 | `headers` | the columns of the interface, or as seeded; items always have every field |
+| P14 | `headers` | the columns that the interface shows, or the seeded ones; items always have every field |
 | C4, C15 | the stored e-mail | as sent, trimmed; `overwrite` stores the new spelling |
-| C5 | the owner of a duplicate | unchanged, whoever overwrites it |
-| C8, C9 | an option of another type or value, such as `"true"` or `Skip` | 400 |
+| C5 | the owner of a duplicate | unchanged, whoever overwrites the contact |
+| C8, C9 | an upload option with an invalid type or value, such as `"true"` or `Skip` | 400 |
 | C13 | a blank field | counts as missing for `update_missing_fields`, which never stores a blank value |
 | C14 | null for a field of a new contact | as if not sent; 400 for a number or a list |
 | C17 | an unknown campaign, or one of another workspace | 404, and nothing is stored |
-| C18 | campaigns that accept contacts | all, whatever their status; a finished one reopens |
+| C18 | campaigns that accept contacts | all, whatever their status; a finished campaign reopens |
 | C20 | a malformed custom code, such as `custom_x` or `custom_01` | 400 |
-| C22 | `full_name` | never derived from the name parts, nor they from it |
-| C25 | a creation retried after its response was lost | a duplicate; `skip` does not return the id |
+| C22 | `full_name` | never derived from the name parts; they are never derived from `full_name` |
+| C25 | a create request retried after its response was lost | treated as a duplicate; `skip` does not return the id |
 | C27 | dates under strict validation | `YYYY-MM-DD`, `YYYY-MM`, `YYYY` and `MM/DD/YYYY` |
 | C28 | strict validation of a duplicate | before the look-up of duplicates: 422 that lists every failure |
-| T2 | order of steps and templates | steps by `order`; A, B, ..., then PER, as seeded |
+| T2 | order of steps and templates | steps by `order`; templates as seeded: A, B, ..., then PER |
 | T4, T5 | `out_of` | `left_to_send` + `already_sent`, without contacts that left early; a new contact counts in all steps |
 | T7 | which template is sent | the live templates of the step take turns |
 | T8 | percentages | of the e-mails sent, rounded half to even; 0 if none was sent |
-| T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's are sums over its templates |
-| T11 | `initials` and `interested` | contacts that were sent step 1; `interested_num` as a percentage |
-| T12 | `wait_time` | from the send of the previous step; for the first step, from joining |
-| T13 | `days_left` | e-mails left, divided by what its mailboxes can send per day, plus the waits; at least 1 |
+| T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's counts are sums over its templates |
+| T11 | `initials` and `interested` | contacts that were sent step 1, and `interested_num` as a percentage |
+| T12 | `wait_time` | counted from the send of the previous step; for the first step, from joining the campaign |
+| T13 | `days_left` | e-mails left, divided by the number that the mailboxes can send per day, plus the waits; at least 1 |
 | T14 | a campaign without contacts | 0 days, `Not started` in the list and in the steps |
 | T15 | a campaign that no mailbox sends for | 9999 days, `Unknown` in the list and in the steps |
 | T16 | dates as text | `Jan 4, 2026`, in UTC and English |
 | T17 | the estimated end of a draft or paused campaign | as if it were live |
 | T18 | relative times | `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
-| T19 | statuses of campaigns, steps and mailboxes | those that the interface shows; others only by seeding |
-| T19 | transitions | any to any, only by `set_campaign`; only `live` campaigns, steps and templates send |
-| B2 | windows of a mailbox | `sent_today` covers the UTC day; 30 and 90 days include today |
+| T19 | statuses of campaigns, steps and mailboxes | those that the interface shows; others only if seeded |
+| T19 | changes of status | any to any, only by `set_campaign`; only `live` campaigns, steps and templates send |
+| B2 | time windows of a mailbox's counts | `sent_today` covers the UTC day; the windows of 30 and 90 days include today |
 | B3 | `opened_14days` and `bounced_30days` | cover the e-mails sent in these days, whenever they are opened or bounce |
 | B4 | `campaigns` of a mailbox | all that use it, whatever their status |
 | B5 | `daily_limit` | shared by all campaigns of the mailbox |
@@ -61,7 +61,8 @@ defend. The open questions in this table have no knob, and one fixed interpretat
 | E2 | statuses of errors | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
 | E3 | hints about likely mistakes | in the header `x-fake-hint` and the request log, never in a body |
 
-Each key is a knob of `Behaviour`; a missing one keeps its default. TOML has no null: write `"none"` for `None`.
+A behaviour file is TOML. Each key is a knob of `Behaviour`; a knob that is not in the file keeps its default. TOML has no null:
+write `"none"` for `None`.
 
     past_end = "clamp"
     campaign_max_display = "none"
@@ -144,7 +145,7 @@ class RateLimit:
 
 
 def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Refuse a value that the knob does not accept. Types count: `True` is not 1."""
+    """Refuse a value that the knob does not accept. The type must match too: `True` is not 1."""
     values, is_accepted = attribute.metadata["values"], attribute.metadata["is_accepted"]
     if not any(value == named and type(value) is type(named) for named in values) and not is_accepted(value):
         names = ", ".join(map(repr, values))
@@ -157,7 +158,7 @@ def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], 
 
 
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
-    """Return a field with these named values, the default first. `is_accepted` decides about any other value."""
+    """Return the field of a knob with these named values, the default first. `is_accepted` validates any other value."""
     metadata = {"values": values, "is_accepted": is_accepted}
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
@@ -178,35 +179,38 @@ class Behaviour:
         email_key: C4. How e-mails are compared to find duplicates: `lower` ignores letter case, `exact` ignores nothing,
             `domain_lower` ignores the domain's letter case, `gmail` ignores what Gmail ignores. Or a function from the trimmed
             e-mail to the string that is compared.
-        created_status: C3. HTTP status of `added`; or statuses by outcome, where outcomes not named keep the default.
+        created_status: C3. HTTP status of the outcome `added`; or statuses by outcome, where omitted outcomes keep their default.
         first_page: P3. The number of the first page.
         past_end: P8. The response to a page past the end: an empty page, the last page (`clamp`), or 404 (`error`).
-        over_max: P6. The response to a `display` over the maximum: 400 (`reject`), the maximum (`clamp`), or as many (`serve`).
+        over_max: P6. The response to a `display` over the maximum: 400 (`reject`), as many items as the maximum (`clamp`), or as
+            many as requested (`serve`).
         campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. The interface states the maximum for
             mailboxes: 2,000.
-        bad_number: P5. The response to a malformed or out-of-range `page` or `display`: 400 (`reject`), or as if they were the
-            first page and 10 (`default`).
-        owner_key: A2. How owner keys are checked: they must be known, must only start with `key_`, or can be anything.
-        unknown_custom: C20. A well-formed `custom_<n>` that the workspace does not have: 400, ignored or stored.
-        unknown_body: C21. Any other unknown body field: ignored, 400 or stored.
+        bad_number: P5. The response to a malformed or out-of-range `page` or `display`: 400 (`reject`), or the response for the
+            first page or a `display` of 10 (`default`).
+        owner_key: A2. How owner keys are checked: a key must be known (`check`), must only start with `key_` (`prefix_only`), or
+            can be anything (`off`).
+        unknown_custom: C20. A well-formed `custom_<n>` that the workspace does not have: 400 (`reject`), ignored or stored.
+        unknown_body: C21. Any other unknown field of the body: ignored, 400 (`reject`) or stored.
         skip_enrols: C10. Whether a skipped contact still joins the campaign.
         overwrite_unsent: C11. Whether `overwrite` keeps or clears fields that were not sent.
         overwrite_blank: C12. Whether `overwrite` clears a field that is sent as null or blank, keeps its old value, or stores the
             null or blank.
         missing_campaign: C7. A missing or empty `upload_options.campaign`: 400 (`reject`), or treated as null.
-        strict_fields: C27. The fields that strict validation checks: all standard fields, or only these codes.
+        strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or only those with these codes.
         reenrol: C16. A contact joins a campaign that it is already in: no effect, a restart from step 1, or 409 (`error`).
-        numbers: W9. Percentages: whole ones as JSON integers, all as floats, or whole ones in either form (`mixed`).
+        numbers: W9. The JSON type of percentages: integer for whole values, float for all, or either for whole values (`mixed`).
         list_date: T16. `days_left_date` in the campaign list: Unix seconds, a string, or either one depending on the campaign.
-            Without a date, the list has the same word as list-steps: `Complete`, `Not started` or `Unknown`.
-        order: P10. The order of lists: by creation, by creation with the newest first, or by last activity with the latest first.
+            Without a date, the value is the same word as in list-steps: `Complete`, `Not started` or `Unknown`.
+        order: P10. The order of lists: by creation time with the oldest item first (`oldest`) or the newest item first
+            (`newest`), or by last activity with the latest first (`last_activity`).
         percent_digits: T8. Decimal places of percentages.
         error_renderer: E2. The format of errors: a name, or a function from `Refusal` to status, headers and body.
         auth: A3. The credential required in a header; `None` for none.
         rate_limit: E4. The rate limit; `None` for none.
         max_in_flight: E4. Maximum number of concurrent exchanges over all transports and servers; any further request gets 429.
-            `None` for no limit. The fake responds at once: exchanges overlap only while responses are written, or are held back
-            by a fault such as `faults.latency`.
+            `None` for no limit. The fake computes responses at once: exchanges overlap only while responses are written or are
+            delayed by a fault such as `faults.latency`.
 
     Raises:
         ValueError: A knob does not accept its value.
@@ -260,7 +264,7 @@ class Behaviour:
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Return the behaviour that refuses everything that the interface allows to refuse.
+        """Return the behaviour that refuses everything that the interface allows a service to refuse.
 
         Example:
             ```python
@@ -271,7 +275,7 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Return the behaviour that silently accepts everything that the interface allows to accept.
+        """Return the behaviour that silently accepts everything that the interface allows a service to accept.
 
         Example:
             ```python
@@ -297,7 +301,7 @@ KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(
 KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
     field.name: field.metadata["values"] for field in attrs.fields(Behaviour) if field.metadata
 }
-"""The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have types of their own instead."""
+"""The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have no named values."""
 
 NONE_VALUE: Final = "none"
 """The TOML value that represents `None`."""
@@ -324,15 +328,15 @@ def dump_behaviour(
 ) -> str:
     """Return a behaviour as TOML that `load_behaviour` reads.
 
-    `auth.tokens` are secrets and are omitted: the behaviour read back accepts every owner key of the fake.
+    `auth.tokens` is secret and is omitted, so the behaviour that is read back accepts every owner key of the fake.
 
     Args:
         behaviour: The behaviour.
         about: A description of the file, written as a comment at its top.
         notes: Comments by knob.
         undecided: By knob, the values that could not be distinguished. The first one must be the value in `behaviour`.
-        unseen: By knob, the reason why its value is unknown. It is written as a comment; the knob takes its default when the file
-            is read.
+        unseen: By knob, the reason why its value is unknown. The reason is written as a comment; the knob takes its default when
+            the file is read.
 
     Raises:
         TypeError: The value of a knob is a function.
@@ -357,7 +361,7 @@ def dump_behaviour(
 
 
 def _comment_lines(note: str) -> list[str]:
-    # TOML forbids control characters in comments, and a note may quote what a service sent.
+    # TOML forbids control characters in comments, and a note may quote text from a service.
     return ["# " + "".join(filter(str.isprintable, line)) for line in note.splitlines()]
 
 
@@ -375,7 +379,7 @@ def _to_toml(value: Any) -> str:
         return f"[{', '.join(map(_to_toml, sorted(value) if isinstance(value, frozenset) else value))}]"
     if isinstance(value, float):
         return repr(value)  # unlike JSON, TOML has infinity
-    # TOML writes integers, booleans and strings as JSON does, but it forbids a bare DEL, and has no null.
+    # TOML writes integers, booleans and strings as JSON does, but it forbids an unescaped DEL, and has no null.
     return json.dumps(NONE_VALUE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -386,14 +390,14 @@ def load_behaviour(path: str | Path) -> Behaviour:
     """Read a behaviour from a file. An undecided knob takes the first of its values.
 
     Raises:
-        BehaviourFileError: The file is invalid. The message names the key and, for an unknown one, suggests a similar name.
+        BehaviourFileError: The file is invalid. The message names the key and, for an unknown key, suggests a similar name.
         OSError: The file cannot be read.
     """
     return Behaviour(**{knob: values[0] for knob, values in load_knob_values(path).items()})
 
 
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
-    """Read the possible values of each knob that a file names: one, or several if they could not be distinguished.
+    """Read the possible values of each knob in a file: one value, or several values that could not be distinguished.
 
     Raises:
         BehaviourFileError: The file is invalid.
@@ -401,7 +405,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     """
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError
         raise BehaviourFileError(f"{path}: not TOML: {error}") from None
     try:
         return dict(_parse_document(document))
@@ -412,7 +416,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
 def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     undecided = document.get(_UNDECIDED_TABLE, {})
     if not isinstance(undecided, dict):
-        raise TypeError(f"{_UNDECIDED_TABLE}: expected a table")
+        raise TypeError(f"{_UNDECIDED_TABLE}: expected a table, got {type(undecided).__name__}")
     for knob, value in document.items():
         if knob != _UNDECIDED_TABLE:
             check_known(knob, (*KNOB_NAMES, _UNDECIDED_TABLE), "a behaviour")
@@ -421,7 +425,7 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
         check_known(knob, KNOB_NAMES, "a behaviour")
         if not isinstance(values, list) or not values or knob in document:
             raise ValueError(
-                f"{_UNDECIDED_TABLE}.{knob}: expected a list of values, for a knob that is not set elsewhere in the file"
+                f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, and no other value of {knob} in the file"
             )
         yield knob, tuple(_convert_value(knob, value) for value in values)
 
@@ -432,7 +436,7 @@ def _convert_value(knob: str, value: Any) -> Any:
         value = None
     elif kind := _TABLE_CLASSES.get(knob):
         if not isinstance(value, dict):
-            raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}"')
+            raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}", got {type(value).__name__}')
         for name in value:
             check_known(name, attrs.fields_dict(kind), knob)
         value = convert(knob, value, kind)

@@ -19,7 +19,7 @@ from outreach_async.fake.seeds import ContactSeed, MailboxSeed, generate_mailbox
 from outreach_async.fake.world import ListKind, World
 
 _MIN_AGE: Final = 45 * DAY
-"""Minimum age of generated mailboxes, in seconds: they are past their warm-up."""
+"""Minimum age of generated mailboxes in seconds, so that their warm-up is over."""
 
 _MAX_AGE: Final = 600 * DAY
 
@@ -43,7 +43,7 @@ class Seeder:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Release every reserved id if the block fails. Records are stored last, when nothing can fail any more."""
+        """Release the reserved ids if the block fails. Records need no undo: they are stored only after the last check."""
         counters = dict(self.world.counters)
         try:
             yield self
@@ -53,7 +53,7 @@ class Seeder:
             raise
 
     def reserve_id(self, prefix: str, id_: str | None) -> str:
-        """Reserve an id, or generate one if it is `None`."""
+        """Reserve and return an id; generate one if `id_` is `None`."""
         world = self.world
         id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
         self._reserved_ids.append(id_)
@@ -87,7 +87,7 @@ class Seeder:
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("key: expected a string that starts with key_; omit it to generate one")  # the value may be a secret
+            raise ValueError("key: expected a string that starts with key_; omit it to generate one")  # `key` may be a secret
         if key is None or key not in self.world.owner_keys:
             key = self.reserve_id("key_", key)
         self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
@@ -158,13 +158,13 @@ class Seeder:
         return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in rows))
 
     def store_contacts(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
-        """Store all contacts, or none if one is invalid."""
+        """Store all contacts, or no contact if one is invalid."""
         stored: dict[str, Contact] = {}
         for seed in seeds:
             email = require_string("email", seed.email).strip()
             key = self.email_key(email)
             if key in stored or key in self.world.contacts[workspace]:
-                raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; remove one")
+                raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; use another e-mail")
             stored[key] = self._build_contact(workspace, email, seed)
         for key, contact in stored.items():
             self.world.store_contact(workspace, key, contact)
@@ -188,11 +188,11 @@ class Seeder:
             raise ValueError(f"there is no workspace {workspace!r}; add it first")
 
     def _random_for(self, name: str) -> Random:
-        # Each record has a generator of its own: the order and number of other records do not change its values.
+        # Each record has its own generator, so that the order and number of other records do not change its values.
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return the creation time of the next item: never before the last one, which keeps lists in the order of calls."""
+        """Return the creation time of the next item: never before that of the last item, so lists keep the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -209,7 +209,7 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
 
 
 class WorldBuilder(ABC):
-    """The methods that fill a fake."""
+    """The methods of a fake that add and change stored data."""
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Seeder]:
@@ -230,7 +230,7 @@ class WorldBuilder(ABC):
         Args:
             id: The workspace's id; generated if not given.
             custom_fields: Labels of custom fields, which get the codes `custom_1`, `custom_2`, ...; or labels by code.
-            extra_fields: Labels by code of additional standard fields that all-fields lists.
+            extra_fields: Labels of additional standard fields that all-fields lists, by code.
             campaign_headers: Columns of the campaign list, as saved in the user's settings.
             mailbox_headers: Columns of the mailbox list.
 
@@ -289,16 +289,16 @@ class WorldBuilder(ABC):
         return self.add_mailboxes(workspace, 1, trouble=trouble, **fields)[0]
 
     def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
-        """Add healthy mailboxes with generated statistics that are consistent with each other.
+        """Add mailboxes with generated statistics that are consistent with each other.
 
         Args:
             workspace: Id of the workspace.
             count: Number of mailboxes.
             trouble: Probability that a mailbox has a problem, from 0 to 1.
-            fields: Values for any field of a mailbox, used as they are, even if invalid. `domain` sets the domain of the e-mail
+            fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
                 addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
-                seconds; now if not given) is the time of the counts: from then on, they leave the windows of 30 and 90 days. An
-                impossible count or percentage, such as -5, is never changed.
+                seconds; now if not given) is the time of the counts: after it, the counted e-mails gradually leave the windows
+                of 30 and 90 days. An impossible count or percentage, such as -5, is never changed.
 
         Returns:
             The mailboxes' ids.
@@ -338,19 +338,21 @@ class WorldBuilder(ABC):
             workspace: Id of the workspace.
             id: The campaign's id; generated if not given.
             name: The campaign's name.
-            status: `draft`, `live`, `paused`, or any other status to confront a client with.
+            status: `draft`, `live`, `paused`, or any other status, to test how a client handles it.
             mailboxes: Ids of the mailboxes that it sends through.
             steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
                 `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
                 the fields of a template and its own `rates`; at least one template, `A` by default) and `sent`: the number of
                 e-mails to distribute over the templates, with generated opens and replies.
-            contacts: Number of contacts in the campaign that are not stored individually; by default those of step 1.
+            contacts: Number of contacts in the campaign that are not stored individually; by default the number of
+                contacts in step 1.
             bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
-            interested_num: Number of interested replies; the same default.
+            interested_num: Number of interested replies; by default generated for steps with `sent`, and 0 otherwise.
             created: Creation time in Unix seconds; now if not given.
-            last_activity: Unix seconds, `None` for never, or `auto` for a recent time if anything was sent.
-            rates: How recipients react, as shares by name. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06 and
-                `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent ones, and `interested` 0.3 of the replies.
+            last_activity: Time of the last activity in Unix seconds, `None` for never, or `auto` for a recent time if any e-mail
+                was sent.
+            rates: Shares of recipients that react, by kind of reaction. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06
+                and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent ones, `interested` 0.3 of the replies.
 
         Returns:
             The campaign's id.
@@ -396,7 +398,7 @@ class WorldBuilder(ABC):
         Args:
             workspace: Id of the workspace.
             rows: Number of contacts to generate; or mappings with `email`, optionally `id`, and fields by code.
-            campaign: Id of a campaign that they join.
+            campaign: Id of a campaign that the contacts join.
             owner_key: The owner key of the contacts; by default the first key with access to the workspace.
 
         Returns:
@@ -425,14 +427,17 @@ class WorldBuilder(ABC):
         mailboxes: Iterable[str] | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> None:
-        """Change a campaign, as its user would in the service. Omitted values stay; sending adapts with the next `advance`.
+        """Change a campaign, as a user of the service would. Omitted values stay unchanged.
+
+        The changes affect sending from the next `advance` on.
 
         Args:
             campaign: The campaign's id.
-            status: `live` resumes sending; any other status holds back e-mails that are due. Recipients react to e-mails already
-                sent in any status.
+            status: `live` resumes sending; any other status holds back e-mails that are due. In any status, recipients react to
+                e-mails that were already sent.
             mailboxes: Ids of the mailboxes that it sends through from now on.
-            rates: How recipients react to e-mails sent from now on, as shares by name; rates of templates stay.
+            rates: Shares of recipients that react to e-mails sent from now on, by kind of reaction; templates with their own
+                rates keep those.
 
         Raises:
             TypeError: There is no such rate, or a value has the wrong type.

@@ -13,10 +13,10 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Clock:
-    """Unix time that stands still until it is advanced, or follows another clock.
+    """A clock that stands still until it is advanced, or follows a callable.
 
     Args:
-        source: The current time as an ISO 8601 string (UTC if it names no zone), or a callable that returns Unix seconds.
+        source: The start time as an ISO 8601 string (UTC without an offset), or a callable that returns Unix seconds.
 
     Raises:
         ValueError: The string is not a valid ISO 8601 time.
@@ -26,7 +26,7 @@ class Clock:
         # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their sum.
         self._source: Callable[[], int]
         self.is_running = callable(source)
-        """True if it follows another clock."""
+        """Whether the clock follows a callable."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
         else:
@@ -70,7 +70,7 @@ class Clock:
 
 
 def parse_time(text: str) -> int:
-    """Parse an ISO 8601 string, in UTC if it names no zone.
+    """Parse a time in ISO 8601 format. A time without an offset is in UTC.
 
     Returns:
         Unix microseconds.
@@ -106,13 +106,13 @@ def format_age(then: float | None, now: float) -> str:
     return _format_minutes(int((now - then) // MINUTE))
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of times, and the next page mostly the same ones
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of times, which the next page mostly repeats
 def _format_minutes(minutes: int) -> str:
     for seconds, unit in _UNITS:
         count = minutes // (seconds // MINUTE)
         if count >= 1:
             if unit == "month":
-                count = min(count, 11)  # after 360 days it is still 11 months: "1 year" starts at 365 days
+                count = min(count, 11)  # 360 to 364 days would be 12 months, but "1 year" starts at 365 days
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
 

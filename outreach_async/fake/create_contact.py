@@ -1,6 +1,6 @@
-"""Parse the creation of a contact, and compute the contact that it stores (rules C1 to C23, A4). Nothing is stored here.
+"""Parse a request that creates a contact, and compute the contact to store (rules C1 to C23, A4).
 
-Of the stored data, only the workspace's field codes are read, and nothing is changed. The first failure is the response.
+The functions change no stored data. The first check that fails decides the error response.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
-    """Return the key function for e-mails: two e-mails are duplicates if their keys are equal (rule C4)."""
+    """Return the function that computes the key of an e-mail. Two e-mails are duplicates if their keys are equal (rule C4)."""
     reading = behaviour.email_key
     return _EMAIL_KEYS[reading] if isinstance(reading, str) else reading
 
@@ -40,7 +40,7 @@ def _lower_domain(email: str) -> str:
 
 
 def _normalize_gmail(email: str) -> str:
-    """Remove what Gmail ignores: dots in the local part, and everything after a plus sign."""
+    """Lower-case an e-mail. In a Gmail address, also remove dots and everything after a plus sign from the local part."""
     local, at, domain = email.lower().rpartition("@")
     if domain in {"gmail.com", "googlemail.com"}:
         return local.partition("+")[0].replace(".", "") + "@gmail.com"
@@ -56,17 +56,17 @@ _EMAIL_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) -> Contact:
-    """Return the new contact of a creation without a duplicate. A null field counts as not sent (rule C14)."""
+    """Return the new contact for a create request without a duplicate. Null fields are left out (rule C14)."""
     stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
     enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
     return Contact(id_, creation.email, creation.owner_key, int(now), stored, enrolments)
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
-    """Return the stored contact as a creation changes it; the same object if nothing changes.
+    """Return a stored contact, changed by a create request for the same e-mail; the same object if `skip` changes nothing.
 
     Raises:
-        Refused: 409 if it is already in the campaign and `behaviour.reenrol` is `error`.
+        RequestRefused: 409 if the contact is already in the campaign and `behaviour.reenrol` is `error`.
     """
     if creation.duplicates == "skip":
         return _enrol(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact
@@ -110,7 +110,7 @@ _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
 _UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
 _MAX_SUGGESTIONS: Final = 20
-"""Maximum number of ignored fields that get a suggestion: each suggestion compares the name with every known one."""
+"""Maximum number of ignored fields that get a suggestion. Finding one is slow: the name is compared with every known name."""
 
 SentFields = dict[str, str | None]
 """The values sent, by field code."""
@@ -118,10 +118,10 @@ SentFields = dict[str, str | None]
 
 @attrs.define
 class Creation:
-    """The required members of a creation.
+    """The required members of a create request.
 
     Attributes:
-        owner_key: The key; empty for a value that is not a string, where keys are not checked.
+        owner_key: The owner key; empty if the value is not a string, which is allowed only if keys are not checked.
         workspace: Workspace id.
         email: The e-mail, trimmed.
         duplicates: The `duplicates` option.
@@ -138,10 +138,10 @@ class Creation:
 
 
 def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
-    """Parse the required members of a creation.
+    """Parse the required members of a create request.
 
     Raises:
-        Refused: 400 for the first member that is missing, of the wrong type or malformed.
+        RequestRefused: 400 for the first member that is missing, of the wrong type or malformed.
     """
     _require_members(body, _REQUIRED_MEMBERS, "")
     options = _require_type(body, "upload_options", dict, "an object")
@@ -194,19 +194,20 @@ def _parse_duplicates(value: object) -> str:
 
 
 def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
-    """Parse the optional fields of a creation.
+    """Parse the optional fields of a create request.
 
     Args:
         body: The body of the request.
         workspace: The workspace that defines the field codes.
         behaviour: The behaviour in effect.
-        hints: A hint for each ignored field is appended.
+        hints: A list to which a hint for each ignored field is appended.
 
     Returns:
         Values by code as sent, including null.
 
     Raises:
-        Refused: 400 for the first field that is malformed, of the wrong type, or unknown if the behaviour refuses unknown fields.
+        RequestRefused: 400 for the first field that is malformed, of the wrong type, or unknown if the behaviour refuses unknown
+            fields.
     """
     fields: SentFields = {}
     codes = workspace.codes

@@ -1,4 +1,4 @@
-"""Errors of the service (rules E2 and E3): a `Refusal` is a value, and a renderer turns it into a response.
+"""Errors of the service (rules E2 and E3): a `Refusal` describes an error, and a renderer turns it into a response.
 
 The interface documents neither error codes nor error bodies. A client must not depend on them: test it with several renderers.
 """
@@ -25,8 +25,10 @@ class Refusal:
         status: HTTP status code.
         code: The kind of error, such as `unknown_owner_key`.
         message: The reason. It never contains an owner key.
-        field: The body field or query parameter at fault, with dots between nested names; `None` if there is none.
-        hints: Hints for people about likely mistakes. They are in the `x-fake-hint` header and the request log, not in the body.
+        field: The body field or query parameter at fault, with dots between nested names; `None` if no single
+            field is at fault.
+        hints: Hints for people about likely mistakes, for the `x-fake-hint` header and the request log; the body has none of
+            the hints.
         headers: Additional header fields of the response, such as `limit_processor_time`.
 
     Example:
@@ -62,7 +64,7 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return the exception for a refusal; the arguments are those of `Refusal`. `knob` adds a hint with the deciding knob."""
+    """Return the exception for a refusal with these attributes of `Refusal`. `knob` adds a hint with the responsible knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
@@ -81,7 +83,7 @@ def mask_keys(text: str) -> str:
 
 
 def mask_document(value: Any) -> Any:
-    """Replace owner keys in a JSON document with `***`, and every value of an `owner_key`, which may not look like a key."""
+    """Replace owner keys in a JSON document with `***`, and also every `owner_key` value, even if it does not look like a key."""
     if isinstance(value, dict):
         return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -90,7 +92,7 @@ def mask_document(value: Any) -> Any:
 
 
 RenderedError = tuple[int, Mapping[str, str], bytes]
-"""Status, header fields by lower-case name, body."""
+"""Status, header fields by lower-case name, and body of an error response."""
 
 ErrorRenderer = Callable[[Refusal], RenderedError]
 

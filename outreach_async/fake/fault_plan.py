@@ -1,7 +1,7 @@
-"""`Faults` assigns faults to requests, by scripts and by rules. It does no I/O; its only state is the faults that have fired.
+"""`Faults` assigns faults to requests, by scripts and by rules. It does no I/O.
 
-The functions of `faults` create faults: no fault, a different response, a changed response, or a wire fault. The fake's transport
-and server reproduce wire faults according to the tables of `transport`.
+A fault is one of four kinds: no fault (`ok`), a different response, a changed response, or a wire fault. The functions in
+`faults` create faults. The fake's transport and server reproduce wire faults according to the tables in `transport`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WireFaultKind = Literal[
 
 
 def do_nothing() -> None:
-    """Do nothing. The default of `Exchange.ended`, for an exchange that holds no place."""
+    """Do nothing. This is the default of `Exchange.ended`, for an exchange that holds no slot."""
 
 
 @attrs.frozen
@@ -34,10 +34,10 @@ class Exchange:
     """The result of one request.
 
     Attributes:
-        response: The response; `None` if a fault kept the request from the service.
+        response: The response; `None` if a wire fault prevented the service from executing the request.
         fault: The wire fault; `None` for none.
-        ended: Call it once the response has been delivered or lost: it frees the exchange's place under `max_in_flight` (rule
-            E4). Further calls do nothing.
+        ended: Function to call once the response has been delivered or lost. It releases the exchange's slot under
+            `max_in_flight` (rule E4). Further calls do nothing.
         struck: The label of the fault that fired; `ok` for none.
 
     Example:
@@ -64,7 +64,7 @@ class Service(Protocol):
 
 @attrs.frozen
 class Fault:
-    """A fault in one exchange. Instances of this class itself inject nothing, as `ok` does.
+    """The base class of faults. A direct instance of it, such as `ok`, injects nothing.
 
     Attributes:
         label: The fault as it is written in code, such as `status(503)`.
@@ -85,7 +85,7 @@ class Fault:
 
 
 ok: Final = Fault("ok", commits=True)
-"""No fault: a placeholder in a script. That request gets no fault, even if a rule of `Faults.add` matches it.
+"""No fault, as a placeholder in a script: the request gets no fault, even if a rule of `Faults.add` matches the request.
 
 Example:
     ```python
@@ -116,7 +116,7 @@ class DriftFault(Fault):
     """A change to the service's own response, as when the service evolves.
 
     Attributes:
-        path: Member names from the root of the response; in a list, the rest applies to every item.
+        path: Member names from the root of the response; the names after a list apply to every item of the list.
         change: The new value, or a function from the old value to the new one.
     """
 
@@ -140,7 +140,8 @@ class WireFault(Fault):
 
     Attributes:
         kind: The kind of fault.
-        size: Number of bytes: sent before the cut, missing from the stated length, or in each piece, depending on the kind.
+        size: Number of bytes. Depending on the kind, they are sent before the cut, missing from the content-length, or in each
+            piece.
         seconds: Delay of the response, or of each piece of it, in seconds.
     """
 
@@ -149,7 +150,7 @@ class WireFault(Fault):
     seconds: float = 0.0
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return the response, if the service acts, with this fault for the transport or server to reproduce."""
+        """Return this fault for the transport or server to reproduce, with the response if the service executes the request."""
         return Exchange(serve() if self.commits else None, self, struck=self.label)
 
 
@@ -165,7 +166,7 @@ def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
 
 
 OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
-"""The operations that faults can apply to; `unknown` is every request that matches none of the five.
+"""The operations that faults can apply to; `unknown` is every request that matches none of the five operations.
 
 Example:
     ```python
@@ -177,10 +178,11 @@ Example:
 class Faults:
     """The faults that a service injects into its requests.
 
-    A request gets the next fault in the script of its operation; if the script is empty, the fault of the first matching rule.
+    A request gets the next fault in the script of its operation. If the script is empty, the request gets the fault of the first
+    rule that matches.
 
     Args:
-        seed: Seed for probabilities, together with the request's number.
+        seed: Seed of the random draws for rules with a probability.
 
     Example:
         ```python
@@ -205,7 +207,7 @@ class Faults:
 
         Raises:
             ValueError: The operation does not exist.
-            TypeError: A value is not a fault, for example the function that creates one.
+            TypeError: A value is not a fault; for example, `reset` was passed instead of `reset()`.
 
         Example:
             ```python
@@ -231,13 +233,13 @@ class Faults:
         Args:
             fault: The fault.
             operation: One of `OPERATIONS`; every operation if not given.
-            match: A function that returns whether the request matches; every request if not given.
-            times: Maximum number of times that the fault fires; unlimited if not given.
-            p: Probability that the fault fires, from 0 to 1; always if not given.
+            match: A function that returns whether a request matches; every request matches if not given.
+            times: Maximum number of times that the fault fires; no limit if not given.
+            p: Probability that the fault fires, from 0 to 1; it always fires if not given.
 
         Raises:
             ValueError: The operation does not exist, or a number is out of range.
-            TypeError: `fault` is not a fault, for example the function that creates one.
+            TypeError: `fault` is not a fault; for example, `reset` was passed instead of `reset()`.
 
         Example:
             ```python
@@ -273,7 +275,7 @@ class Faults:
 
         A rule without `times` must fire once. `ok` and rules with a probability are never listed.
         """
-        # Iterate over copies: requests from other threads may consume faults meanwhile.
+        # Iterate over copies: requests from other threads may consume faults during the iteration.
         scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
         scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]
         return scripted + [rule.shortfall for rule in tuple(self._rules) if rule.shortfall]
@@ -299,7 +301,7 @@ class Faults:
         Args:
             operation: The request's operation, one of `OPERATIONS`.
             request: The request.
-            serve: Executes the request; called at most once.
+            serve: Function that executes the request; called at most once.
         """
         self._request_count += 1
         return self._next_fault(operation, request).inject(serve)
@@ -331,8 +333,8 @@ class _FaultRule:
             self.operation in {None, operation}
             and (self.times is None or self.fired_count < self.times)
             and (self.match is None or self.match(request))
-            # Drawn from the request's number, not from a running generator: adding a rule does not change the draws of another,
-            # and neither does a request that the rule does not match.
+            # The draw depends on the request's number, not on the state of a generator. Neither other rules nor requests that do
+            # not match therefore change it.
             and (self.p is None or draw(self.salt, number) < self.p)
         )
 
@@ -345,7 +347,7 @@ class _FaultRule:
 
 
 def require_fault(fault: object) -> None:
-    """Check that a value is a fault, and not, for example, the function that creates one.
+    """Check that a value is a fault, and not, for example, `reset` instead of `reset()`.
 
     Raises:
         TypeError: The value is not a fault.

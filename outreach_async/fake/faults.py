@@ -27,15 +27,16 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A fault fires *before* the service sees the request, unless it damages or delays the service's own response; the table shows
-which. `commit_then(fault)` makes a fault fire after the service has acted: the contact is stored and the response is lost.
+A fault that damages or delays the service's own response fires after the service has executed the request. Every other fault
+fires before, and the service does not execute the request. `commit_then(fault)` makes any fault except `refuse()` fire after
+execution: the contact is stored and the response is lost.
 
-    fires before the service acts         fires after the service acts
+    fires before execution                fires after execution
     status, html_502, empty               ok, drift, latency, slow_drip
     refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
     garbage, long_header                  wrong_encoding, wrong_length
 
-Probabilities are drawn from the seed and the request's number: a rerun of the same requests gets the same faults.
+Random draws depend only on the seed, the rule and the request's number: the same requests get the same faults again.
 """
 
 from __future__ import annotations
@@ -132,12 +133,14 @@ def empty() -> Fault:
 
 
 def drift(path: str, change: Any) -> Fault:
-    """Change the response after the service has acted: a new status, an extra field, a null, a number as a string.
+    """Change a member of the service's response, for example to an unknown status, to null or to a value of another type.
+
+    The service executes the request.
 
     Args:
-        path: Member names from the root of the response, joined by dots. In a list, the rest applies to every item:
+        path: Member names from the root of the response, joined by dots. The names after a list apply to every item of the list:
             `data.status` is the status of every item.
-        change: The new value, or a function from the old value (`None` if there is none) to the new one.
+        change: The new value, or a function from the old value (`None` if the member is missing) to the new value.
 
     Example:
         ```python
@@ -149,10 +152,10 @@ def drift(path: str, change: Any) -> Fault:
 
 
 def latency(seconds: float) -> Fault:
-    """Delay the response by some seconds. The service acts at once.
+    """Delay the response. The service executes the request at once.
 
     Raises:
-        ValueError: The seconds are negative or not finite.
+        ValueError: `seconds` is negative or not finite.
 
     Example:
         ```python
@@ -163,7 +166,7 @@ def latency(seconds: float) -> Fault:
 
 
 def hang() -> Fault:
-    """Never respond, and keep the connection open. The service does not see the request.
+    """Never respond, and keep the connection open. The service does not execute the request.
 
     Example:
         ```python
@@ -176,8 +179,8 @@ def hang() -> Fault:
 def refuse() -> Fault:
     """Refuse the connection: no byte of the request leaves the client.
 
-    A server that has read a request can no longer refuse the connection. Over a socket, the connection is reset instead, without
-    a response, and the service does not see the request: the client must treat the request as possibly sent.
+    A server that has read a request can no longer refuse the connection. Over a socket, it resets the connection instead, without
+    a response. The service does not execute the request, but the client must treat the request as possibly sent.
 
     Example:
         ```python
@@ -190,7 +193,7 @@ def refuse() -> Fault:
 
 
 def reset() -> Fault:
-    """Reset the connection (RST) instead of responding. The service does not see the request.
+    """Reset the connection (RST) instead of responding. The service does not execute the request.
 
     Example:
         ```python
@@ -201,7 +204,7 @@ def reset() -> Fault:
 
 
 def close() -> Fault:
-    """Close the connection (FIN) instead of responding. The service does not see the request.
+    """Close the connection (FIN) instead of responding. The service does not execute the request.
 
     Example:
         ```python
@@ -212,7 +215,9 @@ def close() -> Fault:
 
 
 def truncate(after_bytes: int) -> Fault:
-    """Close the connection (FIN) after some bytes of the response body, short of its content-length. The service acts.
+    """Close the connection (FIN) after some bytes of the response body. The service executes the request.
+
+    The content-length is always greater than the number of bytes sent, so that the body is incomplete.
 
     Raises:
         ValueError: The number of bytes is negative.
@@ -226,7 +231,7 @@ def truncate(after_bytes: int) -> Fault:
 
 
 def reset_mid_body(after: int) -> Fault:
-    """Reset the connection (RST) after some bytes of the response body. The service acts.
+    """Reset the connection (RST) after some bytes of the response body. The service executes the request.
 
     Raises:
         ValueError: The number of bytes is negative.
@@ -240,7 +245,7 @@ def reset_mid_body(after: int) -> Fault:
 
 
 def bad_chunk() -> Fault:
-    """Send the response in chunks, the second of which has no size. The service acts.
+    """Send the response in chunks. The second chunk has no size. The service executes the request.
 
     Example:
         ```python
@@ -251,7 +256,7 @@ def bad_chunk() -> Fault:
 
 
 def no_final_chunk() -> Fault:
-    """Send the response in chunks, and close the connection before the last, empty chunk. The service acts.
+    """Send the response in chunks, and close the connection before the last, empty chunk. The service executes the request.
 
     Example:
         ```python
@@ -262,7 +267,7 @@ def no_final_chunk() -> Fault:
 
 
 def garbage() -> Fault:
-    """Send random bytes instead of a status line. The service does not see the request.
+    """Send random bytes instead of a status line. The service does not execute the request.
 
     Example:
         ```python
@@ -273,7 +278,7 @@ def garbage() -> Fault:
 
 
 def long_header() -> Fault:
-    """Send a header field longer than any client accepts (256 KiB). The service does not see the request.
+    """Send a header field longer than any client accepts (256 KiB). The service does not execute the request.
 
     Example:
         ```python
@@ -284,7 +289,7 @@ def long_header() -> Fault:
 
 
 def wrong_encoding() -> Fault:
-    """Send `content-encoding: gzip` with an uncompressed body. The service acts.
+    """Send `content-encoding: gzip` with an uncompressed body. The service executes the request.
 
     Example:
         ```python
@@ -295,7 +300,7 @@ def wrong_encoding() -> Fault:
 
 
 def wrong_length(short_by: int = 1) -> Fault:
-    """Send a content-length that is too small, which cuts off the end of the body. The service acts.
+    """Send a content-length that is too small, which cuts off the end of the body. The service executes the request.
 
     Raises:
         ValueError: `short_by` is less than 1 byte.
@@ -309,7 +314,7 @@ def wrong_length(short_by: int = 1) -> Fault:
 
 
 def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - reads best in a test
-    """Send the response body in small pieces. The service acts at once.
+    """Send the response body in small pieces. The service executes the request at once.
 
     Args:
         bytes: Number of bytes per piece.
@@ -328,7 +333,7 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - rea
 
 
 def commit_then(fault: Fault) -> Fault:
-    """Make a fault fire after the service has acted: the contact is stored and the response is lost.
+    """Make a fault fire after the service has executed the request: the contact is stored and the response is lost.
 
     Raises:
         ValueError: The fault is `refuse()`: the service cannot execute a request that never arrived.
@@ -348,7 +353,7 @@ def commit_then(fault: Fault) -> Fault:
 
 
 def error_response(code: int) -> Response:
-    """Return an error response in the service's default format, such as a server in front of the service sends.
+    """Return an error response in the service's default format, as a server in front of the service sends it.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""The five operations (rule W1), with authentication (A2 and A3) and pages (P1 to P9). Errors are raised as `Refused`."""
+"""The five operations (rule W1), authentication (A2 and A3) and pagination (P1 to P9). Errors are raised as `RequestRefused`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
     """Check the credential in a header.
 
     Raises:
-        Refused: 401 if it is missing or unknown.
+        RequestRefused: 401 if the credential is missing or unknown.
     """
     scheme, _, token = headers.get(auth.header, "").rpartition(" ")
     known = token in auth.tokens if auth.tokens else token in world.owner_keys
@@ -35,12 +35,12 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
 
 
 def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
-    """Return the workspace of a creation. The key is checked only if `behaviour.owner_key` is `check`.
+    """Return the workspace of a create request. The key is checked only if `behaviour.owner_key` is `check`.
 
-    The order is the key, then the workspace, then the access of the key's user (rule A4).
+    The checks run in this order: the key, the workspace, the access of the key's user to the workspace (rule A4).
 
     Raises:
-        Refused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
+        RequestRefused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
     """
     is_checked = behaviour.owner_key == "check"
     if is_checked and owner_key not in world.owner_keys:
@@ -55,7 +55,7 @@ def find_workspace(workspace: str, world: World) -> Workspace:
     """Return a workspace by id.
 
     Raises:
-        Refused: 404 for an unknown id.
+        RequestRefused: 404 for an unknown id.
     """
     record = world.workspaces.get(workspace)
     if record is None:
@@ -70,11 +70,11 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
         campaign: The campaign's id.
         world: The stored data.
         field: Name of the body field or path parameter that holds the id, for the error.
-        workspace: Id of the workspace it must belong to; any workspace if not given.
+        workspace: Id of the workspace that the campaign must belong to; any workspace if not given.
 
     Raises:
-        Refused: 404. An unknown campaign and one of another workspace get the same error: a difference would reveal which ids
-            exist (rule C17).
+        RequestRefused: 404 for an unknown campaign or a campaign of another workspace. The error is the same, because a
+            difference would reveal which ids exist (rule C17).
     """
     record = world.campaigns.get(campaign)
     if record is None or workspace not in {None, record.workspace}:
@@ -83,7 +83,7 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
 
 
 MAX_MAILBOXES: Final = 2000
-"""The maximum `display` for mailboxes, which the interface states."""
+"""The maximum `display` for mailboxes, as the interface states it."""
 
 DEFAULT_DISPLAY: Final = 10
 """The `display` used in place of an invalid one, if `behaviour.bad_number` is `default`."""
@@ -103,7 +103,7 @@ def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) ->
         Workspace id, `display` and `page`. `display` exceeds the maximum only if `behaviour.over_max` is `serve`.
 
     Raises:
-        Refused: 400 for a parameter that is missing, repeated, malformed or too large.
+        RequestRefused: 400 for a parameter that is missing, repeated, malformed or too large.
     """
     workspace, display_text, page_text = (require_parameter(query, name) for name in ("workspace", "display", "page"))
     display = _parse_number("display", display_text, 1, DEFAULT_DISPLAY, behaviour)
@@ -126,7 +126,7 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
 
 
 HandlerResult = tuple[int, dict[str, Any]]
-"""Status and document."""
+"""Status and JSON document of a response."""
 
 
 @attrs.define
@@ -136,7 +136,7 @@ class Context:
     Attributes:
         world: The stored data.
         behaviour: The behaviour in effect.
-        limiter: The counters of rate limit and concurrency.
+        limiter: The counters of the rate limit and of the exchanges in flight.
         seed: Seed for generated ids.
         now: The current time in Unix seconds.
     """
@@ -155,7 +155,7 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
         Status and document of the response.
 
     Raises:
-        Refused: The service refuses the request; nothing is changed (rule C23).
+        RequestRefused: The service refuses the request, and no stored data is changed (rule C23).
     """
     behaviour = context.behaviour
     if call.routing_error is not None:
@@ -173,7 +173,10 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
-    """Return the owner key or the workspace whose requests share a limit; for a campaign, the workspace is the campaign's."""
+    """Return the owner key or workspace whose requests share a limit; empty if all requests share it.
+
+    A request with a campaign id in its path counts for the campaign's workspace.
+    """
     if scope == "all":
         return ""
     if scope == "key" or call.body is not None:
@@ -214,7 +217,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
 
 
 def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
-    """Return the ids of one page, from the list as it is at this moment (rule P11)."""
+    """Return the ids of one page, from the current list (rule P11)."""
     order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
         stop = max(len(order) - start, 0)

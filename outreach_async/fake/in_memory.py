@@ -1,4 +1,4 @@
-"""The fake's stored data, requests and time: everything except the servers that `FakeService` adds."""
+"""The base class of `FakeService`: stored data, requests and time, without the ASGI application."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from outreach_async.transport.wire import Request, Response
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 _MAX_HINT_LENGTH: Final = 2000
-"""Maximum characters of `x-fake-hint`: HTTP libraries refuse longer headers. The request log has every hint in full."""
+"""Maximum characters of `x-fake-hint`: HTTP libraries refuse long header fields. The request log has every hint in full."""
 
 
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:
@@ -53,7 +53,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
         renderer = context.behaviour.error_renderer
         status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
     except BaseException:
-        # A function passed to `Behaviour` raised. No exchange is returned, and no other code would free its place.
+        # A function passed to `Behaviour` raised. The caller gets no exchange to end, so the slot must be released here.
         call.release_slot()
         raise
     if call.hints:
@@ -63,7 +63,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
 
 @attrs.frozen(repr=False)
 class Snapshot:
-    """The state of a fake at one moment. `FakeService.snapshot` creates it; `restore` can use it any number of times.
+    """The state of a fake at one moment. `FakeService.snapshot` creates a snapshot; `restore` accepts it any number of times.
 
     Example:
         ```python
@@ -79,7 +79,7 @@ class Snapshot:
 
 
 class InMemoryService(WorldBuilder):
-    """The fake without its servers: the stored data, the requests and the time. `FakeService` documents it."""
+    """The base class of `FakeService`, which documents the arguments and attributes."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class InMemoryService(WorldBuilder):
         self._clock = Clock(clock)
         self._world = World()
         self._limiter = Limiter()
-        # Storing a contact is a look-up followed by a write, and no thread may come between the two. Re-entrant: functions that
-        # callers pass in, such as listeners or `match`, run with the lock held, and one that calls the fake must not deadlock.
+        # Storing a contact is a look-up followed by a write; no other thread may run between the two. The lock is re-entrant,
+        # because functions that callers pass in, such as listeners or `match`, run with the lock held and may call the fake.
         self._lock = threading.RLock()
         self.sim = SimulationControl(self._transaction)
 
@@ -112,7 +112,7 @@ class InMemoryService(WorldBuilder):
         """Execute a request and return the response.
 
         Raises:
-            RuntimeError: A wire fault withheld the response: a direct call has no wire to reproduce it on.
+            RuntimeError: A wire fault left no response. A direct call has no connection on which to reproduce the fault.
 
         Example:
             ```python
@@ -129,10 +129,10 @@ class InMemoryService(WorldBuilder):
         """Execute a request, with the fault that applies to it.
 
         Returns:
-            The response, and the fault on the wire.
+            The response, and the wire fault for the transport or server to reproduce.
         """
-        # One lock around all of it: the events due, the fault, the request's number and its log entry then belong together, and
-        # the fake behaves the same from one thread as from many. The sender of the response waits for delays, outside the lock.
+        # The lock is held throughout, so that the due events, the fault, the request's number and its log entry belong together
+        # even if several threads call the fake. Delays of faults come later: the sender of the response waits, without the lock.
         with self._locked_and_current():
             call, number, now = parse_request(request), len(self.requests), self.now
             context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
@@ -169,7 +169,7 @@ class InMemoryService(WorldBuilder):
         """Return the stored contacts of a workspace, in the order they were stored.
 
         Returns:
-            Per contact `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
+            For each contact `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
 
         Raises:
             ValueError: The workspace does not exist.
@@ -185,9 +185,9 @@ class InMemoryService(WorldBuilder):
             return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
-        """Return the contact with an e-mail, in the format of `contacts`; `None` if there is none.
+        """Return the contact with the given e-mail, in the format of `contacts`; `None` if there is none.
 
-        E-mails are compared as `behaviour.email_key` says.
+        `behaviour.email_key` decides how e-mails are compared.
 
         Raises:
             ValueError: The workspace does not exist.
@@ -213,8 +213,8 @@ class InMemoryService(WorldBuilder):
     def advance(self, **step: float) -> None:
         """Advance the time and run every event due by then: e-mails, opens, replies, ...
 
-        Events due now, such as the first e-mail to a contact that has just joined a live campaign, run with the next `advance`,
-        even one by zero.
+        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run with the next
+        `advance`, even with `advance(days=0)`.
 
         Args:
             step: Arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
@@ -240,7 +240,7 @@ class InMemoryService(WorldBuilder):
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
-        """Hold the lock. If the clock follows another one, run the events due first."""
+        """Hold the lock for the block. If the clock follows a callable, run all due events first."""
         with self._lock:
             if self._clock.is_running:
                 self._run_due_events()
@@ -260,7 +260,7 @@ class InMemoryService(WorldBuilder):
             return Snapshot(self._world.copy(), self._clock.offset)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot of this fake, or of one with the same clock.
+        """Restore a snapshot of this fake, or of another fake with the same clock.
 
         Example:
             ```python
@@ -271,9 +271,9 @@ class InMemoryService(WorldBuilder):
             ```
         """
         with self._lock:
-            # A copy again: changes from here on must not reach the snapshot, which can be restored once more.
+            # Copy again: later changes must not affect the snapshot, which can be restored more than once.
             self._world = snapshot._world.copy()  # noqa: SLF001 - only `FakeService` reads the members of a snapshot
-            self._clock.offset = snapshot._offset  # noqa: SLF001 - the same
+            self._clock.offset = snapshot._offset  # noqa: SLF001 - as above
 
     def reset(self) -> None:
         """Return to the initial state: no stored data, no faults, an empty request log, and the initial time.
@@ -293,13 +293,15 @@ class InMemoryService(WorldBuilder):
             self.sim.listeners.clear()
 
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
-        """Replace the stored data with a world file's, and set the time if the file has one; an invalid file changes nothing.
+        """Replace the stored data with the data of a world file. An invalid file changes nothing.
+
+        The time is set too if the file contains one.
 
         Args:
             source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.
 
         Raises:
-            WorldError: The file is invalid. The message names the place and the reason.
+            WorldError: The file is invalid. The message names the path to the invalid value, and the reason.
             OSError: The file cannot be read.
 
         Example:
@@ -312,7 +314,7 @@ class InMemoryService(WorldBuilder):
         with self._lock:
             world, offset = World(), self._clock.offset
             try:
-                # The time first: the defaults of the loaded records depend on it.
+                # Set the time first: the defaults of the loaded records depend on it.
                 if isinstance(document.now, str):
                     self._clock.set_time(document.now)
                 load_world(document, self._new_seeder(world))

@@ -58,7 +58,7 @@ class Target:
     Attributes:
         segments: Decoded path segments; `%2F` becomes a slash within a segment.
         query: The query parameters.
-        route: The operation with this path, for any method; `None` if there is none.
+        route: The operation with this path, whatever the request's method; `None` if the path is unknown.
     """
 
     segments: tuple[str, ...]
@@ -67,7 +67,7 @@ class Target:
 
     @property
     def id(self) -> str:
-        """The id in the path, for an operation that has one there."""
+        """The id in the path. Only for operations with an id in their path."""
         return self.segments[1]
 
 
@@ -76,7 +76,7 @@ def parse_target(target: str) -> Target:
     """Parse a request target. One trailing slash is allowed.
 
     Raises:
-        Refused: 400 for percent-encoding that is not UTF-8.
+        RequestRefused: 400 for percent-encoding that is not UTF-8.
     """
     path, _, query = target.partition("?")
     parts = path.removeprefix("/").split("/")
@@ -102,7 +102,7 @@ def match_route(target: Target, method: str) -> ServiceRoute:
     """Return the operation of a target and a method.
 
     Raises:
-        Refused: 404 for an unknown path, 405 for the wrong method on a known path.
+        RequestRefused: 404 for an unknown path, 405 for the wrong method on a known path.
     """
     route = target.route
     if route is None:
@@ -116,7 +116,7 @@ def require_parameter(query: Query, name: str) -> str:
     """Return a required query parameter.
 
     Raises:
-        Refused: 400 if it is missing, empty or repeated.
+        RequestRefused: 400 if the parameter is missing, empty or repeated.
     """
     values = query.get(name, ())
     if len(values) > 1:

@@ -1,7 +1,7 @@
 """The fake's stored records. They are immutable: a snapshot only copies the tables that refer to them.
 
-A mapping inside a record is never changed. Values that depend on the clock, and counts that follow from other records, are not
-stored: they are computed for each response.
+A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
+are not stored: they are computed for each response.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_
 """Fields of a mailbox, in the interface's order."""
 
 PERSONALIZED: Final = "PER"
-"""`test_letter` of a step's personalized entry."""
+"""`test_letter` of a step's personalized template."""
 
 
 @attrs.frozen
@@ -38,11 +38,11 @@ class Workspace:
 
     Attributes:
         id: Starts with `space_`.
-        custom_fields: Labels by code.
-        extra_fields: Labels by code of additional standard fields that all-fields lists.
+        custom_fields: Labels of the custom fields, by code.
+        extra_fields: Labels of additional standard fields that all-fields lists, by code.
         campaign_headers: Columns of the campaign list, as saved in the user's settings.
         mailbox_headers: Columns of the mailbox list.
-        codes: Every code that a contact can have, mapped to itself: all records share the strings of this table.
+        codes: Every field code that a contact can have, mapped to itself, so that all records share the same strings.
     """
 
     id: str
@@ -76,11 +76,11 @@ class Contact:
 
     Attributes:
         id: Starts with `contact_`.
-        email: As sent, trimmed.
-        owner: The owner key it was created with.
+        email: The e-mail as sent, trimmed.
+        owner: The owner key that the contact was created with.
         created: Creation time in Unix seconds.
         fields: Values by code; `None` only if the behaviour stores null.
-        enrolments: Its campaigns, in the order of joining.
+        enrolments: Its enrolments in campaigns, in the order of joining.
     """
 
     id: str
@@ -98,7 +98,7 @@ class Contact:
 
 @attrs.frozen
 class Share:
-    """A percentage that is not computed yet: the part `part` of the whole `whole`."""
+    """A percentage stored as two counts, `part` and `whole`, and computed for each response."""
 
     part: int
     whole: int
@@ -106,9 +106,9 @@ class Share:
 
 @attrs.frozen
 class Template:
-    """A template of a step, with its seeded counts, which count each e-mail once (rule T9).
+    """A template of a step, with its seeded counts. Each count counts an e-mail at most once (rule T9).
 
-    `rates` are the shares of recipients that react to it; `None` for the campaign's rates.
+    `rates` holds the shares of recipients that react to the template; `None` for the campaign's rates.
     """
 
     id: str
@@ -134,7 +134,7 @@ class Step:
         id: Starts with `step_`.
         status: `live` by default.
         wait_time: Milliseconds from the send of the previous step; for the first step, from enrolment.
-        left_to_send: Seeded number of contacts that still go through the step, without stored contacts, all of which do.
+        left_to_send: Seeded number of contacts that still have to go through the step. Stored contacts are counted separately.
         templates: Its templates.
     """
 
@@ -152,7 +152,7 @@ class Step:
 
 @attrs.frozen
 class Campaign:
-    """A campaign with its seeded counts; the simulation's flow holds the current ones.
+    """A campaign with its seeded counts. The `CampaignFlow` of the simulation holds the current counts.
 
     Attributes:
         id: Starts with `camp_`.
@@ -165,7 +165,7 @@ class Campaign:
         bounces_num: Number of bounced e-mails.
         interested_num: Number of interested replies.
         created: Creation time in Unix seconds.
-        last_activity: Unix seconds; `None` for never.
+        last_activity: Time of the last activity in Unix seconds; `None` for never.
         rates: The shares of recipients that react to its e-mails.
     """
 
@@ -189,13 +189,13 @@ class Campaign:
 
 @attrs.frozen
 class Mailbox:
-    """A mailbox with its seeded statistics; the simulation's ledger holds the current ones.
+    """A mailbox with its seeded statistics. The `MailboxStats` of the simulation hold the current statistics.
 
     Attributes:
         id: Starts with `mailbox_`.
         workspace: Id of its workspace.
-        values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`, and `last_activity` a Unix time; `campaigns`, `age`
-            and `created` are `None` unless they were given.
+        values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`, and `last_activity` a Unix time. `campaigns`, `age`
+            and `created` are `None` if they are to be computed for each response.
         as_of: Time of the statistics in Unix seconds.
     """
 
@@ -211,13 +211,13 @@ class Mailbox:
 
     @property
     def last_activity(self) -> float | None:
-        """Unix seconds; `None` for never, and for a value that is not a number."""
+        """Time of the last activity in Unix seconds; `None` for never, and for a value that is not a number."""
         value = self.values["last_activity"]
         return value if isinstance(value, int | float) else None
 
     @property
     def capacity(self) -> int:
-        """E-mails that it can send per day; 0 if it is not active, or its limit is not a number."""
+        """Number of e-mails that the mailbox can send per day; 0 if it is not active, or its limit is not a number."""
         limit = self.values["daily_limit"]
         return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0
 
@@ -239,7 +239,7 @@ CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
 """Pattern of a custom field's code (rule C20)."""
 
 RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
-"""Members of a creation's body that are not optional fields."""
+"""Members of the body of a create request that are not optional fields."""
 
 
 def custom_number(code: str) -> int:

@@ -1,4 +1,4 @@
-"""Render campaigns, steps and mailboxes as JSON items with every field of the interface, in its order (rule W4)."""
+"""Render campaigns, steps and mailboxes as JSON items with every field, in the order of the interface (rule W4)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
     Args:
         n: The part.
         of: The whole.
-        salt: A name of the number, such as `camp_1.opens`. `mixed` derives the form from it: a number has the same form in every
-            response.
-        behaviour: The behaviour, which decides the number of decimal places and the form of whole percentages.
+        salt: Name of the number, such as `camp_1.opens`. If `behaviour.numbers` is `mixed`, the name decides whether a whole
+            percentage is an integer or a float, so that it has the same type in every response.
+        behaviour: The behaviour, which decides the number of decimal places and the type of whole percentages.
     """
     value = _round_percent(n, of, behaviour.percent_digits)
     whole = value.is_integer() and behaviour.numbers != "float"
     return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page mostly the same ones
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, which the next page mostly repeats
 def _round_percent(n: int, of: int, digits: int) -> float:
-    # Integer arithmetic: a float of 100 * n / of is rarely exact, and would put exact halves on the wrong side.
+    # Integer arithmetic: the float 100 * n / of is rarely exact, and would round some halves to the wrong side.
     if of <= 0:
         return 0.0
     scale = 10**digits
@@ -46,7 +46,7 @@ def _round_percent(n: int, of: int, digits: int) -> float:
 
 
 UNBOUNDED_DAYS: Final = 9999
-"""`days_left` of a campaign that no mailbox sends for, in days."""
+"""`days_left` of a campaign that no mailbox can send for."""
 
 _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
@@ -70,7 +70,7 @@ class CompletionEstimate:
         return self.placeholder or f"{self.days} day{'' if self.days == 1 else 's'}"
 
     def date(self, now: float) -> str:
-        """Return the end as a string: a date, or the word in its place."""
+        """Return the end as a string: the date, or `placeholder` if there is no date."""
         return self.placeholder or format_date(self.timestamp(now))
 
     def timestamp(self, now: float) -> int:
@@ -83,9 +83,9 @@ def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int
 
     Args:
         contacts: Number of contacts in the campaign.
-        lefts: Number of contacts each step is still to be sent to.
-        waits: The wait of each step, in milliseconds.
-        capacity: E-mails per day that its mailboxes can send for it.
+        lefts: For each step, the number of contacts that it is still to be sent to.
+        waits: The wait before each step, in milliseconds.
+        capacity: Number of e-mails per day that the campaign can send.
     """
     left = sum(lefts)
     if not contacts:
@@ -100,7 +100,7 @@ def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int
 
 @attrs.frozen
 class ItemRenderer:
-    """Renders records as items at one point in time.
+    """Renders records as JSON items for one point in time.
 
     Attributes:
         world: The stored records.
@@ -178,11 +178,11 @@ class ItemRenderer:
     def _render_list_date(self, campaign: Campaign, end: CompletionEstimate) -> int | str:
         list_date = self.behaviour.list_date
         timestamp = list_date == "timestamp" or (list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
-        # Without an estimate, the list shows the same word as list-steps: a timestamp would look like an estimate.
+        # Without an estimate, the list has the same word as list-steps, because a timestamp would look like an estimate.
         return end.timestamp(self.now) if timestamp and not end.placeholder else end.date(self.now)
 
     def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
-        # Contacts that left the campaign early no longer go through the step: `out_of` is the sum of left and sent (rule T4).
+        # `out_of` does not include contacts that left the campaign before this step (rule T4).
         left, sent = flow.left_to_send[place], flow.sent(place)
         return {
             "id": step.id,

@@ -1,7 +1,7 @@
-"""Parse requests and their bodies strictly (rules W7 and W8). Errors are raised when the request is executed.
+"""Parse requests and their bodies strictly (rules W7 and W8). Errors are stored, and raised when the request is executed.
 
-Duplicate members, NaN and lone surrogates are refused: JSON libraries read them differently, and a fake that accepted them would
-hide that a client sends them.
+Duplicate members, NaN and lone surrogates are refused: JSON libraries disagree about them, and a fake that accepted
+them would hide the mistake of the client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=F
 
 
 class _NotStrictError(ValueError):
-    """JSON that Python's decoder accepts and this module refuses."""
+    """The document is JSON that Python's decoder accepts but this module refuses."""
 
 
 def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Parse a request body strictly.
 
     Raises:
-        Refused: 413 for a body that is too large; 400 for one that is not a JSON object, or contains a duplicate member, NaN,
-            infinity or a lone surrogate.
+        RequestRefused: 413 for a body that is too large; 400 for a body that is not a JSON object, or contains a duplicate
+            member, NaN, infinity or a lone surrogate.
     """
     if len(body) > MAX_BODY:
         raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
@@ -55,7 +55,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         text = body.decode()
         document = _decode(text)
         if "\\u" in text:
-            # An escape is the only way for a lone surrogate to get in, and UTF-8 cannot encode one: this raises.
+            # Only an escape can produce a lone surrogate. UTF-8 cannot encode it, so this line raises.
             encode(document).encode()
     except _NotStrictError as error:
         raise refusal_error(400, "invalid_json", f"the body is not strict JSON: {error}") from None
@@ -92,14 +92,14 @@ class ParsedRequest:
 
     Attributes:
         request: The request.
-        operation: Name of the operation; `unknown` if it matches none.
+        operation: Name of the operation; `unknown` if the request matches no operation.
         target: The parsed target.
         body: The parsed body; `None` for an operation without a body, and for an invalid body.
         routing_error: The error, if the request matches no operation.
         body_error: The error, if the body is invalid.
         hints: Hints for people; more are added while the request is executed.
-        request_id: `x-request-id` of the response; `None` until the service acts.
-        release_slot: Frees the exchange's place under `max_in_flight`, if it holds one.
+        request_id: `x-request-id` of the response; `None` until the service executes the request.
+        release_slot: Function that releases the exchange's slot under `max_in_flight`, if the exchange holds one.
     """
 
     request: Request

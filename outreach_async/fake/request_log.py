@@ -11,11 +11,11 @@ import attrs
 from outreach_async.fake.errors import sanitize_name
 
 CAPACITY: Final = 10_000
-"""Number of requests that the log holds in full."""
+"""Maximum number of requests that the log keeps in full."""
 
 
 class JournalOverflow(LookupError):
-    """A requested entry is no longer in the request log; a result from the remaining entries would be wrong.
+    """A requested entry is no longer in the request log, and the remaining entries would give a wrong result.
 
     Example:
         ```python
@@ -35,17 +35,18 @@ class Recorded:
 
     Attributes:
         number: Number of the request, counted from 0.
-        operation: Name of the operation; `unknown` if the request matched none of the five.
+        operation: Name of the operation; `unknown` if the request matched none of the five operations.
         method: HTTP method.
         target: Request target as sent.
         headers: Header fields as sent, by lower-case name, including any credentials.
-        json: The parsed body, including the owner key; `None` if there was none, it was not read or it was not strict JSON.
+        json: The parsed body, including the owner key; `None` if the body was missing, not read or not strict
+            JSON.
         status: Status of the response; `None` if a fault withheld the response.
         hints: Hints for people about ignored values and likely mistakes.
-        served: Whether the service acted. A fault can replace the service's response, or lose it.
-        request_id: `x-request-id` of the service's response; `None` if the service did not act.
+        served: Whether the service executed the request. A fault may still have replaced the response, or lost it.
+        request_id: `x-request-id` of the service's response; `None` if the service did not execute the request.
         at: Time of the request, in Unix seconds of the fake's clock.
-        fault: Label of the fault that fired, such as `status(503)`; `None` if none did.
+        fault: Label of the fault that fired, such as `status(503)`; `None` if no fault fired.
 
     Example:
         ```python
@@ -76,12 +77,12 @@ class Recorded:
 class RequestLog(Sequence[Recorded]):
     """The log of all requests, in the order in which the fake executed them.
 
-    A sequence of every request so far: `len` counts them all, and index 0 is the first. Only the last 10,000 are held; access to
-    an older one raises `JournalOverflow`.
+    It is a sequence of every request so far: `len` returns their number, and index 0 is the first request. Only the last 10,000
+    requests are kept; access to an older request raises `JournalOverflow`.
 
     Attributes:
-        counts: Number of requests by operation, including those no longer held.
-        statuses: Number of requests by status of the response, including those no longer held.
+        counts: Number of requests by operation, including requests that are no longer kept.
+        statuses: Number of requests by status of the response, including requests that are no longer kept.
 
     Example:
         ```python
@@ -130,7 +131,7 @@ class RequestLog(Sequence[Recorded]):
         """Return all requests of an operation.
 
         Raises:
-            JournalOverflow: Some of them are no longer in the log.
+            JournalOverflow: Some requests of the operation are no longer in the log.
 
         Example:
             ```python
@@ -146,7 +147,7 @@ class RequestLog(Sequence[Recorded]):
         return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Return the last requests, at most as many as the log still holds. Never raises, for use in reports.
+        """Return the last requests, at most as many as the log still keeps. It never raises, so that reports can use it.
 
         Example:
             ```python
@@ -157,7 +158,7 @@ class RequestLog(Sequence[Recorded]):
         return list(self._entries)[-count:] if count > 0 else []
 
     def add(self, recorded: Recorded) -> None:
-        """Append a request. The fake calls this."""
+        """Append a request. Only the fake calls this method."""
         self._entries.append(recorded)
         self._total += 1
         self.counts[recorded.operation] += 1

@@ -1,4 +1,4 @@
-"""Create campaigns from specifications and generate what they leave out. Inconsistent counts are refused, never corrected."""
+"""Create campaigns from specifications, and generate omitted values. Inconsistent counts are refused, never corrected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
-"""Reserves the id passed second, or generates one with the prefix if it is `None`."""
+"""A function that takes a prefix and an id. It reserves and returns the id, or generates one if the id is `None`."""
 
 
 def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
@@ -37,24 +37,28 @@ def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[s
 
 
 def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
-    """Return whether a template starts a thread, and its subject (rule T6)."""
+    """Return whether a template starts a new thread, and the template's subject (rule T6)."""
     if letter == PERSONALIZED:
         new_thread, subject = seed.get("new_thread"), seed.get("subject")
         if new_thread is not None or subject is not None:
-            raise ValueError("new_thread, subject: the personalized entry has neither; omit them")
+            raise ValueError(
+                f"new_thread, subject: expected neither for a {PERSONALIZED} template, got {new_thread!r}, {subject!r}; omit both"
+            )
         return None, None
     new_thread = seed.get("new_thread", order == 1)
     follows = order > 1 and not new_thread
     subject = seed.get("subject", None if follows else "A question, {{first_name}}")
     if follows and subject is not None:
-        raise ValueError("subject: a follow-up in the same thread has none; omit it, or set new_thread to true")
+        raise ValueError(
+            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit it, or set new_thread to true"
+        )
     return new_thread, subject
 
 
 def _count_left_to_send(
     seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
-    """Return the number of contacts that each step has left: the number given, or all that can still reach the step.
+    """Return, for each step, the given number of contacts left to send to, or else all contacts that can still reach the step.
 
     A contact can still reach a step if it has been sent the previous one but not this one, and has not left the campaign by a
     reply, an unsubscribe or a bounce.
@@ -69,7 +73,7 @@ def _count_left_to_send(
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
-            raise ValueError(f"contacts: expected at least as many as step 1 was sent to, got {contacts}")
+            raise ValueError(f"contacts: expected at least {sent} (the contacts that step 1 was sent to), got {contacts}")
         lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
@@ -79,13 +83,13 @@ def _sum_counts(templates: Iterable[Template], count: str) -> int:
 
 
 def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
-    """Check that no step has more contacts than the one before (rules T3 and T4)."""
+    """Check that no step has more contacts than the previous step (rules T3 and T4)."""
     whole = [step.left_to_send + step.already_sent for step in steps]
     if contacts is not None:
         whole.insert(0, contacts)
     sent = [step.already_sent for step in steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
-        raise ValueError(f"steps: expected no step with more contacts than the one before it, got {whole} in all, {sent} sent")
+        raise ValueError(f"steps: expected at most as many contacts as the previous step, got {whole} ({sent} of them sent)")
 
 
 @attrs.frozen(kw_only=True)
@@ -97,14 +101,15 @@ class CampaignSeed:
         id: Its id; `None` to generate one.
         name: Its name.
         status: Its status.
-        mailboxes: Ids of its mailboxes.
+        mailboxes: Ids of the mailboxes that it sends through.
         steps: Specifications of its steps.
-        contacts: Number of contacts that are not stored individually; `None` for as many as step 1 has.
-        bounces_num: Number of bounced e-mails; `None` to generate it for steps with `sent`.
-        interested_num: Number of interested replies; `None` to generate it for steps with `sent`.
+        contacts: Number of contacts that are not stored individually; `None` for the number of contacts in step 1.
+        bounces_num: Number of bounced e-mails; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
+        interested_num: Number of interested replies; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
         created: Creation time in Unix seconds; `None` for now.
-        last_activity: Unix seconds; `None` for never; `auto` for a recent time if anything was sent.
-        rates: Rates by name, such as `open`; the others keep their default.
+        last_activity: Time of the last activity in Unix seconds; `None` for never; `auto` for a recent time if any e-mail was
+            sent.
+        rates: Rates by name, such as `open`; rates that are not named keep their default.
     """
 
     workspace: str
@@ -207,7 +212,7 @@ class CampaignBuilder:
         letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
         each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
         return tuple(
-            # E-mails are distributed as if the templates took turns (rule T7).
+            # The e-mails are distributed as if the templates had taken turns (rule T7).
             self._build_template(seed, order, letter, self._build_counts(seed, each + (place < rest)), rates)
             for place, (seed, letter) in enumerate(zip(seeds, letters, strict=True))
         )
@@ -244,7 +249,7 @@ class CampaignBuilder:
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check the counts that exist only per campaign (rule T10)."""
+    """Check the counts that exist only for the whole campaign (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
         raise ValueError(f"interested_num: expected at most {replies} (replies), got {campaign.interested_num}")

@@ -1,7 +1,7 @@
 """Generate people, contacts and mailboxes from the seed.
 
-Generated mailboxes are healthy. Any value can be given instead, and is used as it is, even if invalid: tests of audits need such
-values.
+Generated mailboxes have no problems by default. A value passed by the caller is used unchanged, even if invalid, because tests of
+audits need invalid values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "J
 
 
 def generate_domain(number: int) -> str:
-    """Return a domain, a different one for each number."""
+    """Return the domain with this number. Each number has a different domain."""
     turn, place = divmod(number, len(_HEADS) * len(_TAILS))
     head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
     return f"{head}{tail}{turn + 1 if turn else ''}.example"
@@ -45,9 +45,9 @@ class ContactSeed:
     """The specification of a contact to store.
 
     Attributes:
-        email: The e-mail. Unchecked: it is refused later unless it is a non-blank string.
+        email: The e-mail, not yet validated. Storing the contact fails unless it is a non-blank string.
         fields: Values by code.
-        enrolments: Its campaigns.
+        enrolments: Its enrolments in campaigns.
         owner: Its owner key.
         id: Its id; `None` to generate one.
         created: Creation time in Unix seconds; `None` for now.
@@ -64,7 +64,7 @@ class ContactSeed:
     def from_row(
         cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
     ) -> ContactSeed:
-        """Read a row with `email`, optionally `id`, and fields by code.
+        """Create a specification from a row with `email`, optionally `id`, and fields by code.
 
         Raises:
             TypeError: The workspace has no such field, or a value is not a string.
@@ -88,7 +88,7 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
         start: The first number.
 
     Returns:
-        Rows of e-mail and fields. Each number has its own e-mail.
+        Rows with `email` and fields by code. Each number has a different e-mail.
     """
     for number in range(start, start + count):
         first, last = generate_name(number, number * 7)
@@ -127,7 +127,7 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
-"""The possible problems of a mailbox; one with trouble has exactly one of them."""
+"""The possible problems of a generated mailbox, as functions from its values to the changed values. A mailbox has at most one."""
 
 
 @attrs.frozen
@@ -136,11 +136,11 @@ class MailboxSeed:
 
     Attributes:
         workspace: Id of its workspace.
-        number: Its number among all mailboxes; consecutive ones share a domain.
+        number: Its number among all mailboxes, counted from 0. Consecutive mailboxes share a domain.
         created: Default creation time in Unix seconds.
         trouble: Probability that it has a problem, from 0 to 1.
-        fields: Fields to use as they are; generated ones are consistent with them. `domain` sets the domain of the e-mail
-            address, `as_of` the time of the statistics in Unix seconds.
+        fields: Values to use unchanged, by field; generated values are consistent with them. `domain` sets the domain of the
+            e-mail address, `as_of` the time of the statistics in Unix seconds.
     """
 
     workspace: str
@@ -187,7 +187,7 @@ def _check_value(name: str, value: Any) -> Any:
     if name not in _RATE_FIELDS or not isinstance(value, list | tuple):
         return value
     if len(value) != 2:  # noqa: PLR2004 - a part and a whole
-        raise TypeError(f"{name}: expected two integers, [n, of], or the value that the service returns")
+        raise TypeError(f"{name}: expected a number, or two integers [part, whole], got {value!r}")
     return Share(*(require_count(name, number) for number in value))
 
 
@@ -215,7 +215,7 @@ def _generate_identity(random: Random, number: int, domain: str) -> dict[str, An
 
 
 def _generate_activity(random: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Generate the counts of the e-mails that a mailbox has sent since its creation, and of the reactions."""
+    """Generate the counts of the e-mails that a mailbox has sent since its creation, and of the recipients' reactions."""
     days = max(0.0, (now - values["created_at"]) / DAY)
     daily = _count_or_zero(values["daily_limit"]) * random.uniform(0.5, 0.8)
     sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}
@@ -236,5 +236,5 @@ def _generate_activity(random: Random, values: Mapping[str, Any], now: float) ->
 
 
 def _count_or_zero(value: object) -> int:
-    """Return a number that may be invalid: negative ones and other types count as 0."""
+    """Return a value as a non-negative integer. Negative numbers and values of other types give 0."""
     return max(0, int(value)) if isinstance(value, int | float) else 0

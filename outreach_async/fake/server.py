@@ -1,6 +1,7 @@
-"""Serve the fake over HTTP/1.1 on a real socket, with wire faults byte by byte, which no ASGI server can reproduce.
+"""Serve the fake over HTTP/1.1 on a real socket. Unlike an ASGI server, it reproduces wire faults byte by byte.
 
-It uses the bare socket, and anyio only to wait for it: a stream's orderly close would prevent a connection reset.
+The server uses plain sockets, and anyio only to wait for them: an anyio stream closes gracefully, which would prevent a
+connection reset.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from outreach_async.fake.transport import ConnectionEnd, ServerStep, plan_server
 from outreach_async.transport.wire import Request, Response
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Maximum bytes of a request's first line and header fields; a longer head gets 431."""
+"""Maximum size of a request's head (request line and header fields) in bytes; a longer head gets 431."""
 
 HEAD_TIMEOUT = 10.0
-"""Seconds that a head may take from its first byte to its last. Between requests, a connection may stay idle without a limit."""
+"""Maximum seconds from the first to the last byte of a head. Between requests, a connection may stay idle without a limit."""
 
 LINGER_SECONDS = 1.0
-"""Seconds that a closed connection waits for the client to close too: unread data would turn the FIN into an RST."""
+"""Maximum seconds to wait for the client to close too. Closing earlier, with unread data, would send RST instead of FIN."""
 
 _READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)
@@ -43,13 +44,13 @@ _log = logging.getLogger(__name__)
 
 
 class RawConnection:
-    """One connection, as bytes."""
+    """Reads and writes the bytes of one connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
 
     async def read(self) -> bytes:
-        """Wait for bytes and return them; empty when the client has closed."""
+        """Wait for bytes and return them; empty if the client has closed the connection."""
         while True:
             await anyio.wait_readable(self._socket)
             with suppress(BlockingIOError):  # a spurious wake-up
@@ -65,14 +66,14 @@ class RawConnection:
                 await anyio.wait_writable(self._socket)
 
     async def drain(self) -> None:
-        """Read and discard bytes until the client has closed."""
+        """Read and discard bytes until the client has closed the connection."""
         while await self.read():
             pass
 
     async def close_gracefully(self) -> None:
-        """Close the connection in order (FIN)."""
-        # Only the writing half: a close with unread bytes in the receive buffer makes the kernel send RST, and the client could
-        # lose a response that it has not read yet.
+        """Close the connection gracefully (FIN)."""
+        # Close only the writing half: closing the socket with unread bytes in the receive buffer makes the kernel send RST, and
+        # the client could lose a response that it has not read yet.
         self._socket.shutdown(socket.SHUT_WR)
         with anyio.move_on_after(LINGER_SECONDS):
             await self.drain()
@@ -84,7 +85,7 @@ class RawConnection:
 
 
 async def handle_connection(connection: socket.socket, service: Service) -> None:
-    """Handle the requests of a connection one at a time until either side ends it; then close it."""
+    """Handle the requests of a connection one at a time until either side closes it; then close the socket."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     with connection, suppress(OSError):  # the client reset the connection
         connection.setblocking(False)
@@ -94,7 +95,7 @@ async def handle_connection(connection: socket.socket, service: Service) -> None
 
 
 async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
-    """Handle one request. Return whether another may follow."""
+    """Handle one request. Return whether another request may follow."""
     try:
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
@@ -107,16 +108,16 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
     try:
         end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
     finally:
-        # Only now, after the last byte or the last delay: `max_in_flight` counts exchanges until the response has been delivered.
+        # Called only after the last byte or delay: `max_in_flight` counts an exchange until its response has been delivered.
         exchange.ended()
     return await _end_exchange(line, conversation, end)
 
 
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
-    """Read one whole request; return `None` if the client has closed, or takes too long to send the head."""
+    """Read one whole request; return `None` if the client has closed the connection, or takes too long to send the head."""
     head: object = None
-    # The first byte is awaited without a limit: an idle connection is allowed. From then on, a client that sends its head byte by
-    # byte must not hold the connection for ever. Pipelined requests have left bytes behind, and nothing needs to arrive.
+    # Wait for the first byte without a limit, because an idle connection is allowed. The rest of the head has a time limit, so
+    # that a slow client cannot hold the connection forever. If a pipelined request has already arrived, do not wait.
     if not conversation.trailing_data[0]:
         conversation.receive_data(await line.read())
     with anyio.move_on_after(HEAD_TIMEOUT):
@@ -125,7 +126,7 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
         return None
     headers = join_headers(head.headers)
     if headers.keys() >= set(_FRAMING):
-        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: other servers may read two requests")
+        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: another server may see two requests")
     if int(headers.get("content-length", 0)) > MAX_REQUEST_BYTES:
         raise BodyTooLarge
     body = bytearray()
@@ -133,7 +134,7 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
         body += event.data
         if len(body) > MAX_REQUEST_BYTES:
             raise BodyTooLarge
-    # RFC 9112, section 3.2.2: a server must accept the absolute form of the target too.
+    # RFC 9112, section 3.2.2: a server must also accept a target in absolute form.
     target = head.target.decode("ascii")
     path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
     if path != target and not path.startswith("/"):
@@ -145,8 +146,8 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
     """Read until h11 has an event, and return it.
 
     Raises:
-        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line;
-            servers that do not would disagree on where a request ends.
+        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line,
+            but other servers do not, and would disagree about where a request ends.
     """
     while True:
         before = conversation.trailing_data[0]
@@ -155,7 +156,7 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
         if event is not h11.NEED_DATA:
             if not isinstance(event, h11.Data):
                 read = before[: len(before) - len(after)]
-                # A chunk's CRLF can arrive in two reads. A line feed at the start then follows a carriage return read before.
+                # A chunk's CRLF can arrive in two reads. A line feed at the start then belongs to the previous carriage return.
                 _refuse_bare_lf(read.removeprefix(b"\n") or read)
             return event
         _refuse_bare_lf(after)  # an incomplete head, or an incomplete line between chunks
@@ -171,7 +172,7 @@ def _refuse_bare_lf(lines: bytes) -> None:
 
 
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
-    """Return the service's exchange, and the head and body of its response; both are empty if there is none."""
+    """Return the service's exchange, and the head and body of its response; both are empty if there is no response."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)
@@ -179,7 +180,7 @@ def _execute(conversation: h11.Connection, service: Service, request: Request) -
             return exchange, b"", b""
         return exchange, *_serialize_response(conversation, exchange.response, request.method)
     except Exception as error:  # noqa: BLE001 - the failure of one request, logged here, must not end other connections
-        # The traceback without the message, which may contain data that the client sent.
+        # Log the traceback without the message, which may contain data that the client sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
         return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, error_response(500), request.method)
 
@@ -199,7 +200,10 @@ def _serialize_response(conversation: h11.Connection, response: Response, method
 
 
 async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> ConnectionEnd | None:
-    """Send bytes and wait out delays. Return how the connection ends, or `None`. `ConnectionEnd.HANG` is waited out here."""
+    """Send the bytes of the steps, wait for their delays, and return how the connection ends; `None` if it stays open.
+
+    For `ConnectionEnd.HANG`, wait until the client has closed the connection.
+    """
     for step in steps:
         if isinstance(step, ConnectionEnd):
             if step is ConnectionEnd.HANG:
@@ -221,7 +225,7 @@ async def _end_exchange(line: RawConnection, conversation: h11.Connection, end: 
 
 
 async def _refuse_request(line: RawConnection, conversation: h11.Connection, status: int) -> bool:
-    """Respond to an unreadable request and close: the start of a next request cannot be found."""
+    """Respond to a malformed request and close the connection, because the start of the next request is unknown."""
     refusal = error_response(status)
     closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
     await line.write(b"".join(_serialize_response(conversation, closing, "")))
@@ -233,13 +237,13 @@ async def _refuse_request(line: RawConnection, conversation: h11.Connection, sta
 async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve a service on a socket while the block runs.
 
-    An exception of the block is raised unchanged, not wrapped in an exception group.
+    An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
 
     A connection is closed if the head of a request is incomplete 10 seconds after its first byte. A request with both
     `Content-Length` and `Transfer-Encoding`, or with a line that ends with a bare line feed, gets 400.
 
     Args:
-        service: A `FakeService`, one with its control plane (`control.ControlPlane`), or any object with `exchange`.
+        service: A `FakeService`, a `control.ControlPlane`, or any object with an `exchange` method.
         host: The address to listen on.
         port: The port; 0 picks a free one.
 
@@ -267,14 +271,14 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
         if failure is not None:
             raise failure
     finally:
-        del failure  # its traceback refers to this frame: without this, both live until the next garbage collection
+        del failure  # its traceback refers to this frame: the reference cycle would delay garbage collection
 
 
 async def serve_forever(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve a service on a socket until cancelled.
 
     Args:
-        service: A `FakeService`, or any object with `exchange`.
+        service: A `FakeService`, or any object with an `exchange` method.
         host: The address to listen on.
         port: The port; 0 picks a free one.
         started: Called with the base URL once the server accepts connections.
@@ -298,8 +302,8 @@ async def _accept_connections(listener: socket.socket, group: anyio.abc.TaskGrou
         try:
             connection, _ = listener.accept()
         except OSError:
-            # Either the client has left in the meantime, or no file descriptor is free. In the second case the listener stays
-            # readable: without a pause, this loop would spin and starve the connections that could free a descriptor.
+            # Either the client has closed the connection, or no file descriptor is free. In the second case the listener stays
+            # readable: without a pause, this loop would spin and block the connections that could free a descriptor.
             await anyio.sleep(0.05)
         else:
             group.start_soon(handle_connection, connection, service)

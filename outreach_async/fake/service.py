@@ -20,8 +20,8 @@ class FakeService(InMemoryService):
     Args:
         seed: Seed for generated data.
         behaviour: The interpretation of the rules that the interface leaves open.
-        clock: The current time, either an ISO 8601 string that only `advance` moves, or a callable that returns Unix seconds.
-            With a callable, events due by then run before each request.
+        clock: The source of the current time: either the start time as an ISO 8601 string, which only `advance` moves, or a
+            callable that returns Unix seconds. With a callable, all events that are due run before each request.
 
     Attributes:
         seed: The seed.
@@ -43,7 +43,7 @@ class FakeService(InMemoryService):
     """
 
     def asgi(self, *, control: bool = False) -> Application:
-        """Return an ASGI application of this fake, to mount in another application or to serve.
+        """Return an ASGI application for this fake. Mount it in another application, or pass it to an ASGI server.
 
         Args:
             control: Whether to add the control plane under `/_fake/`; see `outreach_async.fake.control`.
@@ -53,7 +53,7 @@ class FakeService(InMemoryService):
             app = fake.asgi(control=True)  # for uvicorn, hypercorn or a Mount of Starlette
             ```
         """
-        # Imported on first use: both need libraries that the service itself does not.
+        # Imported on first use: both modules need libraries that the service itself does not need.
         from outreach_async.fake.asgi import asgi_app
         from outreach_async.fake.control import ControlPlane
 

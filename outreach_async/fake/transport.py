@@ -1,8 +1,9 @@
-"""A transport that calls the fake directly, without a socket, a server or an HTTP library; and the effect of wire faults.
+"""A transport that calls the fake directly, without a socket, a server or an HTTP library; and the effects of wire faults.
 
-Wire faults are in two tables, which describe the same faults: a test with the fake's transport means the same as over a socket.
-`SERVER_STEPS` turns a correct response into what the server sends instead. `CLIENT_RESULTS` gives the result for a client, as
-measured with real backends: a response, perhaps a damaged one, or the reason why none arrives. Both are pure.
+Two tables describe the same wire faults, so that a test with `FakeTransport` has the same result as a test over a socket.
+`SERVER_STEPS` has the steps with which a server sends the faulty response. `CLIENT_RESULTS` has the result for a client, as
+measured with real HTTP libraries: a response, which may be damaged, or the reason why no response arrives. The functions in both
+tables are pure.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class ConnectionEnd(enum.Enum):
-    """The early end of a connection."""
+    """How a server ends a connection early."""
 
     CLOSE = "close"
-    """The connection is closed in order (FIN)."""
+    """The server closes the connection gracefully (FIN)."""
     RESET = "reset"
-    """The connection is reset (RST)."""
+    """The server resets the connection (RST)."""
     HANG = "hang"
-    """Nothing more is sent until the client closes the connection."""
+    """The server sends nothing more, and waits until the client closes the connection."""
 
 
 ServerStep = bytes | float | ConnectionEnd
 """One step of a server: bytes to send, seconds to wait, or the end of the connection, which is the last step."""
 
 LONG_HEADER_BYTES = 256 * 1024
-"""Bytes of the over-long header field, which has no end: httpx accepts up to 100 KiB, aiohttp up to 8 KiB."""
+"""Length in bytes of the header field of `long_header`, which is never completed. httpx accepts 100 KiB, aiohttp 8 KiB."""
 
-# Random-looking, yet the same in every run. Without line breaks, which would end the supposed status line early.
+# Random-looking bytes, the same in every run. Line breaks are removed, because they would end the status line early.
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
 
 
@@ -47,11 +48,11 @@ def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iter
 
     Args:
         fault: The wire fault; `None` for none.
-        head: Status line and header fields of the correct response, with the empty line after them; empty without a response.
-        body: Body of the correct response, as sent.
+        head: Status line, header fields and final empty line of the correct response; empty if there is no response.
+        body: Body of the correct response; empty if there is no response.
 
     Returns:
-        The steps. The connection stays open after them unless the last one is an `ConnectionEnd`.
+        The steps. The connection stays open after them unless the last step is a `ConnectionEnd`.
     """
     return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
 
@@ -64,7 +65,7 @@ def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerSt
 
 
 def _cut_body(fault: WireFault, head: bytes, body: bytes) -> bytes:
-    # A cut after the end of the body would cut nothing. The stated length is increased instead, and the body stays incomplete.
+    # A cut past the end of the body removes nothing. The content-length is then increased, so that the body is incomplete.
     sent = body[: fault.size]
     return _with_length(head, max(len(body), len(sent) + 1)) + sent
 
@@ -78,7 +79,7 @@ def _with_length(head: bytes, length: int) -> bytes:
 
 
 def _with_field(head: bytes, field: bytes) -> bytes:
-    """Replace the header field that states the length of the body."""
+    """Replace the content-length header field with another field."""
     lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"content-length:")]
     return b"\r\n".join([*lines, field, b"", b""])
 
@@ -99,7 +100,7 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
     "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
 }
-"""The steps of a server by fault, in place of sending the correct response."""
+"""By kind of fault, a function that returns the steps of the server in place of the correct response."""
 
 
 @attrs.frozen
@@ -107,9 +108,9 @@ class ClientResult:
     """The result of an exchange for a client.
 
     Attributes:
-        wait: Seconds until the result is known; infinite if it never is.
-        response: The response received; `None` if no complete one arrives.
-        reason: The reason why none arrives.
+        wait: Seconds until the client gets the result; infinite if it never does.
+        response: The response received; `None` if no complete response arrives.
+        reason: The reason why no response arrives; empty if one arrives.
         sent: Whether a byte of the request may have left the client.
     """
 
@@ -120,7 +121,7 @@ class ClientResult:
 
 
 def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
-    """Return what a client receives."""
+    """Return the result of an exchange for a client."""
     if fault is None:
         return ClientResult(response=response)
     return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
@@ -148,7 +149,7 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
         response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
     ),
 }
-"""The result for a client, by fault."""
+"""By kind of fault, a function that returns the result for a client."""
 
 
 class FakeTransport:
@@ -158,7 +159,7 @@ class FakeTransport:
     damaged response. Delays of faults use the event loop's clock.
 
     Args:
-        service: A `FakeService`, or any object with `exchange`.
+        service: A `FakeService`, or any object with an `exchange` method.
 
     Attributes:
         service: The service.
@@ -178,16 +179,16 @@ class FakeTransport:
         return f"<FakeTransport to {type(self.service).__name__}{', closed' if self._closed else ''}>"
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Execute the request and return the response, unless a fault withholds it.
+        """Execute the request and return the response.
 
         Raises:
-            TransportError: A fault lost the response.
+            TransportError: Because of a fault, no response arrives.
             InvalidRequest: The transport is closed.
         """
-        sent_before = progress.sent is True  # a transport that wraps this one may have sent it before
+        sent_before = progress.sent is True  # a transport that wraps this one may have sent the request before
         progress.sent = sent_before
-        # The only checkpoint comes before the service acts, and afterwards nothing awaits unless a fault delays the response. A
-        # caller cancelled here therefore knows that nothing was done.
+        # The only checkpoint is before the service executes the request; after it, nothing awaits unless a fault delays the
+        # response. A caller that is cancelled here therefore knows that the request was not executed.
         await anyio.lowlevel.checkpoint()
         if self._closed:
             raise InvalidRequest("the FakeTransport is closed; create a new one")
@@ -197,22 +198,22 @@ class FakeTransport:
             if exchange.fault is None and exchange.response is not None:
                 return exchange.response
             read = compute_client_result(exchange.fault, exchange.response)
-            # Set before the wait, not after it: a caller that times out or is cancelled meanwhile reads it.
+            # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
             progress.sent = sent_before or read.sent
             return await await_result(read, maybe_sent=progress.sent)
         finally:
             exchange.ended()
 
     async def aclose(self) -> None:
-        """Close the transport; later requests are refused. The service is not affected."""
+        """Close the transport: later requests raise `InvalidRequest`. The service is not affected."""
         self._closed = True
 
 
 async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
-    """Wait as long as the fault demands, and return the response.
+    """Wait for the delay of the fault, and return the response.
 
     Raises:
-        TransportError: No response arrives. Its `maybe_sent` is the argument.
+        TransportError: No response arrives. The error has the `maybe_sent` passed here.
     """
     if read.wait:
         await anyio.sleep(read.wait)

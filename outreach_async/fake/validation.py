@@ -1,7 +1,7 @@
-"""Strict validation (rules C26 and C27): one check per standard field, in a table. Pure.
+"""Strict validation (rules C26 and C27): a table with one check per standard field.
 
 Null and blank values always pass: clearing a field is allowed. Custom fields are never checked. Countries, states and time zones
-are tables in `data`: results must not depend on the machine's own databases.
+are read from tables in `data`, so that results do not depend on the databases of the machine.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _DATE_PATTERNS: Final = (
 def is_email(text: str) -> bool:
     """Return whether a string is an e-mail address.
 
-    It has one `@`, a local part of up to 64 characters, and a domain with a dot, whose labels have up to 63 letters, digits and
-    hyphens; at most 254 characters in total.
+    An address has one `@`, a local part of up to 64 characters, and a domain with a dot. The labels of the domain have up to 63
+    letters, digits and hyphens. The address has at most 254 characters in total.
     """
     local, _, domain = text.partition("@")
     return len(text) <= _MAX_EMAIL_LENGTH and _LOCAL_PART.fullmatch(local) is not None and _is_host(domain)
@@ -71,7 +71,7 @@ def is_phone(text: str) -> bool:
 
 @cache
 def load_countries() -> dict[str, str]:
-    """Return the alpha-2 codes of countries, by code and by comparable name."""
+    """Return the alpha-2 codes of countries, by code and by name. Names have the form that `fold_name` returns."""
     codes: dict[str, str] = {}
     for code, *names in read_table("countries"):
         codes |= dict.fromkeys([code, *map(fold_name, names)], code)
@@ -79,7 +79,7 @@ def load_countries() -> dict[str, str]:
 
 
 def fold_name(name: str) -> str:
-    """Return a country's name in the form that is compared.
+    """Return a country's name in a normalized form for comparison.
 
     Letter case, accents, a leading "the", "&" for "and" and "St" for "Saint" make no difference.
     """
@@ -108,12 +108,12 @@ def is_us_state(text: str) -> bool:
 
 @cache
 def load_timezones() -> frozenset[str]:
-    """Return the names of time zones, including links."""
+    """Return the names of IANA time zones, including links (alternative names)."""
     return frozenset(name for (name,) in read_table("timezones"))
 
 
 def is_state(text: str, country: str | None) -> bool:
-    """Return whether a string is a state: a US state without a country or with the US, elsewhere a name without digits."""
+    """Return whether a string is a valid state: with the US or no country, a US state; otherwise, a name without digits."""
     if not country or not country.strip() or find_country_code(country) == "US":
         return is_us_state(text)
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
@@ -178,7 +178,7 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
         strict_fields: Codes of the fields to check, or `all`.
 
     Returns:
-        By field, a description of valid values. It never contains the value sent, which is personal data.
+        A description of valid values for each failed field. It never contains the value sent, which is personal data.
     """
     failures = {}
     for code, value in (("email", email), *fields.items()):
@@ -192,10 +192,10 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    """Validate a creation strictly.
+    """Validate the fields of a create request strictly.
 
     Raises:
-        Refused: 422 that lists every failure.
+        RequestRefused: 422 with a message that lists every failure.
     """
     if failures := find_failures(email, fields, strict_fields):
         message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())

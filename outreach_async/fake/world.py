@@ -1,4 +1,4 @@
-"""The fake's state: tables of records, and the limits of requests (rule E4). The caller provides the lock and the time."""
+"""The fake's state: tables of records, and request limits (rule E4). Callers hold the lock and pass the time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outreach_async.fake.simulation.state import Simulation, to_microseconds
 
 
 class Limiter:
-    """Counts the requests of the current window, and the exchanges in flight."""
+    """Counts the requests in the current window of the rate limit, and the exchanges in flight."""
 
     def __init__(self) -> None:
         self._window = -1
@@ -30,15 +30,15 @@ class Limiter:
         self._in_flight: set[object] = set()
 
     def admit(self, scope: str, limit: RateLimit, now: float) -> None:
-        """Count a request.
+        """Count a request against the rate limit.
 
         Raises:
-            Refused: 429 with `Retry-After` if the window is full. A refused request does not count.
+            RequestRefused: 429 with `Retry-After` if the window is full. A refused request does not count.
         """
         window = math.floor(now / limit.per)
         if window != self._window:
             self._window = window
-            self._counts.clear()  # every scope has the same windows: no old count is needed again
+            self._counts.clear()  # every scope has the same windows, so old counts are no longer needed
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
@@ -46,19 +46,19 @@ class Limiter:
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
     def acquire_slot(self, most: int) -> Callable[[], object]:
-        """Take a place among the exchanges in flight.
+        """Reserve a slot for an exchange in flight.
 
         Returns:
-            A function that frees the place. It can be called at any time, from any thread, and more than once.
+            A function that releases the slot. It can be called at any time, from any thread, and more than once.
 
         Raises:
-            Refused: 429 with `Retry-After` if `most` exchanges are already in flight.
+            RequestRefused: 429 with `Retry-After` if `most` exchanges are already in flight.
         """
         if len(self._in_flight) >= most:
             message = f"more than {most} requests are under way at once"
             raise refusal_error(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
-        # A set of tokens, not a counter: an exchange may be ended twice, and only the first end may free a place. `discard` is
-        # atomic, and therefore needs no lock, although transports call it outside the fake's.
+        # A set of tokens, not a counter: an exchange may be ended twice, and only the first call may release a slot. Transports
+        # call `discard` without holding the fake's lock, which is safe because `discard` is atomic.
         place = object()
         self._in_flight.add(place)
         return partial(self._in_flight.discard, place)
@@ -76,7 +76,7 @@ class World:
 
     Attributes:
         workspaces: Workspaces by id.
-        owner_keys: Ids of the workspaces that the user of each owner key has access to.
+        owner_keys: By owner key, the ids of the workspaces that the key's user has access to.
         mailboxes: Mailboxes by id.
         campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
         contacts: Contacts by workspace id, then by e-mail key.
@@ -84,7 +84,7 @@ class World:
         creation_order: Creation times and ids of each list's items, oldest first.
         ids: Every id in use.
         counters: Number of ids generated per prefix.
-        simulation: Pending events and their results so far.
+        simulation: Pending events, and the results of past events.
     """
 
     workspaces: dict[str, Workspace] = attrs.Factory(dict)
@@ -142,7 +142,7 @@ class World:
         bisect.insort(self.creation_order[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
     def set_mailbox(self, mailbox: Mailbox, now: float) -> None:
-        """Replace a mailbox, and reconsider the e-mails that wait for room in it."""
+        """Replace a mailbox, and schedule a new attempt to send queued e-mails, because its limit may have changed."""
         self.mailboxes[mailbox.id] = mailbox
         self.simulation.schedule_wake(to_microseconds(now))
 
@@ -155,24 +155,24 @@ class World:
         self._usage = None
 
     def set_campaign(self, campaign: Campaign, now: float) -> None:
-        """Replace a campaign, and reconsider the e-mails in its queue."""
+        """Replace a campaign, and schedule a new attempt to send queued e-mails."""
         self.campaigns[campaign.id] = campaign
         self.simulation.schedule_wake(to_microseconds(now))
         self._usage = None
 
     def last_activity(self, kind: ListKind, id_: str) -> float:
-        """Return the last activity of a list's item in Unix seconds; 0 for never."""
+        """Return the time of the last activity of a campaign or mailbox in Unix seconds; 0 for never."""
         moving = (self.simulation.flows if kind == "campaign" else self.simulation.stats).get(id_)
         item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
         return max(item.last_activity or 0, (moving.last_activity if moving else None) or 0)
 
     def store_contact(self, workspace: str, key: str, contact: Contact) -> None:
-        """Store or replace a contact, and update the counts of its campaigns: both or neither (rule C23)."""
+        """Store or replace a contact and update the counts of its campaigns, as one change (rule C23)."""
         contacts = self.contacts[workspace]
         before = contacts.get(key)
         contacts[key] = contact
         self.simulation.enrol(contact, before, key)
-        # A contact never leaves a campaign: enrolments beyond the old ones are new.
+        # A contact never leaves a campaign, so the enrolments after the old ones are new.
         for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
             self.enrolled_counts[enrolment.campaign] += 1
 
@@ -201,9 +201,10 @@ class MailboxUsage:
     live: Mapping[str, int]
 
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
-        """Return the number of e-mails per day that a campaign's mailboxes can send for it: live campaigns share a daily limit.
+        """Return the number of e-mails per day that a campaign can send through its mailboxes.
 
-        A campaign that is not live counts as if it were (rule T17).
+        The live campaigns of a mailbox share its daily limit equally. This campaign is treated as live, even if it is not (rule
+        T17).
         """
         own = 0 if campaign.status == "live" else 1
         shares = (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes)

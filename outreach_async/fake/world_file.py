@@ -10,8 +10,9 @@ A file is one JSON object. Values equal to their default can be omitted, which m
                      "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}]}],
      "owner_keys": {"key_1": ["space_1"]}}
 
-`dump_world` writes every value: loading a dumped file reproduces the world, byte for byte. Counts in campaigns and mailboxes are
-the seeded ones. Once anything has been sent, the member `simulation` holds the changes since then and the pending events.
+`dump_world` writes every value, so a world that is loaded from a dumped file is dumped as the same bytes. The counts in campaigns
+and mailboxes are the seeded counts. Once the simulation has run, the member `simulation` holds its state: the counts that have
+changed and the pending events.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ _Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(K
 
 
 class FlowDocument(msgspec.Struct):
-    """A `CampaignFlow` as it is written. The order of its members is part of the format.
+    """A `CampaignFlow` in a world file. The order of its members is part of the format.
 
     Attributes:
         counts: The counts of every template of every step, in the order of `COUNT_NAMES`.
-        progress: The next step of each contact that has received one; `None` if its path has ended.
+        progress: Index of the next step, by contact; `None` if the contact gets no more e-mails.
     """
 
     seeded_at: _Count = msgspec.field(name="since")
@@ -66,7 +67,7 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """A `MailboxStats` as it is written: pairs of a day and a count, without empty days, and totals."""
+    """A `MailboxStats` in a world file: totals, and pairs of a day and its count, without days whose count is 0."""
 
     day: _Count
     sent: _DayCounts
@@ -79,14 +80,15 @@ class StatsDocument(msgspec.Struct):
 
 
 class SimulationDocument(msgspec.Struct):
-    """The simulation of a world. Times are in Unix microseconds.
+    """The state of the simulation in a world file. Times are in Unix microseconds.
 
     Attributes:
-        wake: Time to serve the queues again; `None` if no queue waits.
-        campaigns: Differences from the seeded campaigns.
-        mailboxes: Counts of mailboxes that have sent something.
+        wake: Time of the next attempt to send queued e-mails; `None` if no attempt is scheduled.
+        campaigns: State of the campaigns that differ from their seeded state, by id.
+        mailboxes: Counts of the mailboxes that have sent e-mails, by id.
         events: Pending events.
-        scripts: Token, campaign, step, and the kind and delay of each response.
+        scripts: Scripted reactions to an e-mail: the contact's token, the campaign, the step, and the kind and delay of each
+            reaction.
     """
 
     wake: _Count | None
@@ -97,7 +99,7 @@ class SimulationDocument(msgspec.Struct):
 
 
 def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
-    """Return the simulation's state, equal for equal states; `None` if nothing has happened yet.
+    """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents.
 
     Args:
         state: The state.
@@ -117,7 +119,7 @@ def _dump_flow(flow: CampaignFlow) -> FlowDocument:
 
 
 def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
-    # A ledger's day depends on when it was last read. Advance a copy to today, so that equal states give equal documents.
+    # The day of `ledger` depends on when it was last read. Advance a copy to today, so that equal states give equal documents.
     ledger = ledger.copy()
     ledger.advance_to(day)
     members = attrs.asdict(ledger, recurse=False, filter=lambda attribute, _: attribute.name != "seeded")
@@ -130,7 +132,7 @@ def load_simulation(document: SimulationDocument, world: World) -> None:
     """Load the state of a simulation from a world file.
 
     Raises:
-        ValueError: A value refers to something that is not in the world, or does not fit it.
+        ValueError: A value refers to a record that is not in the world, or does not match the record.
     """
     for event in (*document.events, *(event for flow in document.campaigns.values() for event in flow.queue)):
         _check_event(event, world)
@@ -193,7 +195,7 @@ _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class WorkspaceDocument(msgspec.Struct):
-    """A workspace and everything in it."""
+    """A workspace in a world file, with its mailboxes, campaigns and contacts."""
 
     id: str | None = None
     custom_fields: Any = ()
@@ -206,7 +208,7 @@ class WorkspaceDocument(msgspec.Struct):
 
 
 class WorldDocument(msgspec.Struct):
-    """A world file."""
+    """The top level of a world file."""
 
     version: Any = VERSION
     now: Any = msgspec.UNSET
@@ -217,14 +219,14 @@ class WorldDocument(msgspec.Struct):
 
 
 class EnrolmentDocument(msgspec.Struct):
-    """A contact's enrolment in a campaign."""
+    """A contact's enrolment in a campaign, in a world file."""
 
     id: str
     at: float | None = None
 
 
 class ContactDocument(msgspec.Struct):
-    """A stored contact."""
+    """A contact in a world file."""
 
     id: str | None = None
     email: Any = None
@@ -235,7 +237,7 @@ class ContactDocument(msgspec.Struct):
 
 
 class WorldError(ValueError):
-    """A world file is invalid. The message names the place in the file and the reason.
+    """A world file is invalid. The message names the path to the invalid value, and the reason.
 
     Example:
         ```python
@@ -325,7 +327,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
 
 
 def load_world(document: WorldDocument, seeder: Seeder) -> None:
-    """Fill an empty world.
+    """Load a document into the seeder's world, which must be empty.
 
     Raises:
         WorldError: The document is invalid. Discard the world, which is only partly filled.
@@ -348,7 +350,7 @@ def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:
         id_ = seeder.add_workspace(
             document.id, document.custom_fields, document.extra_fields, document.campaign_headers, document.mailbox_headers
         )
-    # In this order: campaigns refer to mailboxes, and contacts refer to campaigns.
+    # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
     for number, mailbox in enumerate(document.mailboxes):
         with _name_place(f"{path}.mailboxes[{number}]"):
             seeder.add_mailboxes(id_, [mailbox], trouble=0.0)
@@ -367,7 +369,7 @@ def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:
 def _contact_seed(document: ContactDocument, now: float) -> ContactSeed:
     for code, value in document.fields.items():
         if not isinstance(value, str | None):
-            raise TypeError(f"{code}: expected a string or null")  # named by its code, which a path of the reader would not show
+            raise TypeError(f"{code}: expected a string or null, got {type(value).__name__}")
     places = [EnrolmentDocument(place) if isinstance(place, str) else place for place in document.campaigns]
     enrolments = tuple(Enrolment(place.id, now if place.at is None else place.at) for place in places)
     return ContactSeed(document.email, document.fields, enrolments, document.owner, document.id, document.created)
@@ -375,7 +377,7 @@ def _contact_seed(document: ContactDocument, now: float) -> ContactSeed:
 
 @contextmanager
 def _name_place(path: str) -> Iterator[None]:
-    """Raise errors of the block as `WorldError`, with the place in the file."""
+    """Re-raise errors of the block as `WorldError`, with the path of the value in the file."""
     try:
         yield
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -383,7 +385,7 @@ def _name_place(path: str) -> Iterator[None]:
 
 
 def _read(path: str, value: Any, kind: type[_Document], what: str) -> _Document:
-    """Return the typed form of an object, without unknown members."""
+    """Convert an object of the file to a document class. Unknown members are refused."""
     with _name_place(path):
         for name in value if isinstance(value, Mapping) else ():
             check_known(name, kind.__struct_fields__, what)

@@ -1,12 +1,12 @@
 """Transports: send requests to the service over httpx, httpx2 or aiohttp.
 
-A client sends through a `Transport`, which takes one complete request and returns one complete response. Many tasks may use a
-transport at the same time. Choose one:
+A client sends every request through a `Transport`, which takes one complete request and returns one complete response. Many tasks
+may use a transport at the same time. Choose a transport:
 
     no transport                               `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
     HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
     HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx, and its connection pool
-    HttpxTransport(url, family="httpx2")       the maintained fork; needs the extra `httpx2`. Its clients are recognised by class
+    HttpxTransport(url, family="httpx2")       the maintained fork; needs the extra `httpx2`. A client of httpx2 needs no `family`
     AiohttpTransport("https://api.example")    the fastest; asyncio only; needs the extra `aiohttp`
     FakeTransport(FakeService())               the service in memory; see `outreach_async.fake`
 
@@ -26,16 +26,16 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A client closes the transport you pass to it. Both transports ignore cookies in responses, never follow redirects and never retry.
-They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by default)
-is an error.
+A client closes the transport you pass to it. `HttpxTransport` and `AiohttpTransport` ignore cookies in responses, never follow
+redirects and never retry. They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer`
+bytes (16 MiB by default) is an error.
 
 Your own client
 ---------------
 Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your tests
-work as usual. The transport takes ownership of the client and closes it. You pay for the work the client does, and its pool can
-lose connections when requests are cancelled, as with any use of the client. A transport made from a URL avoids both: each
-exchange has a connection to itself while it runs.
+work as usual. The transport takes ownership of the client and closes it. The client adds CPU time, and its pool can lose
+connections when requests are cancelled, as with any use of the client. A transport made from a URL has neither disadvantage: each
+exchange has its own connection while it runs.
 
 ```python
 import anyio
@@ -56,12 +56,12 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-If extra bytes follow a response, such as a second copy of it, its connection is closed and not used again. Unless the response
-was the first on its connection, it may also belong to an earlier request, and `send` raises `TransportError` with `maybe_sent`.
+If extra bytes follow a response, such as a second copy of it, the connection is closed and not used again. Unless the response
+was the first on its connection, it may belong to an earlier request, and `send` raises `TransportError` with `maybe_sent`.
 With your own client, two kinds of response skip this check: responses that an event hook or the authentication reads, and
 responses that your own transport wraps. With your own aiohttp session, a connection on which bytes arrived while it was idle may
-be used again. The next request then fails with the same error, but one without a body only if the event loop had already read
-those bytes. To rule this out, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
+be used again. The next request then fails with the same error; a request without a body fails only if the event loop had already
+read those bytes. To rule this out, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
 `aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives after the next request was sent and
 separately from the response to it.
 

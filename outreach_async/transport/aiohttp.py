@@ -1,4 +1,4 @@
-"""The transport for aiohttp: the fastest, on asyncio only. aiohttp is not imported before the first request."""
+"""The transport for aiohttp: the fastest transport, for asyncio only. aiohttp is not imported before the first request."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PROXY_SCHEMES: Final = ("http", "https")
 class AiohttpSession(Protocol):
     """An `aiohttp.ClientSession`.
 
-    A protocol for type checkers, which does not import the library: otherwise checking a program that uses this one would check
-    its backends as well, and without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    This protocol is for type checkers and does not import aiohttp. Otherwise, type-checking a program that uses `outreach_async`
+    would check its backends as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
     """
 
     @property
@@ -47,35 +47,37 @@ AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 class AiohttpTransport:
     """Sends requests over aiohttp.
 
-    Made from a base URL, it opens a session in the running event loop, and a new one if the event loop changes. A user and
-    password in the URL are sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`,
-    `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, with certifi's certificates by default:
-    aiohttp itself supports only some of these variables. They are read when the transport is made.
+    A transport made from a base URL opens a session in the running event loop, and a new session if the event loop changes. A
+    user and password in the URL are sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`,
+    `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, with certifi's
+    certificates by default: aiohttp itself supports only some of these variables. The variables are read when the transport is
+    made.
 
-    Made from a session, it uses the session's connector, headers, proxies and traces unchanged. The session must have a
+    A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
     `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not
-    followed, and cookies set by a response are removed from its jar.
+    followed, and cookies set by a response are removed from the session's cookie jar.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
-    parent's connections. A transport that was made from a URL but not used works in both.
+    parent's connections. A transport that was made from a URL but not used before the fork works in both processes.
 
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
-        max_in_flight: Exchanges at once. For a URL the number of connections, by default 64. For a session by default whatever
-            its connector allows.
-        ssl_context: How to verify the service and an HTTPS proxy, and the client certificate, instead of the defaults of the
-            environment and certifi. URL only.
-        proxy: A proxy URL that overrides the environment's: `http` or `https`, with user and password if required. URL only.
-        trust_env: Whether to use the environment's proxies and certificates. URL only.
-        max_answer: Limit of a decoded response body, in bytes.
-        middlewares: aiohttp client middlewares to run around every request. Those of a session do not run: the transport's own
-            must wrap them, to stop aiohttp from silently sending a failed GET again, and a session does not expose its
-            middlewares.
+        max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
+            session, only its connector sets a limit by default.
+        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may hold a client certificate. It replaces the
+            defaults of the environment and certifi. Only for a URL.
+        proxy: A proxy URL that overrides the environment's proxy: `http` or `https`, with user and password if required. Only for
+            a URL.
+        trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
+        max_answer: Maximum size of a decoded response body, in bytes.
+        middlewares: aiohttp client middlewares to run around every request. A session's own middlewares do not run: a middleware
+            of the transport must wrap them, to stop aiohttp from silently sending a failed GET again, but a session does not
+            expose its middlewares.
 
     Attributes:
-        max_in_flight: The same; `None` for a session without an explicit value.
-        secrets: Passwords and authorization values of the URL (also the session's), the proxy and the session's header fields,
-            which the `OutreachClient` masks in errors.
+        max_in_flight: The maximum number of concurrent exchanges; `None` for a session without an explicit value.
+        secrets: Passwords and authorization values of the base URL (also of a session), of the proxy and of the session's header
+            fields. `OutreachClient` masks them in errors.
 
     Raises:
         InvalidRequest: An argument is invalid, or aiohttp is not installed.
@@ -125,7 +127,7 @@ class AiohttpTransport:
             with suppress(InvalidRequest):  # aiohttp has no public name for a session's base URL
                 self._visible_base = urls.parse_base_url(str(getattr(service, "_base_url", None)))
             self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *urls.header_secrets(service.headers))
-            with suppress(RuntimeError):  # the session was made outside of an event loop
+            with suppress(RuntimeError):  # no event loop is running
                 self._event_loop = _running_loop()
         self._sender = LoopLocal(self._open_sender)
         self._closed = False
@@ -136,7 +138,7 @@ class AiohttpTransport:
 
     @property
     def base_url(self) -> str | None:
-        """The URL prepended to every target, without user and password, for hooks; `None` for a session without a visible one."""
+        """The URL prepended to every target, without user and password, for hooks; `None` for a session whose URL is unknown."""
         return None if self._visible_base is None else str(self._visible_base)
 
     def _open_sender(self) -> Transport:
@@ -150,7 +152,8 @@ class AiohttpTransport:
         return self._build_sender()
 
     def _build_sender(self) -> Transport:
-        # Separate, because mypy follows the imports of a method that assigns attributes, here into all of aiohttp.
+        # A separate method, because mypy follows the imports in a method that assigns attributes. Here, this would make mypy
+        # check all of aiohttp.
         from outreach_async.transport import aiohttp_session
 
         destination = aiohttp_session.resolve_destination(self._base)

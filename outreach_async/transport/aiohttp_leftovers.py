@@ -1,7 +1,7 @@
 """Detect unexpected bytes after a response on aiohttp's connections.
 
-aiohttp itself closes a connection if it has read another complete head when the response ends. It keeps a connection if only part
-of a head has arrived, or if bytes arrive later.
+aiohttp itself closes a connection only if it has read another complete response head when the response ends. It keeps the
+connection if only part of a head has arrived, or if the bytes arrive later.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class _ConnectionUsage:
     Attributes:
         started: Number of exchanges whose request was sent.
         ended: Number of exchanges that have released the connection.
-        has_leftovers: Whether unexpected bytes arrived on it.
-        probe: Checks its socket for waiting bytes.
+        has_leftovers: Whether unexpected bytes arrived on the connection.
+        probe: Checks the connection's socket for unread bytes.
     """
 
     probe: SocketProbe
@@ -40,14 +40,14 @@ class _ConnectionUsage:
 
 
 _USAGE_BY_PROTOCOL: Final[WeakKeyDictionary[Any, _ConnectionUsage]] = WeakKeyDictionary()
-"""Keyed by aiohttp's protocol object; each connection has its own."""
+"""The usage of each connection. The key is aiohttp's protocol object, of which each connection has its own."""
 
 
 class Connector(aiohttp.TCPConnector):
     """A connector that reuses an idle connection only if nothing has arrived on it."""
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
-        """Return a connection that is new, or silent since its last response."""
+        """Return a connection that is new, or that has received no bytes since its last response."""
         while True:
             connection = await super().connect(req, traces, timeout)
             if _is_silent(connection.protocol):
@@ -58,15 +58,16 @@ class Connector(aiohttp.TCPConnector):
 def _is_silent(protocol: Any) -> bool:
     usage = _USAGE_BY_PROTOCOL.get(protocol)
     if usage is None or protocol.transport is None:
-        return True  # it was not used yet, or aiohttp notices by itself that it is closed
+        return True  # the connection is new, or aiohttp notices by itself that it is closed
     return not (protocol.should_close or _has_partial_head(protocol) or usage.probe.is_readable())
 
 
 def reject_unexpected_bytes(protocol: Any) -> None:
-    """Check that no bytes wait on a connection that is about to carry a request body.
+    """Check that a connection has no unread bytes before a request body is sent on it.
 
     Raises:
-        TransportError: Bytes wait, and the connection has carried a response before. The connector of a user's session reused it.
+        TransportError: There are unread bytes, and the connection has carried a response before. Only the connector of a user's
+            session reuses a connection with unread bytes.
     """
     usage = _USAGE_BY_PROTOCOL.get(protocol)
     if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
@@ -75,17 +76,17 @@ def reject_unexpected_bytes(protocol: Any) -> None:
 
 
 def _has_partial_head(protocol: Any) -> bool:
-    """Return whether part of another response head was read. If aiohttp's parser, which is private, is missing, assume it was.
+    """Return whether part of another response head was read; also true if aiohttp's parser, a private attribute, is missing.
 
-    Feeding the end of the stream makes the parser return what it has begun. An idle connection does not need the parser any more:
-    each request brings its own.
+    At the end of the stream, the parser returns an incomplete message, if there is one. An idle connection no longer needs its
+    parser, because each request creates a new parser.
     """
     parser = getattr(protocol, "_parser", None)
     return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None
 
 
 def track_connection(request: aiohttp.ClientRequest) -> None:
-    """Make the response of a request remember its connection. The response class of the session stays a base class."""
+    """Make the response of a request remember its connection, by replacing the response class with a subclass of it."""
     kind: Any = request.response_class
     request.response_class = _make_tracked_class(kind)
 
@@ -96,7 +97,7 @@ def _make_tracked_class(kind: Any) -> Any:
 
 
 class _TrackedResponse(aiohttp.ClientResponse):
-    """A response that remembers its connection, which it releases as soon as its last byte is read."""
+    """A response that remembers its connection even after it has released it, as soon as its last byte was read."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Read the response head."""
@@ -116,7 +117,7 @@ class _TrackedResponse(aiohttp.ClientResponse):
         except aiohttp.ClientError:
             if not usage.has_leftovers:
                 raise
-        # Raised outside of the handler: aiohttp's error in sending a body may show a proxy's password.
+        # Raised outside of the handler, because aiohttp's error from sending a body may show a proxy's password.
         raise build_unexpected_bytes_error()
 
 

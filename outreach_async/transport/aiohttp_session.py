@@ -1,7 +1,8 @@
 """Send over an aiohttp session. Importing this module imports aiohttp.
 
-Sockets for uvloop need care: it closes the descriptor of a socket passed to it if connecting fails. The socket object does not
-notice, and closes the descriptor again when it is collected. By then the descriptor may belong to another connection or a file
+On uvloop, sockets need care. If connecting fails, uvloop closes the descriptor of the socket that was passed to it. The socket
+object does not notice this, and closes the descriptor again when the object is garbage-collected. By then, the descriptor may
+belong to another connection or to a file
 (https://github.com/MagicStack/uvloop/pull/646).
 """
 
@@ -32,9 +33,9 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class TaskScope:
-    """A minimal cancel scope for `InFlight`. It costs a third of anyio's, and every request uses one.
+    """A minimal cancel scope for `InFlight`. It takes a third of the time of anyio's scope, and every request uses one.
 
-    Like `asyncio.timeout`, it cancels the task, and takes the cancellation back on exit.
+    Like `asyncio.timeout`, the scope cancels the task, and calls the task's `uncancel` on exit.
     """
 
     __slots__ = ("_before", "_called", "_task")
@@ -57,7 +58,7 @@ class TaskScope:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         if not self._called:
             return False
-        # A count above the initial one means that somebody else cancelled the task as well; that cancellation must propagate.
+        # If the count is above its initial value, other code cancelled the task as well. That cancellation must propagate.
         return self._task.uncancel() <= self._before and kind is asyncio.CancelledError
 
 
@@ -75,7 +76,7 @@ class SocketFactory:
         return new
 
     def _detach_closed(self) -> None:
-        """Detach closed sockets. If a descriptor now refers to another file, the socket was closed as well."""
+        """Detach closed sockets. A socket whose descriptor now refers to another file was closed as well."""
         still_open = []
         for sock, inode in self._sockets:
             if sock.fileno() >= 0 and _inode(sock.fileno()) == inode:
@@ -85,7 +86,7 @@ class SocketFactory:
         self._sockets = still_open
 
     def __del__(self) -> None:
-        """Detach closed sockets before they are collected."""
+        """Detach closed sockets before they are garbage-collected."""
         self._detach_closed()
 
 
@@ -98,7 +99,7 @@ def _inode(descriptor: int) -> int | None:
 
 _AUTOMATIC_HEADERS = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
 _SWITCHING_PROTOCOLS: Final = 101
-# No timers of aiohttp: the client alone decides about time, and its timeout arrives as a cancellation.
+# aiohttp's own timeouts are disabled. Only the client sets timeouts, which arrive here as cancellations.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _CONNECTION_ERRORS = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
@@ -111,8 +112,8 @@ class Destination:
     Attributes:
         prefix: The URL prepended to every target; `.` uses the session's own base URL.
         headers: Header fields of every request.
-        is_own_session: Whether the transport made the session, so that no code of the user's runs between it and the socket.
-        display_name: The destination as errors show it.
+        is_own_session: Whether the transport made the session. No user code then runs between the transport and the socket.
+        display_name: The destination as shown in errors.
     """
 
     prefix: str
@@ -122,7 +123,7 @@ class Destination:
 
 
 def resolve_destination(base: BaseUrl | None) -> Destination:
-    """Return the destination for a base URL; for `None`, that of the session.
+    """Return the destination for a base URL; for `None`, the session's own base URL is the destination.
 
     Raises:
         InvalidRequest: The host of the URL is not a valid name.
@@ -143,7 +144,7 @@ class SessionSender:
 
     Args:
         session: The session.
-        destination: The destination.
+        destination: The destination of the requests.
         max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the session's own.
         max_answer: Maximum size of a decoded response body, in bytes.
         middlewares: Middlewares to run around every request.
@@ -156,10 +157,10 @@ class SessionSender:
     _middlewares: Sequence[aiohttp.ClientMiddlewareType]
 
     def __attrs_post_init__(self) -> None:
-        """Prepare what all exchanges share."""
+        """Create the objects that all exchanges share."""
         self._middlewares = (_send_once, *self._middlewares)
         self._in_flight = InFlight(self._max_in_flight, TaskScope)
-        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all creations share one target
+        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
         """Wait for a free slot, send, and read the response.
@@ -197,13 +198,13 @@ class SessionSender:
             timeout=_NO_TIMEOUT,
             middlewares=self._middlewares,
         ) as answer:
-            progress.sent = True  # a response proves it, also for a request without a body
+            progress.sent = True  # a response proves that the request was sent, with or without a body
             if answer.status == _SWITCHING_PROTOCOLS:
                 answer.close()
-                text = f"no response from {self._destination.display_name}: it switched to another protocol, unrequested"
+                text = f"no response from {self._destination.display_name}: it switched to another protocol unasked"
                 raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
-            if not self._destination.is_own_session:  # a session of our own has no cookie jar
+            if not self._destination.is_own_session:  # a session made by the transport stores no cookies
                 self._remove_cookies(answer)
             response = await self._read_response(answer)
             check_leftovers(answer)
@@ -258,7 +259,7 @@ def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.C
 
 
 def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
-    """Re-encode a proxy URL. aiohttp sends its credentials in Latin-1; this makes it send UTF-8, as httpx does."""
+    """Re-encode the credentials of a proxy URL. aiohttp would send them in Latin-1; this makes it send UTF-8, as httpx does."""
     if proxy.user is None:
         return proxy
     user, password = (text.encode().decode("latin-1") for text in (proxy.user, proxy.password or ""))
@@ -275,8 +276,8 @@ def _unwrap_error(error: Exception) -> Exception:
 class _Body(aiohttp.Payload):
     """A request body that records when its bytes are requested. aiohttp sends them together with the head.
 
-    aiohttp's `BytesPayload` would warn of every large body. With `check_leftovers`, the body first checks that no bytes wait
-    on the connection. For a session of our own, the connector has already checked that.
+    aiohttp's `BytesPayload` would warn about every large body. With `check_leftovers`, the body first checks that the connection
+    has no unread bytes. For a session made by the transport, the connector has already checked that.
     """
 
     def __init__(self, content: bytes, progress: Progress, *, check_leftovers: bool) -> None:
@@ -303,7 +304,7 @@ class _Body(aiohttp.Payload):
 
 
 class _ExchangeFailed(Exception):
-    """An exchange that ended without a response. Not an aiohttp error, because aiohttp would send a GET again."""
+    """An exchange that ended without a response. Not a subclass of an aiohttp error, after which aiohttp would repeat a GET."""
 
     def __init__(self, error: aiohttp.ClientError) -> None:
         super().__init__()
@@ -316,6 +317,6 @@ async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
         return await handler(request)
     except aiohttp.ClientConnectorError:  # nothing was sent; aiohttp does not retry it
         raise
-    # aiohttp would send a GET again after the following ones, unknown to the retry policy and to `Progress`.
+    # After the following errors, aiohttp would send a GET again, without the knowledge of the retry policy and `Progress`.
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _ExchangeFailed(error) from None

@@ -1,6 +1,6 @@
 """The transport for httpx and httpx2.
 
-Neither library is imported before the first request, and only the one in use is.
+A transport imports only the library that it uses, and not before the first request.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _CONNECTION_ERRORS: Final = (
 class HttpxClient(Protocol):
     """An `httpx.AsyncClient` or an `httpx2.AsyncClient`.
 
-    A protocol for type checkers, which does not import the library: otherwise checking a program that uses this one would check
-    its backends as well, and without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    This protocol is for type checkers and does not import httpx. Otherwise, type-checking a program that uses `outreach_async`
+    would check its backends as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
     """
 
     @property
@@ -59,40 +59,41 @@ class HttpxClient(Protocol):
 class HttpxTransport:
     """Sends requests over httpx or its fork httpx2.
 
-    Made from a base URL, it keeps a pool of single-connection transports of the library, one for each exchange at once. With 64
-    requests in flight they take about 0.3 times the CPU time of an `httpx.AsyncClient` with its pool, and 0.6 times that of
-    httpx2's. A user and password in the URL are sent as basic authorization. The environment's proxies and certificates
-    (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and read
-    when the transport is made. Transports that trust the same certificates share one SSL context. In another event loop, the
-    transport opens new connections.
+    A transport made from a base URL keeps a pool of the library's own transports, each with a single connection, one for each
+    concurrent exchange. With 64 requests in flight, this takes about 0.3 times the CPU time of an `httpx.AsyncClient` with its
+    pool, and 0.6 times the CPU time of an `httpx2.AsyncClient`. A user and password in the URL are sent as basic authorization.
+    The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`,
+    `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. Transports that trust the same
+    certificates share one SSL context. In another event loop, the transport opens new connections.
 
-    Made from a client, it uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The client must
-    have a `base_url`. The transport takes ownership of the client: it closes it, and replaces its cookie jar with one that keeps
-    the client's own cookies and stores none from responses. The client's timeouts are disabled, and redirects are not followed.
-    The transport works only in the first event loop that uses it. It costs the work of the client and its pool: with 64 requests
-    in flight about 3 times the CPU time of a transport made from a URL with httpx, 1.6 times with httpx2. It also has a risk:
-    httpx 0.28, and less often httpx2 over TLS, can permanently lose connections of the pool when requests are cancelled together,
-    until none is left and every request times out. This cannot happen to a transport made from a URL.
+    A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
+    client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
+    cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
+    and redirects are not followed. The transport works only in the first event loop that uses it. The client and its pool add CPU
+    time: with 64 requests in flight, the total is about 3 times that of a transport made from a URL with httpx, and 1.6 times
+    with httpx2. There is also a risk: httpx 0.28, and less often httpx2 over TLS, can permanently lose connections of the pool
+    when requests are cancelled together, until no connection is left and every request times out. This cannot happen to a
+    transport made from a URL.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
-    parent's connections. A transport that was made but not used works in both.
+    parent's connections. A transport that was made but not used before the fork works in both processes.
 
     Args:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
         family: The library to use for a URL, by default `httpx`. For a client it is detected from its class.
-        max_in_flight: Exchanges at once. For a URL the number of connections, by default 64. For a client by default whatever its
-            pool allows: httpx does not expose the limits of a pool.
-        ssl_context: How to verify the service and an HTTPS proxy, and the client certificate, instead of the defaults of the
-            environment and the library. URL only.
-        proxy: A proxy URL that overrides the environment's: `http`, `https` or `socks5`, with user and password if required. URL
-            only.
-        trust_env: Whether to use the environment's proxies and certificates. URL only.
-        max_answer: Limit of a decoded response body, in bytes.
+        max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
+            client, only its pool sets a limit by default, which httpx does not expose.
+        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may hold a client certificate. It replaces the
+            defaults of the environment and the library. Only for a URL.
+        proxy: A proxy URL that overrides the environment's proxy: `http`, `https` or `socks5`, with user and password if
+            required. Only for a URL.
+        trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
+        max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
-        max_in_flight: The same; `None` for a client without an explicit value.
-        secrets: Passwords and authorization values of the URL, the proxy and the client's header fields, which the
-            `OutreachClient` masks in errors. Values added by the `auth` of a client are unknown.
+        max_in_flight: The maximum number of concurrent exchanges; `None` for a client without an explicit value.
+        secrets: Passwords and authorization values of the URL, the proxy and the client's header fields. `OutreachClient` masks
+            them in errors. Values that the `auth` of a client adds are unknown to the transport.
 
     Raises:
         InvalidRequest: An argument is invalid, or a required package is not installed.
@@ -172,7 +173,8 @@ class HttpxTransport:
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
             text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
             return InvalidRequest(text), None
-        # Raised while connecting, before anything is written. `True` stays: authentication may have sent the request before.
+        # Raised while connecting, before anything is written. `True` is kept, because the client's authentication may have sent
+        # the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no response from"

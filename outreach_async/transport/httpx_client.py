@@ -28,7 +28,7 @@ class ClientSender(HttpxSender):
         max_answer: Maximum size of a decoded response body, in bytes.
 
     Raises:
-        InvalidRequest: `client` is not such a client, or has no usable base URL.
+        InvalidRequest: `client` is not a client of the library, or has no usable base URL.
     """
 
     def __init__(self, client: Any, family: Family | None, max_in_flight: int | None, max_answer: int) -> None:
@@ -50,7 +50,7 @@ class ClientSender(HttpxSender):
         self._started = False
 
     def _open(self) -> InFlight:
-        if self._started:  # its pool would use connections of the other event loop
+        if self._started:  # the client's pool would use connections of the other event loop
             raise InvalidRequest("transport: the client was used in another event loop; make a new one in this event loop")
         self._started = True
         return InFlight(self.max_in_flight)
@@ -64,7 +64,7 @@ class ClientSender(HttpxSender):
             raise build_closed_error(self._client)
         handshakes = HandshakeTracker()
         message = self._build_message(request, progress, handshakes)
-        mark_handed_over(progress, request, proof=False)  # a transport of the user's may act without reading the body
+        mark_handed_over(progress, request, proof=False)  # the user's own transport may send without reading the body
         try:
             answer = await self._client.send(message, stream=True, follow_redirects=False)
         except BaseException:  # also a cancellation, on which the library leaks a socket whose handshake is not finished
@@ -76,13 +76,13 @@ class ClientSender(HttpxSender):
             response, _ = await read_response(answer, self.max_answer, None if network is None else ConnectionMonitor(network))
             return response
         finally:
-            with anyio.CancelScope(shield=True):  # must complete: an unclosed response keeps its place in the pool
+            with anyio.CancelScope(shield=True):  # must complete: an unclosed response blocks a connection of the pool
                 await answer.aclose()
 
     def _build_message(self, request: Request, progress: Progress, handshakes: HandshakeTracker) -> Any:
         url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + require_origin_form(request.target).encode())
         # `build_request` adds the client's configuration, but accepts no body that can be read twice, as digest authentication
-        # requires. The second request has such a body.
+        # requires. The request returned here has such a body.
         draft = self._client.build_request(request.method, url, headers=merge_headers(request, {}), timeout=None)
         body = make_body_class(self.library)(request.body, progress)
         extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions

@@ -29,10 +29,10 @@ FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
 
 class HttpxSender:
-    """Base class of the two ways of sending.
+    """Base class of `PoolSender`, which sends to a base URL, and of `ClientSender`, which sends over a user's client.
 
     Args:
-        family: The library.
+        family: Name of the library.
         max_in_flight: Maximum number of exchanges at once; `None` for no limit.
         max_answer: Maximum size of a decoded response body, in bytes.
 
@@ -67,7 +67,10 @@ class _Body:
 
 
 class _BodyChunks(AsyncIterator[bytes]):
-    """Yields one piece or none. Not a generator, because trio warns of generators that a broken connection leaves unfinished."""
+    """Yields the whole body as one piece, or nothing if the body is empty.
+
+    This is not an async generator, because trio warns about generators that a broken connection leaves unfinished.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._left = [content] if content else []
@@ -79,7 +82,7 @@ class _BodyChunks(AsyncIterator[bytes]):
 
 
 class HandshakeTracker:
-    """Remembers sockets until their TLS handshake is done: the libraries leak a socket if cancelled during the handshake."""
+    """Remembers sockets until their TLS handshake is done, because the libraries leak a socket on cancellation until then."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []
@@ -92,7 +95,7 @@ class HandshakeTracker:
             self._sockets.clear()
 
     async def aclose(self) -> None:
-        """Close the sockets that are still remembered."""
+        """Close the sockets whose TLS handshake is not done."""
         for stream in self._sockets:
             with anyio.CancelScope(shield=True):
                 await stream.aclose()
@@ -110,10 +113,10 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
     Args:
         answer: The library's response.
         limit: Maximum size of the decoded body, in bytes.
-        monitor: Observes the connection; `None` without one.
+        monitor: Checks the connection for unexpected bytes; `None` to skip the check.
 
     Returns:
-        The response, and whether its connection can be used again as far as can be seen.
+        The response, and whether its connection appears to be reusable.
 
     Raises:
         TransportError: The status is invalid, the body is too large or not in its stated encoding, or the response may belong to
@@ -133,7 +136,7 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
             is_reusable = monitor.check_leftovers(answer.stream, closing="close" in headers.get("connection", "").lower())
     except TransportError:
         await answer.aclose()
-        # Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one.
+        # Run the library's nested generators to their end on the closed connection: trio warns about unfinished generators.
         with suppress(Exception):
             for _ in range(16_384):  # more pieces than one read of 64 KiB can hold
                 await anext(pieces)
@@ -152,11 +155,11 @@ class PoolSender(HttpxSender):
 
     Args:
         base: The base URL.
-        family: The library.
+        family: Name of the library.
         max_in_flight: Maximum number of connections.
         max_answer: Maximum size of a decoded response body, in bytes.
         trust: How to verify the service and an HTTPS proxy.
-        proxy: A proxy URL; `None` for the environment's, if it is trusted.
+        proxy: A proxy URL; `None` for the environment's proxy if `trust_env` is set, otherwise for no proxy.
         trust_env: Whether to use the environment's proxies.
 
     Raises:
@@ -183,7 +186,7 @@ class PoolSender(HttpxSender):
         if self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{family}[socks]")
         self._pool = LoopLocal(partial(self._open_pool, max_in_flight))
-        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all creations share one target
+        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
         """Send on a connection and read the response."""
@@ -199,7 +202,7 @@ class PoolSender(HttpxSender):
         )
         mark_handed_over(progress, request, proof=True)
         answer = await connection.transport.handle_async_request(message)
-        progress.sent = True  # a response proves it, also for a request without a body
+        progress.sent = True  # a response proves that the request was sent, with or without a body
         monitor = connection.mark_open(answer.extensions.get("network_stream"))
         response, connection.is_clean = await read_response(answer, self.max_answer, monitor)
         return response
@@ -213,7 +216,7 @@ class PoolSender(HttpxSender):
         try:
             self._root = library.URL(str(self._base))
             self._default_headers = {"host": self._root.netloc.decode()}
-        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot encode fail only with the latter
+        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot encode raise only the latter
             raise InvalidRequest(INVALID_HOST_MESSAGE) from None
         if self._base.authorization:
             self._default_headers["authorization"] = self._base.authorization
@@ -221,7 +224,7 @@ class PoolSender(HttpxSender):
         build = partial(
             library.AsyncHTTPTransport,
             verify=context,
-            # `ConnectionPool` expires the connection.
+            # No expiry here: `ConnectionPool` closes a connection that was idle for too long.
             limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),
             proxy=self._proxy and library.Proxy(self._proxy, ssl_context=context if self._proxy.startswith("https:") else None),
         )
@@ -246,7 +249,8 @@ class _HttpxConnection:
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
-        # If it is cancelled during the TLS handshake, the library leaks the socket. Remember it until there is a response.
+        # If the library is cancelled during the TLS handshake, it leaks the socket. So the socket is remembered here until there
+        # is a response.
         self.extensions: dict[str, Any] = {"trace": self._trace}
         self.is_clean = True
         self._sockets: list[Any] = []
@@ -257,14 +261,14 @@ class _HttpxConnection:
             self._sockets.append(info["return_value"])
 
     def mark_open(self, network: Any) -> ConnectionMonitor | None:
-        """Return the connection, which is now open. Stop tracing, because it takes time and no more sockets are opened."""
+        """Record that the connection is open, and return its monitor. Tracing stops, because no more sockets are opened."""
         self.extensions = {}
         if network is not None and (self._monitor is None or self._monitor.network is not network):
             self._monitor = ConnectionMonitor(network)
         return self._monitor
 
     def is_reusable(self) -> bool:
-        """Return whether the connection is open and silent: a readable idle connection has ended, or has unexpected bytes."""
+        """Return whether the connection can be reused. If it is readable while idle, the server closed it or sent unexpected bytes."""
         # The response of a mock has no monitor.
         return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 
@@ -276,16 +280,16 @@ class _HttpxConnection:
 
 
 class ConnectionPool:
-    """A bounded pool of single connections that reuses the last one used first, for one event loop.
+    """A bounded pool of connections for one event loop. The most recently used connection is reused first.
 
-    The libraries' own pools scan all connections for every request, and a request that is cancelled at the wrong moment can cost
-    them a place for good. Here, one exchange at a time uses a connection. It is closed after anything but a complete response,
-    and when it was idle for too long.
+    The libraries' own pools scan all connections for every request, and a request that is cancelled at the wrong moment can
+    permanently reduce their capacity. In this pool, one exchange at a time uses a connection. A connection is closed if an
+    exchange ends without a complete response, or if the connection was idle for too long.
 
     Args:
-        limit: Maximum number of connections, and of exchanges at once.
+        limit: Maximum number of connections, and of concurrent exchanges.
         build: Makes a connection without opening it.
-        clock: Returns seconds from any start.
+        clock: Returns a monotonic time in seconds.
     """
 
     def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
@@ -295,18 +299,18 @@ class ConnectionPool:
         self._idle: deque[tuple[float, Any]] = deque()
 
     async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
-        """Run an exchange on a connection that no other exchange uses meanwhile."""
+        """Run an exchange on a connection that no other exchange uses at the same time."""
         return await self._in_flight.run(partial(self._exchange_on, exchange), progress)
 
     async def _exchange_on(self, exchange: Callable[[Any], Awaitable[Response]]) -> Response:
         idle, worn = self._take_idle()
         connection = idle or self._build()
         try:
-            # Closing may be cancelled. By now the connection is no longer in the pool, so it must be closed in that case as well.
+            # Closing may be cancelled. The new connection is not in the pool, so it must be closed in that case as well.
             await _close_all(worn)
             answer = await exchange(connection)
         except BaseException:
-            # Also after a cancellation: the rest of the response would arrive later and be read as the next one.
+            # Also after a cancellation: the rest of the response would arrive later and be read as the next response.
             await _close_all([connection])
             raise
         # Only after a complete response. The newest connection stays on the right, so the oldest is always on the left.
@@ -320,7 +324,8 @@ class ConnectionPool:
         while self._idle and self._idle[0][0] < horizon:
             worn.append(self._idle.popleft()[1])
         while self._idle:
-            # The last one used: the server is least likely to have closed it, and a lower load lets the others expire.
+            # Take the most recently used connection: the server is least likely to have closed it, and under a lower load the
+            # other connections expire.
             connection = self._idle.pop()[1]
             if connection.is_reusable():
                 return connection, worn

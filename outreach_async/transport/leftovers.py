@@ -1,7 +1,7 @@
 """Detect unexpected bytes after a response. The next request on the connection would read them as its response.
 
-A server or proxy that sends a response twice leaves such bytes. Unless the response was the first on its connection, it is
-suspect as well: it may be the copy, and the bytes after it the real response.
+A server or proxy that sends a response twice leaves such bytes. The response before these bytes is suspect as well, unless it was
+the first on its connection: it may be a copy of an earlier response, and the bytes after it the real response.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from outreach_async.errors import TransportError
 
 
 class SocketProbe:
-    """Checks a socket for waiting data without reading it.
+    """Checks a socket for unread bytes, without consuming them.
 
     Args:
         connection: The socket, as an event loop exposes it: an object with `fileno()`.
@@ -38,7 +38,7 @@ class SocketProbe:
         return bool(self._poll.poll(0))
 
     def peek(self) -> bytes | None:
-        """Return what waits in the kernel: `None` for nothing, `b""` for the end of the stream, otherwise the first byte."""
+        """Return the first unread byte in the kernel; `b""` at the end of the stream, `None` if there is nothing to read."""
         if not self.is_readable():
             return None
         try:
@@ -54,18 +54,18 @@ class SocketProbe:
 
 
 def build_unexpected_bytes_error() -> TransportError:
-    """Return the error for a response that may be a copy of another."""
+    """Return the error for a response that may be a copy of another response."""
     return TransportError("the response may belong to an earlier request: its connection has unexpected bytes", maybe_sent=True)
 
 
 class ConnectionMonitor:
-    """Observes a connection of httpx or httpx2 from outside.
+    """Checks a connection of httpx or httpx2 for unexpected bytes.
 
     Args:
         network: The `network_stream` of a response.
 
     Attributes:
-        network: The same.
+        network: The `network_stream` of the connection.
     """
 
     def __init__(self, network: Any) -> None:
@@ -84,10 +84,10 @@ class ConnectionMonitor:
 
         Args:
             stream: The stream of the response, still open.
-            closing: Whether the response says that the connection ends with it.
+            closing: Whether the response announces that the server closes the connection after it.
 
         Returns:
-            Whether the connection is clean. Also `False` if the library does not expose its state.
+            Whether the connection is open and has no unexpected bytes. `False` also if the library does not expose its state.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.
@@ -99,7 +99,7 @@ class ConnectionMonitor:
         is_first = request_count == 1
         leftover = machine.trailing_data[0] or self._peek_buffered()
         if leftover is None and not is_first and self._probe is not None and not (closing and self._tls):
-            leftover = self._probe.peek()  # the end of a TLS connection sends bytes too
+            leftover = self._probe.peek()  # closing a TLS connection sends bytes too
         if leftover is None:
             return True
         machine.send_failed()  # in this state the library closes the connection instead of keeping it
@@ -108,7 +108,7 @@ class ConnectionMonitor:
         return False
 
     def _peek_buffered(self) -> bytes | None:
-        """Return what was read from the kernel and not yet passed to h11, in the form of `peek`."""
+        """Return the first byte that was read from the kernel but not yet passed to h11; see `SocketProbe.peek`."""
         if self._tls is not None:
             try:
                 return self._tls.read(1)
@@ -122,15 +122,15 @@ class ConnectionMonitor:
 def http11_state(stream: Any) -> tuple[int, Any] | None:
     """Return how many requests a connection has carried, and its h11 connection, which holds the bytes after a response.
 
-    httpx, httpx2 and httpcore have no public name for either.
+    httpx, httpx2 and httpcore have no public attribute for either value.
 
     Args:
         stream: The `stream` of the response.
 
     Returns:
-        `None` if the attributes are missing, or an unknown stream wraps them.
+        The two values; `None` if the attributes are missing, or an unknown stream wraps them.
     """
-    for _ in range(8):  # more streams than a library and its client wrap around each other: five today
+    for _ in range(8):  # more than the five streams that a library and its client nest today
         if (connection := getattr(stream, "_connection", None)) is not None:
             count, machine = getattr(connection, "_request_count", None), getattr(connection, "_h11_state", None)
             return None if count is None or machine is None else (count, machine)

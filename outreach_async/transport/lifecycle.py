@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class LoopLocal(Generic[T]):
-    """A value that belongs to one event loop, and is made again in another one, where its sockets and locks do not work.
+    """A value that belongs to one event loop. In another event loop, where its sockets and locks do not work, it is made again.
 
-    The previous event loop is assumed to have ended: two loops that alternate would make the value again each time. In a forked
+    The previous event loop is assumed to have ended: if two loops alternate, the value is made again each time. In a forked
     child, a value that the parent made is neither used nor closed, because both processes would use the same connections. A value
     that was not made before the fork is made in the child as usual.
 
@@ -44,10 +44,10 @@ class LoopLocal(Generic[T]):
         """Return the value of the running event loop; make it if necessary.
 
         Raises:
-            InvalidRequest: The parent process has made the value.
+            InvalidRequest: The parent process made the value before this process was forked.
         """
         token = current_token()
-        # No lock and no await: nothing else of this event loop can run in between.
+        # No lock is needed: without an await, no other task of this event loop can run in between.
         if self._value is None or token != self._token:
             self._value = self._make()
             self._token = token
@@ -60,7 +60,7 @@ class LoopLocal(Generic[T]):
         return value
 
     def discard_after_fork(self) -> None:
-        """Give up the value in a newly forked child."""
+        """Discard the value in a newly forked child."""
         self.is_inherited = True
         if self._value is not None:
             _PARENT_VALUES.append(self._value)
@@ -68,7 +68,7 @@ class LoopLocal(Generic[T]):
 
 
 _INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
-_PARENT_VALUES: Final[list[object]] = []  # never released: collecting some of them would close connections
+_PARENT_VALUES: Final[list[object]] = []  # kept forever: collecting a value as garbage may close connections
 
 
 def _raise_forked() -> NoReturn:
@@ -78,7 +78,7 @@ def _raise_forked() -> NoReturn:
 
 
 def discard_all_after_fork() -> None:
-    """Give up the values of the parent in every `LoopLocal`."""
+    """Discard the parent's value in every `LoopLocal`."""
     for instance in _INSTANCES:
         instance.discard_after_fork()
 
@@ -88,27 +88,27 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
 
 
 class CancelScopeLike(Protocol):
-    """A cancel scope."""
+    """A cancel scope, such as `anyio.CancelScope`."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool: ...
 
     def cancel(self) -> None:
-        """Cancel the work. The scope swallows the resulting cancellation."""
+        """Cancel the code in the scope. The scope suppresses the resulting exception."""
 
 
 class InFlight:
-    """Runs a bounded number of exchanges at once and cancels them all on closing. For one event loop.
+    """Runs a bounded number of concurrent exchanges in one event loop, and cancels all of them on closing.
 
     Args:
-        limit: Maximum number of exchanges at once; `None` for no limit. Waiting exchanges start in the order of their arrival.
+        limit: Maximum number of concurrent exchanges; `None` for no limit. Waiting exchanges start in the order of their arrival.
         make_scope: Makes the cancel scope of an exchange.
     """
 
     def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
         self._make_scope = make_scope
-        self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise every acquire yields
+        self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise, every acquire would yield
         self._scopes: set[CancelScopeLike] = set()
         self._closed = False
         self._all_ended = anyio.Event()
@@ -123,7 +123,7 @@ class InFlight:
         await self._semaphore.acquire()
         try:
             await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
-            if self._closed:  # checked after the wait, which may have outlasted the transport
+            if self._closed:  # checked here, because the transport may have been closed during the wait
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
             with self._make_scope() as scope:
                 self._scopes.add(scope)
@@ -133,7 +133,8 @@ class InFlight:
                     self._remove_scope(scope)
         finally:
             self._semaphore.release()
-        # Reached only if `aclose` cancelled the scope, which then swallows its own cancellation. One from outside passes through.
+        # Reached only if `aclose` cancelled the scope, which then suppresses the cancellation. A cancellation from outside
+        # propagates.
         raise build_transport_error("the transport was closed while the request was in flight", progress)
 
     def _remove_scope(self, scope: CancelScopeLike) -> None:
@@ -143,8 +144,8 @@ class InFlight:
 
     async def aclose(self) -> None:
         """Cancel every exchange and wait until all have released their connections."""
-        self._closed = True  # before anything is cancelled, as each release lets a waiting exchange start
+        self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
         for scope in self._scopes:
             scope.cancel()
-        if self._scopes:  # the caller closes the pool next, which must not happen under a running exchange
+        if self._scopes:  # the caller closes the pool next, which must not happen while an exchange is running
             await self._all_ended.wait()

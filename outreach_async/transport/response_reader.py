@@ -10,17 +10,19 @@ from typing import Final
 from outreach_async.errors import TransportError
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
-"""Default limit of a decoded response body, in bytes: ten times the largest page of mailboxes. Parsed JSON that consists only of
-brackets takes about twenty times as much memory."""
+"""Default maximum size of a decoded response body, in bytes: ten times the size of the largest page of mailboxes.
+
+In the worst case, JSON that consists only of brackets, the parsed body takes about twenty times as much memory.
+"""
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
 """The `accept-encoding` of every request: the encodings that this module can decode."""
 
 _MAX_MEMBERS: Final = 1024
-"""Most gzip members in one response. An empty member takes 20 bytes, but costs time."""
+"""Maximum number of gzip members in one response. Even an empty member, which has only 20 bytes, takes time."""
 
 _MAX_PIECES: Final = 4096
-"""Number of pieces after which they are joined, because even a small piece has a memory overhead of its own."""
+"""Number of collected pieces after which the pieces are joined, because each piece has a memory overhead."""
 
 _MIN_FINAL_STATUS: Final = 200
 
@@ -30,8 +32,8 @@ _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return response header fields as strings by lower-case name, joining repeated fields, in the same way for every backend.
 
-    Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8. The backends differ here, and aiohttp leaves lone
-    surrogates.
+    Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8. The backends themselves decode values in different
+    ways, and aiohttp produces lone surrogates.
     """
     fields: dict[str, str] = {}
     for name, value in raw:
@@ -60,7 +62,7 @@ class BodyReader:
 
     Args:
         headers: The response header fields by lower-case name.
-        limit: Most bytes of the decoded body.
+        limit: Maximum size of the decoded body, in bytes.
         decoded: Whether the pieces are already decompressed.
 
     Raises:
@@ -69,13 +71,14 @@ class BodyReader:
 
     def __init__(self, headers: Mapping[str, str], limit: int, *, decoded: bool = False) -> None:
         self._limit = self._decoded_left = limit
-        # Encoded bytes need their own limit, because any number of them may decode to nothing. Encoding adds less than this.
+        # Encoded bytes need their own limit, because any number of them may decode to nothing. The overhead of an encoding is
+        # smaller than what this limit allows.
         self._encoded_left = 2 * limit + 65_536
         self._pieces: list[bytes] = []
         self._joined = bytearray()
         self._decompressor = None if decoded else _make_decompressor(headers.get("content-encoding", ""))
         if not decoded and "transfer-encoding" in headers and "content-length" in headers:
-            # RFC 9112, section 6.3: possibly request smuggling. httpx would use one of the two, aiohttp neither.
+            # RFC 9112, section 6.3: this may be request smuggling. httpx would use one of the two fields, aiohttp neither.
             raise TransportError("the response length is ambiguous: both transfer-encoding and content-length", maybe_sent=True)
         stated = headers.get("content-length", "0")
         if not _CONTENT_LENGTH.fullmatch(stated) or int(stated) > limit:
@@ -113,7 +116,7 @@ class BodyReader:
 
 
 class _Decompressor:
-    """Decompresses gzip or deflate, at most as far as requested: a small piece can decompress to a thousand times its size."""
+    """Decompresses gzip or deflate up to a given size, because a small piece can decompress to a thousand times its size."""
 
     def __init__(self, coding: str) -> None:
         self._coding = coding

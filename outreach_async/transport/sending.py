@@ -1,9 +1,9 @@
 """Track whether a request was sent, and build the errors that say so.
 
-`Progress` changes only on proof, and every error agrees with it. The body provides the proof: it is passed to the library as an
-object that records when its bytes are first requested. If they never were, the request has not left. This needs a body, and a
-head small enough for a single write: a longer head can be interrupted between two writes, with bytes on the wire although the
-body was never requested.
+`Progress` changes only if there is proof, and every error is consistent with it. The request body provides the proof: the library
+receives it as an object that records when its bytes are first requested. If they were never requested, the request was not sent.
+This works only for a request that has a body, and a head that is small enough for a single write. A longer head can be
+interrupted between two writes: some bytes were then sent although the body was never requested.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
 
 def mark_unsent(progress: Progress) -> None:
     """Record that the request has not left this process."""
-    if progress.sent is not True:  # a wrapping transport may have sent it before
+    if progress.sent is not True:  # a transport that wraps this one may have sent the request before
         progress.sent = False
 
 
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Record that the request is passed to the library. With `proof`, its body will record when it is sent."""
-    # From here on the library may write at any time. Without proof, nobody could tell afterwards that it had not.
+    """Record that the request is passed to the library. With `proof`, the body will record when it is sent."""
+    # From here on, the library may write at any time. Without proof, it would be unknown afterwards whether it did.
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
         progress.sent = None
 
 
 def build_transport_error(reason: str, progress: Progress) -> TransportError:
-    """Return the error for an exchange that got no response."""
+    """Return the error for an exchange that received no response."""
     return TransportError(reason, maybe_sent=progress.sent is not False)
 
 
@@ -49,11 +49,10 @@ def build_closed_error(transport: object) -> InvalidRequest:
 
 
 def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Merge the default header fields, those of the request, which take precedence, and those that describe the body.
+    """Merge the default header fields, the request's fields, which take precedence, and the fields that describe the body.
 
     Raises:
-        InvalidRequest: The method or a field is one that the libraries would send differently, or reject in an error that shows
-            it.
+        InvalidRequest: The libraries would change the method or a field, or reject it with an error that shows its value.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
@@ -65,7 +64,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, by lower-case name. Cached, because a client sends the same fields with every request."""
+    """Validate header fields, and return them by lower-case name. Cached, because a client's requests share the same fields."""
     checked = {}
     for name, value in items:
         if not HEADER_NAME.fullmatch(name):
@@ -81,7 +80,7 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def require_origin_form(target: str) -> str:
-    """Return a request target after checking that it can be appended to the origin without changing it.
+    """Return a request target after checking that no library changes it when it is appended to the origin.
 
     Raises:
         InvalidRequest: The target is invalid, or a library would change it.
@@ -95,7 +94,7 @@ def require_origin_form(target: str) -> str:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return a library's error as one short line. An error without a message is described by that of its cause."""
+    """Return a library's error as one short line. If the error has no message, the message of its cause is used."""
     cause: BaseException | None = error
     text = ""
     while cause is not None and not text:
@@ -105,5 +104,5 @@ def describe_cause(error: BaseException) -> str:
 
 
 def to_one_line(text: str) -> str:
-    """Return the beginning of a string on one line."""
+    """Return the beginning of a string as one line."""
     return " ".join(text.split())[:_MAX_MESSAGE_LENGTH]

@@ -1,4 +1,4 @@
-"""Build SSL contexts. Transports with the same trust settings share one, because loading certificates takes 20 ms or more."""
+"""Build SSL contexts. Transports with equal trust settings share a context, because loading certificates takes 20 ms or more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TrustSettings:
     """The certificates to trust. The environment is read once, when the transport is made, as httpx does for a client.
 
     Attributes:
-        ssl_context: A context made by the user; it overrides everything else.
+        ssl_context: A context made by the user; it overrides the other settings.
         file: File of trusted certificates, from `SSL_CERT_FILE`; `None` for the default of the library.
         directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `file` takes precedence.
     """
@@ -31,7 +31,7 @@ class TrustSettings:
 
     @classmethod
     def from_environment(cls, ssl_context: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
-        """Return the trust settings: the context passed, else those of the environment if `trust_env` is set, else the defaults.
+        """Return the trust settings: the given context, else the environment's if `trust_env` is set, else the defaults.
 
         Raises:
             InvalidRequest: `ssl_context` is not an `ssl.SSLContext`.
@@ -46,8 +46,8 @@ class TrustSettings:
         """Return the context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: The library whose default certificates to use if no others are set: certifi's for httpx, the system's for
-                httpx2. For aiohttp, which would read only some of the environment by itself, they are certifi's, as for httpx.
+            library: The library whose default certificates are used if no others are set: those of certifi for httpx and aiohttp,
+                those of the system for httpx2.
 
         Raises:
             InvalidRequest: The certificates named by the environment cannot be read.
@@ -63,7 +63,7 @@ class TrustSettings:
 
 @lru_cache(8)
 def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
-    """Return the context. The version is part of the cache key only, so that a replaced file is read again."""
+    """Return the context. `_version` serves only as a part of the cache key, so that a replaced file is read again."""
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:
@@ -79,7 +79,7 @@ def _shared_context(library: str, file: str | None, directory: str | None, _vers
 
 
 def _file_version(file: str | None) -> object:
-    """Return a value that changes when the file does, because certificates are replaced in place."""
+    """Return a value that changes when the file changes, because certificate files are replaced in place."""
     if file is None:
         return None
     status = Path(file).stat()

@@ -15,7 +15,7 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.wire import PATH_CHARACTERS, has_dot_segments
 
-INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
+INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got a name that DNS cannot encode; correct it"
 """The message for a host name that a backend rejects."""
 
 _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
@@ -70,7 +70,7 @@ def parse_base_url(text: str) -> BaseUrl:
 
 
 def url_secrets(url: str | None) -> tuple[str, ...]:
-    """Return the secrets in a URL: the password (or the user without one) and the basic authorization value."""
+    """Return the secrets in a URL: the password (or the user if there is none) and the basic authorization value."""
     parts = urlsplit(url or "")
     return () if parts.username is None else _drop_short([unquote(parts.password or parts.username), _encode_credentials(parts)])
 
@@ -82,7 +82,7 @@ def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
-    return tuple(secret for secret in secrets if len(secret) > 3)  # noqa: PLR2004 - shorter ones would mask common words
+    return tuple(secret for secret in secrets if len(secret) > 3)  # noqa: PLR2004 - shorter secrets may be common words
 
 
 def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
@@ -93,7 +93,7 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
     """
     proxy = explicit
     if proxy is None and trust_env:
-        from urllib.request import getproxies  # this import takes longer than all of ours
+        from urllib.request import getproxies  # a slow import
 
         proxy = choose_environment_proxy(base, getproxies())
     if proxy is not None:
@@ -172,7 +172,7 @@ def require_module(module: str, requirement: str) -> None:
 
 
 def require_positive(field: str, value: object) -> int:
-    """Return `value` as a count.
+    """Return `value` after checking that it is a positive whole number.
 
     Raises:
         InvalidRequest: `value` is not a whole number of 1 or more.
@@ -183,7 +183,7 @@ def require_positive(field: str, value: object) -> int:
 
 
 def reject_options(argument: str, **options: object) -> None:
-    """Check that no option is passed together with a client that already decides it.
+    """Check that no option is passed that the given client or session already determines.
 
     Args:
         argument: Name of the argument that was passed, such as `client`.
@@ -197,5 +197,8 @@ def reject_options(argument: str, **options: object) -> None:
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the library that defines the class called `name` among the classes of `value`, without importing it."""
+    """Return the name of the library that defines `value`'s class or base class `name`; `None` if it has no such class.
+
+    The library is not imported.
+    """
     return next((kind.__module__.partition(".")[0] for kind in type(value).__mro__ if kind.__name__ == name), None)

@@ -1,7 +1,7 @@
 """The transport protocol and the values it exchanges.
 
-The library above this module handles operations, retries, limits and timeouts. A transport below it only carries bytes: it knows
-nothing of operations, and the client knows nothing of sockets.
+The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: it knows nothing about
+operations, and the client knows nothing about sockets.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import attrs
 METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-"""Values that every HTTP library sends alike."""
+"""Header values that every HTTP library sends in the same way."""
 PATH_CHARACTERS: Final = r"A-Za-z0-9\-._~!$&'()*+,;=:@/%"
-"""Characters of a path that every backend sends unchanged, for a character class."""
+"""Characters of a path that every backend sends unchanged, written for a character class of a regular expression."""
 _DOT_SEGMENT: Final = re.compile(r"(?:\A|/)(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)
 
 

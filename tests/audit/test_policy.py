@@ -41,27 +41,27 @@ def test_every_rule_can_be_disabled(rule: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"OA12O": {}}, "expected a known name, got 'OA12O'; did you mean 'OA120'"),
-        ({"of": []}, "expected a known name, got 'of'; did you mean 'off'"),
-        ({"x": 1}, "expected a known name, got 'x'"),
-        ({"y" * 99: 1}, "expected a known name, got 'y{40}...'"),
-        ({"off": ["OA16"]}, "off: expected a known name, got 'OA16'; did you mean 'OA16"),
+        ({"OA12O": {}}, "expected a known key or rule id, got 'OA12O'; did you mean 'OA120'"),
+        ({"of": []}, "expected a known key or rule id, got 'of'; did you mean 'off'"),
+        ({"x": 1}, "expected a known key or rule id, got 'x'"),
+        ({"y" * 99: 1}, "expected a known key or rule id, got 'y{40}...'"),
+        ({"off": ["OA16"]}, "off: expected a known key or rule id, got 'OA16'; did you mean 'OA16"),
         ({"off": [7]}, "off: expected a rule id, got int"),
         ({"off": "OA160"}, "off: expected a list of rule ids, got str"),
-        ({"off": ["OA901"]}, "off: expected a rule that can be changed, got OA901"),
-        ({"OA902": {}}, "expected a rule that can be changed, got OA902"),
+        ({"off": ["OA901"]}, "off: expected a rule that a policy can change, got OA901"),
+        ({"OA902": {}}, "expected a rule that a policy can change, got OA902"),
         (
             {"OA120": {"warnin": 1}},
             "OA120: expected a threshold named warning, error, critical, sample, got 'warnin'; did you mean 'warning'",
         ),
         ({"OA160": {"warning": 1}}, "OA160: expected no thresholds, got 'warning'"),
-        ({"OA160": False}, "OA160: expected a threshold table, got bool; to turn it off, add it to off"),
+        ({"OA160": False}, "OA160: expected a table of thresholds, got bool; to turn the rule off, add its id to off"),
         ({"OA120": {"warning": True}}, "OA120.warning: expected a number, got bool"),
         ({"OA120": {"warning": "2 %"}}, "OA120.warning: expected a number, got str"),
         ({"OA120": {"warning": -1}}, "OA120.warning: expected a number of at least 0, got -1"),
         ({"OA120": {"warning": float("nan")}}, "expected a number of at least 0, got nan"),
         ({"OA120": {"warning": float("inf")}}, "expected a number of at least 0, got inf"),
-        ({"OA120": {"warning": 0.06}}, "OA120: expected error to be at least 0.06 \\(warning\\), got 0.05; raise it"),
+        ({"OA120": {"warning": 0.06}}, "OA120: expected error of at least warning \\(0.06\\), got 0.05; raise error"),
         ({"name": 3}, "name: expected a string, got int"),
     ],
 )
@@ -112,7 +112,7 @@ def test_explain_gives_a_rules_threshold_source_and_remedy() -> None:
 def test_explain_uses_the_thresholds_of_the_policy() -> None:
     ours = Policy.of({"off": ["OA131"], "OA131": {"warning": 80}})
 
-    assert "daily_limit is above 80, or above 40 while it is younger than 365 days" in explain("OA131", ours)
+    assert "daily_limit is above 80, or above 40 while the mailbox is younger than 365 days" in explain("OA131", ours)
     assert "Severity: warning (turned off by the policy)" in explain("OA131", ours)
     assert "Thresholds: none" in explain("OA901", ours)
 

@@ -106,7 +106,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], st
     assert "space_2: could not be read: list_mailboxes: 403" in text
     assert text.index("worst.example") < text.index("bad.example") < text.index("mild.example")
     assert "OA104  No sender authentication: 3 mailboxes" in text
-    assert joined("for example m0@worst.example: none of SPF, DKIM and DMARC") in joined(text)
+    assert joined("for example m0@worst.example: SPF, DKIM and DMARC are all missing") in joined(text)
     assert joined("No sender authentication: 3 mailboxes on worst.example") in joined(text)
     assert "Stop sending from worst.example" in text
     assert "1 domain without findings." in text

@@ -184,7 +184,7 @@ def test_fewer_than_50_e_mails_give_no_bounce_rate() -> None:
     found = only(mailbox(sent_30days=49, bounced_30days=49, daily_limit=20))
 
     assert (found.severity, found.confidence) == (Severity.INFO, "low")
-    assert found.message == "100.0 % bounced in 30 days (49 of 49; too few to be certain)"
+    assert found.message == "100.0 % bounced in 30 days (49 of 49; too few e-mails to be certain)"
 
 
 def test_more_bounces_than_e_mails_are_judged_as_if_all_bounced() -> None:
@@ -327,7 +327,8 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
         "email": "Ann@One.Example",
         "domain": "one.example",
         "message": "no DMARC policy",
-        "remedy": "Publish a TXT record at _dmarc.one.example: v=DMARC1; p=none; rua=mailto: and an address whose mail is read.",
+        "remedy": "Publish a TXT record at _dmarc.one.example: v=DMARC1; p=none; rua=mailto: followed by an address that "
+        "you read.",
         "confidence": "high",
         "sent_30days": 1000,
         "server_ip": None,

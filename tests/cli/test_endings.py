@@ -192,7 +192,10 @@ def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
         ("policy p.toml: expected TOML", "--policy p.toml: expected TOML"),
         ("journal run.db is damaged", "journal run.db is damaged"),
         ("workspace: got None; pass workspace= or set X", "--workspace: got nothing; pass --workspace or set X"),
-        ('earlier: expected a journal; pass journal="run.db"', "--earlier: expected a journal; pass --journal run.db"),
+        (
+            'earlier: needs a journal, got None; pass journal="run.db"',
+            "--earlier: needs a journal, got nothing; pass --journal run.db",
+        ),
         ("fix the cause and rerun with resume=True", "fix the cause and rerun with --resume"),
         (
             'restore it, or pass resume=True and earlier="unknown" (for the command: --resume --earlier unknown), which helps',

@@ -529,8 +529,8 @@ class Waiting:
     [
         (print, "expected a list of callables, got builtin_function_or_method; pass hooks="),
         (["print"], "expected callables, got str"),
-        ([wait_for_it], "got an async one"),
-        ([Waiting()], "got an async one"),
+        ([wait_for_it], "got an async function"),
+        ([Waiting()], "got an async function"),
     ],
     ids=["one", "text", "async", "async object"],
 )

@@ -204,13 +204,13 @@ def with_traceback(error: OutreachError) -> OutreachError:
 
 def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachError]:
     """Return every error that a response can become."""
-    fault: DecodeError | str = "unknown status 'x', no contact id"
+    fault: DecodeError | str = "unknown status 'x' and no contact id"
     try:
         answer = decode_model(CreateContactResponse, body)
     except DecodeError as error:
         fault = error
     else:
-        fault = f"unknown status {answer.status.value!r}, no contact id"
+        fault = f"unknown status {answer.status.value!r} and no contact id"
     response = Response(200, headers, body)
     errors: list[OutreachError] = [build_unexpected_response("create_contact", response, (key,), fault)]
     errors += [

@@ -322,7 +322,7 @@ def test_a_response_without_a_request_id_gives_a_contact_without_one() -> None:
 def test_an_unknown_outcome_without_a_contact_id_is_unexpected(status: str, id_: str | None, new: dict[str, Any]) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         create(answer(status=status, id=id_, **new))
-    assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r}, no contact id"
+    assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r} and no contact id"
     assert (caught.value.status_code, caught.value.request_id, caught.value.well_formed) == (201, "req_1", True)
 
 

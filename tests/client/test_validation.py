@@ -35,7 +35,7 @@ from outreach_async.vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIE
 KEY = "key_4f9a8b7c6d"
 NO_WORKSPACE = "workspace: expected a string starting with 'space_'"
 NO_CAMPAIGN = "campaign: expected a string starting with 'camp_'"
-CAMPAIGN_REMEDY = "pass a campaign id, or none to add to no campaign"
+CAMPAIGN_REMEDY = "pass a campaign id, or None for no campaign"
 NO_POLICY = "duplicates: expected one of 'skip', 'overwrite', 'update_missing_fields'"
 FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
 TARGET_REMEDY = "expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
@@ -131,7 +131,7 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: seconds(-1.5), "timeout: expected more than 0 seconds, got -1.5; pass a positive number"),
     (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass a positive number"),
     (lambda: seconds(-(10**5000)), "timeout: expected more than 0 seconds, got a number of 16610 bits; pass a positive number"),
-    (lambda: seconds(10**5000), "timeout: expected seconds, got a number of 16610 bits; pass a smaller number"),
+    (lambda: seconds(10**5000), "timeout: expected seconds that fit a float, got a number of 16610 bits; pass a smaller number"),
     (
         lambda: options(duplicates="Skip"),
         f"{NO_POLICY}, got 'Skip'; pass one of them",
@@ -247,17 +247,17 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     *(
         (
             lambda value=value: require_headers({"X-A": value}),
-            f"headers['X-A']: expected ASCII without outer spaces or line breaks, got {type(value).__name__}; encode it",
+            f"headers['X-A']: expected ASCII without line breaks or spaces at the ends, got {type(value).__name__}; encode it",
         )
         for value in ["a\r\nb", "a\n", "\x00", "\x7f", "\u0100", "\xe9", " a", "a\t", 5, b"x"]
     ),
     (
         lambda: require_headers({"x-a": None}),
-        "headers['x-a']: expected ASCII without outer spaces or line breaks, got None; encode it",
+        "headers['x-a']: expected ASCII without line breaks or spaces at the ends, got None; encode it",
     ),
     (
         lambda: require_headers({KEY: None}),
-        "headers['key_...']: expected ASCII without outer spaces or line breaks, got None; encode it",
+        "headers['key_...']: expected ASCII without line breaks or spaces at the ends, got None; encode it",
     ),
 ]
 

@@ -114,9 +114,9 @@ def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
         ("[rate_limit]\nlimit = 5\nper = true", "rate_limit.per: expected `float`, got `bool`"),
         ("[rate_limit]\nlimit = 5\nper = 0", "'per' must be > 0"),
         ("undecided = 5", "undecided: expected a table"),
-        ("[undecided]\npast_end = []", "undecided.past_end: expected a list of values"),
-        ("[undecided]\npast_end = 'clamp'", "undecided.past_end: expected a list of values"),
-        ("past_end = 'clamp'\n[undecided]\npast_end = ['clamp']", "not set elsewhere in the file"),
+        ("[undecided]\npast_end = []", "undecided.past_end: expected a non-empty list of values"),
+        ("[undecided]\npast_end = 'clamp'", "undecided.past_end: expected a non-empty list of values"),
+        ("past_end = 'clamp'\n[undecided]\npast_end = ['clamp']", "no other value of past_end in the file"),
         ("past_end = ", "not TOML"),
     ],
 )

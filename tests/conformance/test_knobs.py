@@ -174,7 +174,7 @@ def test_a_missing_credential_is_recognised_by_the_challenge() -> None:
 
 def test_a_refused_key_leaves_the_knobs_of_creations_unobserved() -> None:
     found = measure(site=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
-    assert found["created_status"].explanation == found["reenrol"].explanation == "a plain creation was refused with 401"
+    assert found["created_status"].explanation == found["reenrol"].explanation == "a plain create request was refused with 401"
 
 
 @pytest.mark.parametrize(

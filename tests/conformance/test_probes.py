@@ -52,6 +52,7 @@ def run_probe(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFindin
 
 
 REFUSED = answer({"message": "no"}, 400)
+REASON = "the service refused the request with 400"
 
 
 # Responses.
@@ -83,7 +84,7 @@ def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_re
 
 def test_only_a_successful_response_has_a_document() -> None:
     assert require_success(answer({"status": "ok"})) == {"status": "ok"}
-    with pytest.raises(InconclusiveError, match="refused with 400"):
+    with pytest.raises(InconclusiveError, match="refused the request with 400"):
         require_success(REFUSED)
 
 
@@ -167,7 +168,7 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
     refused = run_directly(read_probes.probe_campaign_max_display(READER, 1, observed("clamp", "")), at_most_3)
     assert (refused.possible, refused.explanation) == (
         (),
-        "campaigns, display=3: served; one more: refused; mailboxes behave differently, but Behaviour has one knob for both",
+        "campaigns, display=3: served, but display=4 refused; mailboxes behave differently, but Behaviour has one knob for both",
     )
     assert run_directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
 
@@ -379,7 +380,7 @@ def test_a_campaign_whose_counts_do_not_change_reveals_nothing_about_joining() -
 
     found = changed("camp_draft/steps", still)
     assert found["skip_enrols"].explanation == found["reenrol"].explanation
-    assert "with a campaign, 7 contacts became 7" in found["reenrol"].explanation
+    assert "7 contacts, 7 after one was created with the campaign" in found["reenrol"].explanation
 
 
 def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> None:
@@ -387,7 +388,7 @@ def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> No
         return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
 
     found = run_directly(measure_knobs(WRITER), Altered(service(), refused).handle)
-    assert found.findings["skip_enrols"].explanation == found.findings["reenrol"].explanation == "the service refused with 400"
+    assert found.findings["skip_enrols"].explanation == found.findings["reenrol"].explanation == REASON
     assert found.membership is not None
 
 
@@ -397,7 +398,8 @@ def test_a_count_that_jumps_matches_no_value() -> None:
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)
 
-    assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == "skipped with a campaign: 2 contacts became 9"
+    how = "the campaign had 2 contacts before a contact was skipped with the campaign, and 9 after"
+    assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == how
 
 
 def test_a_campaign_is_looked_for_on_a_bounded_number_of_pages() -> None:
@@ -414,14 +416,14 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
     found = run_directly(measure_knobs(READER), altered.handle).findings
     assert found["past_end"] == found["over_max"] == found["bad_number"]
     assert found["past_end"].explanation == "the list could not be read"
-    assert found["first_page"].explanation == "the service refused with 400"
+    assert found["first_page"].explanation == REASON
     assert found["list_date"].is_observed
 
 
 def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
     found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
-    assert found.explanation == "a refusal with 400 is an object of ***, which matches no value of the knob"
+    assert found.explanation == "a refusal with 400 is an object with ***, which matches no value of the knob"
 
 
 # Arbitrary responses.

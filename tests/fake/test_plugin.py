@@ -473,7 +473,7 @@ async def test_real(outreach_virtual_time, outreach_fake):
 """,
         failed=1,
     )
-    assert "virtual time: read in an event loop that it does not drive" in output
+    assert "virtual time: expected the event loop that drives this clock, got another one" in output
 
 
 def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:

@@ -100,7 +100,7 @@ def trailing_slash(fake: FakeService) -> None:
     assert get(fake, f"{FIELDS}/").body == get(fake, FIELDS).body
 
 
-@row("W7", "a creation without `content-type: application/json`", "accepted, with a hint")
+@row("W7", "a create request without `content-type: application/json`", "accepted, with a hint")
 def content_type(fake: FakeService) -> None:
     assert post(fake, creation(), {}).status == 201
     assert "content-type" in hints(fake)
@@ -117,7 +117,7 @@ def large_body(fake: FakeService) -> None:
     assert [post(fake, b" " * (2**20 + more)).status for more in (0, 1)] == [400, 413]
 
 
-@row("W10", "times", "Unix seconds; `wait_time` in milliseconds, as stated")
+@row("W10", "times", "Unix seconds; `wait_time` in milliseconds, as the interface states")
 def seconds(fake: FakeService) -> None:
     camp = fake.add_campaign(SPACE, steps=["A", "A"])
     assert listed(fake, camp)["created"] == START
@@ -144,7 +144,7 @@ def foreign_key(fake: FakeService) -> None:
 @row(
     "A4",
     "several errors at once",
-    "the first of JSON, presence, type, id, key, workspace, campaign, fields, values",
+    "the first in this order: JSON, presence, type, id, key, workspace, campaign, fields, values",
 )
 def order_of_checks(fake: FakeService) -> None:
     wrong: dict[str, Any] = {"strict_validation": "no", "custom_9": "x", "campaign": "camp_9", "workspace": "space_9"}
@@ -155,7 +155,7 @@ def order_of_checks(fake: FakeService) -> None:
     assert statuses == [400, 404, 404, 400, 201]
 
 
-@row("P4", "a required parameter that is missing or empty", "400 with its name")
+@row("P4", "a required parameter that is missing or empty", "400 that names the parameter")
 def missing_parameter(fake: FakeService) -> None:
     for more in ("", "&display="):
         assert refusal(get(fake, f"/campaigns?workspace={SPACE}&page=1{more}"), 400, "missing_parameter")["field"] == "display"
@@ -202,7 +202,7 @@ def unknown_workspace(fake: FakeService) -> None:
     assert [page(fake, "/campaigns", workspace=id_).status for id_ in ("space_9", "camp_1")] == [404, 400]
 
 
-@row("P14", "`headers`", "the columns of the interface, or as seeded; items always have every field")
+@row("P14", "`headers`", "the columns that the interface shows, or the seeded ones; items always have every field")
 def saved_headers(fake: FakeService) -> None:
     space = fake.add_workspace(campaign_headers=["name"])
     fake.add_campaign(space)
@@ -222,14 +222,14 @@ def spelling(fake: FakeService) -> None:
     assert stored(fake)["email"] == "ADA@acme.example"
 
 
-@row("C5", "the owner of a duplicate", "unchanged, whoever overwrites it")
+@row("C5", "the owner of a duplicate", "unchanged, whoever overwrites the contact")
 def owner(fake: FakeService) -> None:
     create(fake)
     create(fake, owner_key=fake.add_owner_key(SPACE), duplicates="overwrite")
     assert stored(fake)["owner"] == KEY
 
 
-@row("C8, C9", 'an option of another type or value, such as `"true"` or `Skip`', "400")
+@row("C8, C9", 'an upload option with an invalid type or value, such as `"true"` or `Skip`', "400")
 def options(fake: FakeService) -> None:
     for option in ({"strict_validation": "true"}, {"strict_validation": 1}, {"duplicates": "Skip"}):
         assert post(fake, creation(**option)).status == 400
@@ -255,7 +255,7 @@ def foreign_campaign(fake: FakeService) -> None:
     assert stored(fake) is None
 
 
-@row("C18", "campaigns that accept contacts", "all, whatever their status; a finished one reopens")
+@row("C18", "campaigns that accept contacts", "all, whatever their status; a finished campaign reopens")
 def every_campaign(fake: FakeService) -> None:
     camps = [fake.add_campaign(SPACE, status=status, steps=[{"sent": 3}]) for status in ("draft", "live", "paused")]
     assert {listed(fake, camp)["days_left_date"] for camp in camps} == {"Complete"}
@@ -269,13 +269,13 @@ def malformed_code(fake: FakeService) -> None:
     assert [post(fake, creation(**{code: "x"})).status for code in ("custom_x", "custom_", "custom_01")] == [400, 400, 400]
 
 
-@row("C22", "`full_name`", "never derived from the name parts, nor they from it")
+@row("C22", "`full_name`", "never derived from the name parts; they are never derived from `full_name`")
 def names(fake: FakeService) -> None:
     create(fake, full_name="Ada Lovelace")
     assert stored(fake)["fields"] == {"full_name": "Ada Lovelace"}
 
 
-@row("C25", "a creation retried after its response was lost", "a duplicate; `skip` does not return the id")
+@row("C25", "a create request retried after its response was lost", "treated as a duplicate; `skip` does not return the id")
 def sent_again(fake: FakeService) -> None:
     create(fake)
     assert create(fake)["id"] is None
@@ -297,7 +297,7 @@ def strict_first(fake: FakeService) -> None:
     assert "country" in answer["message"]
 
 
-@row("T2", "order of steps and templates", "steps by `order`; A, B, ..., then PER, as seeded")
+@row("T2", "order of steps and templates", "steps by `order`; templates as seeded: A, B, ..., then PER")
 def order_of_steps(fake: FakeService) -> None:
     camp = fake.add_campaign(SPACE, steps=["A|B|PER", "A"])
     data = steps(fake, camp)["data"]
@@ -330,7 +330,7 @@ def percentages(fake: FakeService) -> None:
 @row(
     "T9, T10",
     "counts of opens, clicks, replies and unsubscribes",
-    "once per e-mail; a campaign's are sums over its templates",
+    "once per e-mail; a campaign's counts are sums over its templates",
 )
 def sums(fake: FakeService) -> None:
     counts = {"sent": 9, "opened_num": 5, "replied_num": 2}
@@ -340,7 +340,7 @@ def sums(fake: FakeService) -> None:
         fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 1, "opened_num": 2}]}])
 
 
-@row("T11", "`initials` and `interested`", "contacts that were sent step 1; `interested_num` as a percentage")
+@row("T11", "`initials` and `interested`", "contacts that were sent step 1, and `interested_num` as a percentage")
 def initials(fake: FakeService) -> None:
     counts = {"sent": 10, "opened_num": 4, "replied_num": 2}
     camp = fake.add_campaign(SPACE, steps=[{"templates": [counts]}, {"templates": [{"sent": 5}]}], interested_num=2)
@@ -359,13 +359,13 @@ def sent_after(fake: FakeService, days: float, **campaign: Any) -> list[int]:
     return [step["already_sent"] for step in steps(fake, camp)["data"]]
 
 
-@row("T12", "`wait_time`", "from the send of the previous step; for the first step, from joining")
+@row("T12", "`wait_time`", "counted from the send of the previous step; for the first step, from joining the campaign")
 def waits(fake: FakeService) -> None:
     assert [sent_after(small_world(), days) for days in (0.9, 1.1)] == [[4, 0], [4, 4]]
     assert sent_after(fake, 0.9, steps=[{"wait_time": DAY_MS}, "A"]) == [0, 0]
 
 
-@row("T13", "`days_left`", "e-mails left, divided by what its mailboxes can send per day, plus the waits; at least 1")
+@row("T13", "`days_left`", "e-mails left, divided by the number that the mailboxes can send per day, plus the waits; at least 1")
 def days_left(fake: FakeService) -> None:
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=30, steps=["A", {"wait_time": 2 * DAY_MS}])
@@ -408,7 +408,7 @@ def relative(fake: FakeService) -> None:
     assert texts == ["just now", "5 minutes ago", "1 day ago", "3 months ago", "Never"]
 
 
-@row("T19", "statuses of campaigns, steps and mailboxes", "those that the interface shows; others only by seeding")
+@row("T19", "statuses of campaigns, steps and mailboxes", "those that the interface shows; others only if seeded")
 def statuses(fake: FakeService) -> None:
     seeded = fake.add_campaign(SPACE, status="archived", steps=[{"status": "stopped"}])
     assert (listed(fake, seeded)["status"], steps(fake, seeded)["data"][0]["status"]) == ("archived", "stopped")
@@ -417,7 +417,7 @@ def statuses(fake: FakeService) -> None:
     assert {box["status"] for box in document(page(fake, "/mailboxes"))["data"]} == {"active"}
 
 
-@row("T19", "transitions", "any to any, only by `set_campaign`; only `live` campaigns, steps and templates send")
+@row("T19", "changes of status", "any to any, only by `set_campaign`; only `live` campaigns, steps and templates send")
 def transitions(fake: FakeService) -> None:
     for status in ("draft", "paused", "archived"):
         assert sent_after(small_world(), 3, status=status) == [0, 0]
@@ -429,7 +429,7 @@ def transitions(fake: FakeService) -> None:
         assert (listed(fake, camp)["status"], steps(fake, camp)["data"][0]["already_sent"]) == (status, sent)
 
 
-@row("B2", "windows of a mailbox", "`sent_today` covers the UTC day; 30 and 90 days include today")
+@row("B2", "time windows of a mailbox's counts", "`sent_today` covers the UTC day; the windows of 30 and 90 days include today")
 def windows(fake: FakeService) -> None:
     box = fake.add_mailbox(SPACE, sent_today=7, sent_30days=7, sent_90days=7)
     seen = []

@@ -498,8 +498,8 @@ def test_templates_may_have_their_own_rates_and_rates_may_change() -> None:
         ({"opens": 0.5}, TypeError, r"rates has no 'opens'; did you mean open\?"),
         ({"open": "half"}, TypeError, "rates: expected a number for open, got str"),
         ({"open": True}, TypeError, "rates: expected a number for open, got bool"),
-        ({"open": 1.5}, ValueError, r"rates: expected open from 0 to 1, got 1.5"),
-        (0.5, TypeError, "rates: expected a mapping of shares by name, got float"),
+        ({"open": 1.5}, ValueError, r"rates: expected a number from 0 to 1 for open, got 1.5"),
+        (0.5, TypeError, "rates: expected a mapping of rate names to numbers, got float"),
     ],
 )
 def test_invalid_rates_are_refused(rates: Any, error: type[Exception], message: str) -> None:
@@ -606,7 +606,7 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
         ({"interested": True}, "interested: expected a reply too"),
         ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after: expected no other action"),
         ({"replies_after": "1h", "unsubscribes_after": "1h"}, "each ends the path"),
-        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: expected a span up to"),
+        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: expected at most the span of the first other action"),
         ({"step": 0}, "the first step is 1"),
         ({"campaign": "camp_9"}, "there is no campaign 'camp_9'"),
         ({"contact": "contact_9"}, "there is no contact 'contact_9'"),

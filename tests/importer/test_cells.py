@@ -64,7 +64,7 @@ def test_a_number_in_scientific_form_is_an_error_in_phones_and_else_a_warning(ce
     assert row(cell, "ignore").warnings == ()
 
 
-@pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "half a character")])
+@pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "a lone surrogate (half a character)")])
 def test_invalid_characters_reject_a_row_unless_their_column_is_ignored(cell: str, what: str) -> None:
     assert str(row(cell, "city").fault).startswith(f"city: the cell contains {what}")
     assert row(cell, "ignore").fault is None

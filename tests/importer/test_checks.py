@@ -104,7 +104,7 @@ def test_an_existing_domain_is_not_a_typo(domain: str) -> None:
 
 
 def test_a_role_address_is_reported() -> None:
-    assert value_checks.check_role("Info@a.example") == "info@ is a role address, not a person's"
+    assert value_checks.check_role("Info@a.example") == "info@ is the address of a role, not of a person"
     assert value_checks.check_role("inform@a.example") is None
 
 

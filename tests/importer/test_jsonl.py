@@ -84,7 +84,7 @@ def test_an_unreadable_line_is_a_row_with_an_error(line: str, fault: str) -> Non
         ('[{"email": "x"}]', "expected an object per line, got a JSON array"),
         ("\n", "no header"),
         ("{}\n{}\n", "no header"),
-        ("\n".join(f'{{"{at}": 1}}' for at in range(1002)), "expected at most 1,000 keys, got more by line 1001"),
+        ("\n".join(f'{{"{at}": 1}}' for at in range(1002)), "expected at most 1,000 keys, got more in the first 1001 lines"),
         ('{"email": "x"}\n{"email": "\xf6"}'.encode("latin-1"), "line 2 is not UTF-8 text"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_saved_mapping_of_an_export_maps_the_same(key: str, tmp_path: Path) ->
 def test_a_saved_mapping_describes_itself_and_the_reason_for_each_column() -> None:
     text = mapping_text(map_columns(EXPORTS["hubspot"][1].split(",")), "peo\nple.csv")
     assert "columns of peo ple.csv; read" in text
-    assert "# The header is that of an export of HubSpot." in text
+    assert "# The header was recognised as an export of HubSpot." in text
     assert '"Record ID" = "ignore" # HubSpot: a HubSpot ID' in text
     assert '"First Name" = "first_name" # HubSpot column' in text
     assert "export of" not in mapping_text(map_columns(["email"]), "x")
@@ -66,7 +66,7 @@ def test_a_mapping_ignores_columns_that_the_file_lacks() -> None:
         ("", "expected one table, [columns], got none"),
         ("[columns]\n[other]", "got 'columns', 'other'"),
         ("columns = 1", "expected one table"),
-        ("[columns]\nCompany = 1", "column 'Company' needs a code in quotes"),
+        ("[columns]\nCompany = 1", "column 'Company': expected a field code in quotes"),
     ],
 )
 def test_a_file_that_is_not_a_mapping_is_refused_with_the_expected_form(tmp_path: Path, text: str, message: str) -> None:

@@ -122,7 +122,7 @@ def test_a_number_format_with_leading_zeros_restores_them_without_a_warning() ->
 @pytest.mark.parametrize("shown", ["#N/A", "#REF!", "#DIV/0!"])
 def test_a_cell_that_shows_an_error_rejects_its_row_unless_ignored(shown: str) -> None:
     assert seen(ADDRESS, text("x"), error(shown)).fault == (
-        "zip: the cell shows an error such as #N/A; fix its formula, or clear it"
+        "zip: the cell shows an error such as #N/A; fix the formula, or clear the cell"
     )
     assert seen(ADDRESS, text("x"), error(shown), code="ignore").fault is None
 

@@ -96,7 +96,7 @@ def make_report(findings: Sequence[Finding] = (), **about: Any) -> Report:
 Trouble = tuple[str, Severity, Callable[[random.Random], str]]
 
 _TROUBLES: Final[tuple[tuple[Trouble, ...], ...]] = (
-    (("OA104", Severity.CRITICAL, lambda _: "none of SPF, DKIM and DMARC"),),
+    (("OA104", Severity.CRITICAL, lambda _: "SPF, DKIM and DMARC are all missing"),),
     (
         ("OA110", Severity.CRITICAL, lambda chance: f"on {chance.randint(3, 6)} blacklists"),
         ("OA120", Severity.CRITICAL, lambda chance: f"{chance.randint(120, 190) / 10} % bounced in 30 days (97 of 640)"),

@@ -1,7 +1,7 @@
 """The journal of a bulk run: one SQLite file that records what was sent, so that a killed run can be resumed.
 
 A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
-returned. After a kill, a row below the mark without an outcome may therefore have been sent, and a row beyond the mark was not.
+returned. After a kill, a marked row without an outcome may therefore have been sent, and an unmarked row was not.
 One `JournalWriter` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
 """
 
@@ -39,8 +39,8 @@ class Journal:
     Args:
         path: Path of the file.
         source: Name of a run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another one.
-        mapping: Field codes by column name, if the input has columns; a run is not resumed with another code for one of them.
+        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another fingerprint.
+        mapping: Field codes by column name, if the input has columns; a run is not resumed if the code of a column differs.
         inline: Write on the event loop's own thread. Virtual time needs this, because its clock runs ahead of threads.
 
     Example:
@@ -109,7 +109,7 @@ class Journal:
         yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
 
     def report(self) -> JournalReport:
-        """Return the report of the run. It is stored with the outcomes, so this does not count them.
+        """Return the report of the run. Its counts are stored with the outcomes, so nothing is counted here.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -181,8 +181,8 @@ async def open_journal(options: JournalOptions) -> OpenJournal:
     """Open the journal.
 
     Raises:
-        InvalidRequest: It belongs to another run, is in use by another process, or exists although `resume` is false.
-        JournalError: It cannot be read or written.
+        InvalidRequest: The journal belongs to another run, is in use by another process, or exists although `resume` is false.
+        JournalError: The journal cannot be read or written.
     """
     thread = options.journal.writer_thread()
     writers: list[JournalWriter] = []

@@ -1,4 +1,4 @@
-"""The values that a journal takes and returns, and the check that it belongs to the run that is resumed. Pure: no I/O."""
+"""The values that a journal stores and returns, and the check that a journal belongs to the resumed run. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outreach_async.validation import masked_repr
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""Knowledge of earlier runs: with `known`, the journal is trusted; with `unknown`, any row may have been sent."""
+"""What is known of earlier runs: with `known`, the journal is trusted; with `unknown`, any row may have been sent."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
@@ -31,7 +31,7 @@ class Identity:
         options: Options that determine the requests, as JSON values: `duplicates`, `campaign` and so on.
         source: Name of the input, such as the path of a file. It is for reports, and may change.
         fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
-        mapping: Field codes by column name, if the input has columns; when resuming, of the columns that the caller specified.
+        mapping: Field codes by column name, if the input has columns. To resume, the columns that the caller specifies suffice.
     """
 
     workspace: str
@@ -99,7 +99,7 @@ class JournalReport(BulkReport):
 
 
 def encode_identity(identity: Identity) -> dict[str, Any]:
-    """Return an identity as the JSON values that reading it back gives."""
+    """Return an identity as JSON values, in the form in which they are read back."""
     values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
     encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
     return msgspec.json.decode(encoded, type=dict[str, Any])
@@ -114,7 +114,7 @@ def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any])
         recorded: The result of `encode_identity` for the run that the journal belongs to.
 
     Raises:
-        InvalidRequest: The two differ; the message lists the changes.
+        InvalidRequest: The identities differ; the message lists the changes.
     """
     if changes := list(_describe_changes(recorded, encode_identity(identity))):
         raise InvalidRequest(

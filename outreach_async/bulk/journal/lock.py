@@ -1,4 +1,4 @@
-"""The lock of a journal: one run at a time, on a file system whose locks and shared memory work."""
+"""The lock of a journal. It lets one run write at a time, and needs a file system with reliable locks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest, JournalError
 _NETWORK_TYPES: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
-"""File systems that other machines may share. Those in user space (FUSE) may be shared too, and their locks are not trusted."""
+"""File systems that other machines may share. They include file systems in user space (FUSE), whose locks are not trusted."""
 
 
 def require_local(path: str, mounts: str) -> None:
@@ -26,7 +26,7 @@ def require_local(path: str, mounts: str) -> None:
 
     Args:
         path: Path of the journal, which may not exist yet.
-        mounts: The mounts of this machine, in the format of Linux; if it is empty, nothing is refused.
+        mounts: The mounts of this machine, in the format of `/proc/self/mountinfo`; if empty, nothing is refused.
 
     Raises:
         InvalidRequest: The path is on a network file system.
@@ -39,7 +39,7 @@ def require_local(path: str, mounts: str) -> None:
 
 
 def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the mounts of this machine; an empty string where the system does not list them this way."""
+    """Return the mounts of this machine; an empty string if the system does not provide this file."""
     try:
         return listing.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -66,12 +66,12 @@ except ImportError:
 
 _LOCKED_FILES: Final[set[tuple[int, int]]] = set()
 """Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
-when any descriptor of the file is closed. A second writer must therefore be refused before it opens one."""
+when any descriptor of the file is closed. A second writer must therefore be refused before it opens the file."""
 _MUTEX: Final = Lock()
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
-"""On Linux, `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds in one table: there it
-would lock SQLite out, and POSIX locks disappear when SQLite drops its own. On those systems a separate file beside the journal is
-locked, and it stays there."""
+"""On Linux, `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds in one table. There,
+`flock` would lock SQLite out, and a POSIX lock would disappear when SQLite drops its own. On those systems a separate file beside
+the journal is locked instead. That file is never removed."""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -96,10 +96,10 @@ class JournalLock:
         Args:
             path: Path of the journal.
             resume: Whether its run may be resumed.
-            beside: Whether to lock a separate file beside it.
+            beside: Whether to lock a separate file beside the journal instead.
 
         Raises:
-            InvalidRequest: `resume` is false, another run holds the journal, or it is not a file that can be opened.
+            InvalidRequest: `resume` is false, another run holds the lock, or the path is not a regular file that can be opened.
             JournalError: Any other error of the operating system.
         """
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
@@ -142,7 +142,7 @@ def _open_file(path: str, *, resume: bool) -> int:
 
 
 def require_same_file(path: str, descriptor: int) -> None:
-    """Refuse a file that another run renamed between its opening and its locking here.
+    """Refuse a file that another run renamed after this run opened it and before this run locked it.
 
     Raises:
         InvalidRequest: The path now leads to another file.

@@ -1,4 +1,4 @@
-"""Opens or creates the journal of a run. It is created atomically, locked, and checked before anything is written to it."""
+"""Open or create the journal of a run. Creation is atomic, and a journal is locked and checked before it is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outreach_async.errors import InvalidRequest
 Link: TypeAlias = Callable[[str, str], None]
 
 LOG_SUFFIXES: Final = ("-wal", "-shm")
-"""Suffixes of the log and of its index."""
+"""Suffixes of the write-ahead log and of its index."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class LockedJournal:
         lock: The lock.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: Reason and new name of a damaged journal that this one replaces; `None` if it replaces none.
+        damage: If this journal replaces a damaged one, the reason and the new name of the damaged file; otherwise `None`.
     """
 
     lock: JournalLock
@@ -50,10 +50,10 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         metadata: The run's metadata for a new journal.
         resume: Whether to resume an existing journal.
         earlier: With `unknown`, which implies `resume`, a damaged journal is renamed, and a new one is created.
-        link: Gives a file a second name that is not in use.
+        link: Creates a hard link to a file; fails if the name exists.
 
     Raises:
-        InvalidRequest: The file is not a journal, or must not be written.
+        InvalidRequest: The file is not a journal of this version, exists although `resume` is false, or cannot be locked.
         JournalError: The journal is damaged, or the operating system reports an error.
     """
     require_lockable(path)
@@ -86,7 +86,7 @@ def _refuse_orphaned_log(path: str) -> None:
 
 
 def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
-    """Return the run's metadata in an existing journal."""
+    """Check an existing journal and return the metadata of its run."""
     if not header:
         raise reader.empty_error(Path(path))
     kind = records.classify_header(header)
@@ -96,7 +96,7 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
         raise InvalidRequest(f"journal: {path} is not a journal; pass another path")
     try:
         metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, "mode=ro")
-    except InvalidRequest as error:  # SQLite does not find a journal, although the header is that of one
+    except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal
         message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
         raise reader.DamagedJournalError(message) from error
     if log_stale:
@@ -106,12 +106,12 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
 
 
 def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
-    """Create a journal that only its owner can read. It gets its name once it is complete and on the disk.
+    """Create a journal that only its owner can read. The file gets its name when it is complete and on the disk.
 
     Args:
         path: Path of the journal.
         metadata: The run's metadata.
-        link: Gives a file a second name that is not in use.
+        link: Creates a hard link to a file; fails if the name exists.
 
     Raises:
         FileExistsError: The path already exists.
@@ -143,7 +143,7 @@ def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
             db.execute(table)
         db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
         db.execute("COMMIT")
-        db.execute("PRAGMA journal_mode = WAL")  # last: moving a log into the file on close can fail without an error
+        db.execute("PRAGMA journal_mode = WAL")  # last: closing moves a log into the file, which can fail silently
 
 
 def _sync(path: str | Path) -> None:
@@ -159,7 +159,7 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
 
     Args:
         path: Path of the journal.
-        suffixes: Suffixes of the files to rename. The journal itself comes last: without its log it must not pass for intact.
+        suffixes: Suffixes of the files to rename. The journal itself comes last: without its log, it must not seem intact.
 
     Raises:
         OSError: Any error of the operating system.

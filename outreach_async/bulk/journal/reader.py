@@ -1,14 +1,14 @@
 """Read a journal: during its run, after a kill, from any process. No file is created or changed, and damage is detected.
 
-Every row is checked against its checksum, and the tables against the figures that were committed with them.
+Every row is checked against its checksum, and the tables against the totals that were committed with them.
 
-If there is a log beside the file, the file is being written, or its writer was killed. SQLite then reads both, under locks, and
-opens the log's index read-only, so that it neither creates nor repairs one. A file without a log is complete, and is read as
-immutable; if a writer changed it meanwhile, the query runs again. This module opens no descriptor of the file or the index
-itself: closing it would drop the locks of a writer in the same process.
+If there is a write-ahead log beside the file, the file is being written, or its writer was killed. SQLite then reads both under
+locks, and opens the log's index read-only, so that SQLite neither creates nor repairs an index. A file without a log is complete,
+and is read as immutable; if a writer changed the file meanwhile, the query runs again. This module itself never opens the file or
+the index: closing the descriptor would drop the locks of a writer in the same process.
 
 SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself states whether a
-log is open, and how many commits it contains. A log with fewer commits, or of another run, is not read.
+log is open, and how many commits the file contains. A log with fewer commits, or of another run, is not read.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _VERIFY_OUTCOMES: Final = (
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock, such as that of a reader that is recovering the file or reading an older state."""
+"""Seconds to wait for a lock, such as the lock of a reader that is recovering the file or reading an older state."""
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query runs if the files change meanwhile."""
 _MAX_FAILURES: Final = 3
-"""Failures in a row, with unchanged files, after which the error is raised: a read during a write may mix old and new."""
+"""Number of failures in a row, with unchanged files, at which the error is raised. One failure may be due to a write."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
 _LOG_HEADER_SIZE: Final = 32
@@ -74,14 +74,14 @@ _EXTERNAL_CODES: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-"""Primary SQLite error codes whose cause is not in the file."""
+"""Primary SQLite error codes whose cause is outside the file."""
 
 _LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
 _LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
-    """Return a journal's metadata about its run.
+    """Return the metadata of a journal's run.
 
     Raises:
         CorruptContentError: An entry is missing, or its checksum does not match.
@@ -138,10 +138,10 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
 def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     """Check everything that a resumed run relies on, and return the run's metadata.
 
-    For a finished run, only the figures and the windows are checked: none of its rows is ever sent again.
+    For a finished run, only the totals and the windows are checked, because none of its rows is ever sent again.
 
     Raises:
-        CorruptContentError: Something differs from what was written.
+        CorruptContentError: The content differs from what was written.
     """
     metadata = read_metadata(db)
     require_windows(db, metadata["hwm"])
@@ -159,7 +159,7 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _read_verified_rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
-    """Check the checksum of each row of a table, and yield the row without it."""
+    """Check the checksum of each row of a table, and yield the row without the checksum."""
     first = 0
     while page := db.execute(query, (first, _PAGE_SIZE)).fetchall():
         for *columns, crc in page:
@@ -216,12 +216,12 @@ _FileState: TypeAlias = tuple[int, int, int]
 
 @attrs.frozen
 class _JournalFiles:
-    """The state of a journal's files, from which a change of writer is detected.
+    """The state of a journal's files. Two states are compared to detect a change by a writer.
 
     Attributes:
         file: The file; `None` if there is none.
         log: The log beside it; `None` if there is none.
-        has_valid_log: Whether the log has a header that SQLite accepts: without one, a read-only connection would retry for ever.
+        has_valid_log: Whether the log has a header that SQLite accepts: without it, a read-only connection would retry forever.
         has_index: Whether the log's index exists.
     """
 
@@ -243,7 +243,7 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
     Args:
         path: Path of the journal.
-        query: The query; raises CorruptContentError if the content contradicts itself.
+        query: The query; raises CorruptContentError if the content is inconsistent.
 
     Raises:
         InvalidRequest: There is no journal.
@@ -253,11 +253,11 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
-    """Run a query on a journal, including its log unless the file is newer.
+    """Run a query on a journal, including its log unless the file is newer than the log.
 
     Args:
         path: Path of the journal.
-        query: The query; raises CorruptContentError if the content contradicts itself.
+        query: The query; raises CorruptContentError if the content is inconsistent.
         mode: URI parameters to open a journal that has a log.
 
     Returns:
@@ -311,7 +311,7 @@ def connect(path: str | Path, mode: str) -> sqlite3.Connection:
 
 
 def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
-    """Return the run, whether a log is open, and the number of commits."""
+    """Return the metadata about the log: its run, whether a log is open, and the number of commits."""
     log: Mapping[str, Any] = read_metadata(db)["log"]
     return log
 
@@ -322,7 +322,7 @@ def _is_stale(path: Path, mode: str) -> bool:
     try:
         file_state = _run_query(path, _WITHOUT_LOG, _read_log_state)
     except (sqlite3.Error, *DECODING_ERRORS):
-        # A power failure tore a page while the log was moved into the file: the log still has the whole page.
+        # A power failure may have torn a page while the log was moved into the file. The log still has the whole page.
         return False
     log_state = _run_query(path, mode, _read_log_state)
     return bool(log_state["run"] != file_state["run"] or log_state["commits"] < file_state["commits"])
@@ -364,7 +364,7 @@ def _require_format(path: Path, db: sqlite3.Connection) -> None:
 
 
 def read_error(path: Path, error: Exception) -> OutreachError:
-    """Return the error for a journal whose reading failed."""
+    """Return the error for a journal that could not be read."""
     code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
     if code == sqlite3.SQLITE_NOTADB:
         return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
@@ -375,7 +375,7 @@ def read_error(path: Path, error: Exception) -> OutreachError:
 
 def empty_error(path: Path) -> InvalidRequest:
     """Return the error for an empty file."""
-    return EmptyJournalError(f"journal: {path} is an empty file, and no run leaves one; {remedy(path)}")
+    return EmptyJournalError(f"journal: {path} is an empty file, not a journal; {remedy(path)}")
 
 
 def remedy(path: Path) -> str:

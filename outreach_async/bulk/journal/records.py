@@ -1,8 +1,8 @@
 """The stored form of a journal: its schema, and the conversion of metadata, outcomes and figures. Pure: no I/O.
 
-An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]: a status as a number, the
-possible ones as bits, an id without its prefix, an error as the digest of a string that is stored once. A value that does not fit
-is stored as JSON, which starts with `"` or `[`, so it cannot be confused with the short form.
+An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is a number, the
+possible statuses are bits, an id has no prefix, and an error is the digest of a string that is stored once. A value that has no
+short form is stored as JSON, which starts with `"` or `[`, so it cannot be confused with a short form.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FORMAT_VERSION: Final = 1
 TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
     "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
-    # No types: a status is a number or a string. Rare columns come last, where a missing value costs one byte.
+    # The columns have no types: a status is a number or a string. Rare ones come last, where a missing value costs one byte.
     "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
     "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
-"""Every row has a checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no row."""
+"""Every row has a checksum of its other columns; for an error, the digest. A spooled row without a key is never a repeat."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
@@ -50,11 +50,11 @@ DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, Recursio
 
 
 class CorruptContentError(ValueError):
-    """The content of a journal contradicts itself; no writer leaves it like this."""
+    """The content of a journal is inconsistent. No writer leaves a journal in this state."""
 
 
 def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
-    """Classify a file by its first bytes, before SQLite could change a file that is not a journal."""
+    """Classify a file by its first bytes, before SQLite opens it: SQLite might change a file that is not a journal."""
     if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
         return "foreign"
     (version,) = struct.unpack_from(">I", header, _USER_VERSION)
@@ -114,7 +114,7 @@ def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as a
 
 
 def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
-    """Return an entry of the run's metadata as a row of its table."""
+    """Return an entry of the run's metadata as a row of the table `meta`."""
     text = to_json(value)
     return name, text, checksum([name, text])
 
@@ -208,7 +208,7 @@ def _encode_error(error: OutreachError) -> str:
 
 def _decode_error(text: str) -> OutreachError:
     name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
-    # A newer version of the library may have stored a class that this one does not have.
+    # A newer version of the library may have stored a class that this version does not have.
     kind = _ERROR_CLASSES.get(name, OutreachError)
     error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
     error.maybe_applied = maybe_applied
@@ -216,20 +216,20 @@ def _decode_error(text: str) -> OutreachError:
 
 
 def digest(text: str) -> int:
-    """Return a signed 64-bit digest of a string, as SQLite stores integers. It needs no table of strings in memory."""
+    """Return a signed 64-bit digest of a string. With digests as keys, no table of the strings is needed in memory."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
 
 
 def encode_totals(totals: BulkReport) -> dict[str, Any]:
-    """Return figures as the JSON values that a journal stores: those of a report, with the exact duration."""
+    """Return the totals of a run as JSON values: those of a report, but with the exact duration."""
     return {**totals.to_dict(), "seconds": totals.seconds}
 
 
 def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
-    """Return the figures from their stored JSON values.
+    """Return the totals of a run from their stored JSON values.
 
     Raises:
-        CorruptContentError: They do not add up.
+        CorruptContentError: The counts do not add up to the number of rows.
     """
     outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
     require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
@@ -237,7 +237,7 @@ def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
 
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
-    """Return the figures with these outcomes added, after a run of this many seconds."""
+    """Return the totals with these outcomes added, for a run of this many seconds."""
     counts = OutcomeCounts(totals)
     for outcome in outcomes:
         counts.add(outcome)

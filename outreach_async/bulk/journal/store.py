@@ -1,4 +1,4 @@
-"""The writer's connection: transactions, and one kind of error for every failure, after which nothing more is written."""
+"""The writer's connection to a journal. Every failure becomes a JournalError, after which nothing more is written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 
 class Store:
-    """A journal's tables, for one writer.
+    """The tables of a journal, opened by its single writer.
 
     Args:
         path: Path of the journal.
-        log: The run that the log belongs to, whether the file states that a log is open, and the number of commits.
+        log: The metadata about the log: its run, whether the file states that a log is open, and the number of commits.
     """
 
     def __init__(self, path: str, log: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction. When the block ends, it is on the disk, in the log; if the block raises, it is rolled back."""
+        """Open a transaction. It is on the disk, in the log, when the block ends, and is rolled back if the block raises."""
         with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -112,7 +112,7 @@ class Store:
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
 
-        SQLite would remove the log. Unless the file states that it needs no log, the log is therefore left in place.
+        SQLite would remove the log on close. The log is therefore left in place, unless the file states that it needs no log.
         """
         complete = False
         with suppress(JournalError):
@@ -128,7 +128,7 @@ class Store:
     def _close_log(self) -> bool:
         """Move the log into the file, then make the file state that it has no log; return whether both succeeded.
 
-        These must be two steps: a kill during a single one could leave a file that lacks pages and states that it has no log.
+        These must be two steps. After a kill during a single step, the file could state that it has no log, but lack pages.
         """
         if not self._log["open"]:
             return True

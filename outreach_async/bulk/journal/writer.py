@@ -25,13 +25,13 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.validation import require_choice
 
 _PAGE_SIZE: Final = 200
-"""Rows with the same e-mail that are merged at a time."""
+"""Number of rows with the same e-mail that are merged at a time."""
 
 
 def _insert_many(verb: str, table: str, columns: str) -> str:
     """Return a statement that inserts the rows of a JSON array."""
-    # One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back
-    # late.
+    # One statement inserts many rows. Each step of a statement releases the interpreter's lock, and a busy event loop delays
+    # getting the lock back.
     values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns.split(", "))))
     return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
 
@@ -64,14 +64,14 @@ _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 
 
 class JournalWriter:
-    """An open journal for writing. Its methods may be called from any thread, one at a time.
+    """A journal that is open for writing. Its methods may be called from any thread, one at a time.
 
     After a JournalError nothing more is written: every further call raises it again. What was written before remains valid.
 
     Attributes:
         resumed: Whether an earlier process started the run.
         state: `running`, or how the run ended.
-        hwm: The high-water mark: rows below it may be sent. No row beyond it was sent, unless earlier runs are unknown.
+        hwm: High-water mark: the index after the last marked row. No later row was sent, unless earlier runs are unknown.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -111,7 +111,7 @@ class JournalWriter:
             identity: Identity of the run.
             resume: Whether to resume an existing journal; a missing one is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed.
-            wall: Returns Unix time in seconds; the journal stores durations and the times of events.
+            wall: Returns Unix time in seconds, for the durations and the times of events that the journal stores.
 
         Raises:
             InvalidRequest: The file exists although `resume` is false, is not a journal, belongs to another run, is being written
@@ -121,7 +121,7 @@ class JournalWriter:
         path, metadata = str(path), _create_metadata(identity, earlier)
         locked = open_locked(path, metadata, resume=resume, earlier=earlier, link=cls._link)
         with ExitStack() as stack:
-            # Closed in reverse: the lock last, because releasing it also drops SQLite's locks on the file.
+            # Closed in reverse order, the lock last, because releasing it also drops SQLite's locks on the file.
             stack.callback(locked.lock.release)
             require_same_run(path, identity, locked.metadata["identity"])
             store = Store(path, locked.metadata["log"])
@@ -139,7 +139,7 @@ class JournalWriter:
         os.link(draft, path)
 
     def _set_running(self, earlier: Earlier) -> None:
-        """Set the state to `running` in the file before anything is sent: after a kill, marked rows count as possibly sent."""
+        """Set the state to `running` before anything is sent, so that marked rows count as possibly sent after a kill."""
         with self._store.first_transaction() as db:
             if self.resumed:
                 self._add_event(db, "resumed", {"after": self.state})
@@ -200,7 +200,7 @@ class JournalWriter:
         self.hwm = window.end
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of those rows from `first` on, `rows` of them, that have an outcome."""
+        """Return the indexes of the rows that have an outcome, among the `rows` rows from `first` on."""
         with self._store.connection() as db:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
@@ -254,7 +254,8 @@ class JournalWriter:
             return
         if state == "finished" and (missing := self.hwm - self._totals.rows):
             raise InvalidRequest(
-                f"journal: expected an outcome for every row, got none for {missing}; record them before the end"
+                f"journal: expected an outcome for every marked row, got none for {missing} rows;"
+                " record every outcome before the end"
             )
         totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
         with self._store.transaction() as db:
@@ -267,7 +268,10 @@ class JournalWriter:
         return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Store rows of the input as (index, exact e-mail or an empty string for a row that repeats no other, payload as JSON).
+        """Store rows of the input.
+
+        Args:
+            rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
 
         Raises:
             InvalidRequest: The spool is complete.
@@ -347,16 +351,16 @@ def _create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
 def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
     if metadata["earlier"] == "unknown":
         return _ALL_ROWS
-    if metadata["state"] == "running":  # the process was killed: it could not say which rows it had sent
+    if metadata["state"] == "running":  # the process was killed before it could record which rows it had sent
         return PossiblySent.of(ranges=[(0, metadata["hwm"])])
     return PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
 
 
 def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
-    """Merge all rows with the same e-mail into the first, one page at a time: they may be the whole input."""
+    """Merge all rows with the same e-mail into the first row, one page at a time, as they may be the whole input."""
     members, last = msgspec.json.decode(payload), index
     while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
-        for last, later in page:  # noqa: B007 - the next page begins after the last
+        for last, later in page:  # noqa: B007 - the next page begins after row `last`
             members = merge(members, msgspec.json.decode(later), duplicates)
     return msgspec.json.encode(members)
 
@@ -367,7 +371,7 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
 
 
 def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
-    """Return the members to send once, instead of two rows one after the other.
+    """Return the members of one row that is sent instead of two rows.
 
     The result is the contact that the service would hold if it had received both rows. With `skip`, only the first row counts.
     With `overwrite`, a later value replaces an earlier one. With `update_missing_fields`, a later value fills a blank one.
@@ -381,7 +385,7 @@ def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str)
         return {**earlier}
     if duplicates == "overwrite":
         return {**earlier, **later}
-    # No blank value of the later row is used: the service would not fill a field with it, but would store it in a new contact.
+    # A blank value of the later row is not used: the service would not fill a field with it, but would store it in a new contact.
     filled = {name: value for name, value in later.items() if not _is_blank(value) and _is_blank(earlier.get(name))}
     return {**earlier, **filled}
 

@@ -1,4 +1,4 @@
-"""Runs the journal's writer off the event loop."""
+"""Run the journal's writer in a thread, so that it does not block the event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 class WriterThread:
-    """Runs the journal's calls one at a time, each in a thread. When `run` returns or raises, the call has ended or never runs.
+    """Runs the journal's calls one at a time, each in a thread.
+
+    When `run` returns or raises, its call has ended or will never run.
 
     Args:
         inline: Run the calls on the event loop itself. Virtual time needs this: the clock would jump ahead while a thread works.
