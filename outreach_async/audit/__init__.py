@@ -25,7 +25,7 @@ anyio.run(main)
 Rules
 -----
 `RULES` holds every rule. Most check one mailbox; some check all mailboxes of a domain or a sending server together. `CATALOGUE`
-maps ids to rules, including the three that report incomplete reading (`OA901` to `OA903`). `explain` describes a rule: its
+maps ids to rules, including the three that make an audit incomplete (`OA901` to `OA903`). `explain` describes a rule: its
 condition, its thresholds, their source, and the remedy:
 
 ```python
@@ -41,13 +41,14 @@ print(explain("OA170"))
 # -> Remedy: Use more domains with fewer mailboxes each: all mailboxes on <domain> share its reputation.
 ```
 
-A finding has a severity (`critical`, `error`, `warning`, `info`), a message with its figures, and a remedy. `confidence` is
-`low` if the sample is too small: 1 bounce in 10 e-mails proves little, so rates are compared by their lower 95 % bound. A
-mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0 points, depending on the severity.
+A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
+if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
+bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0
+points, depending on the severity.
 `report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent. `report.exit_code("warning")` is
 the exit code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
 
-To check a single mailbox you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
+To check a single mailbox, you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
 
 Policies
 --------
@@ -87,9 +88,9 @@ anyio.run(main)
 
 Comparing reports, and writing them to files
 --------------------------------------------
-`since` compares a report with an earlier one. Each finding becomes `new` or `unchanged`; `diff` holds the resolved findings, the
-findings that could not be checked this time, and the changed figures. `to_dict` and `from_dict` convert a report to and from JSON
-values:
+`since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`; `diff` holds the resolved findings,
+the findings that could not be checked this time, and the changed figures. `to_dict` and `from_dict` convert a report to and from
+JSON values:
 
 ```python
 import json
@@ -122,8 +123,8 @@ format.
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
-pauses until the findings so far are consumed. Findings about a domain or a server, and those that depend on the whole domain
-(`OA101` to `OA103`), come last. The report is available once the iteration ends.
+pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
+domain (`OA101` to `OA103`), come last. The report is available once the iteration ends.
 
 ```python
 import anyio

@@ -1,7 +1,7 @@
-"""The conditions of the rules, as pure functions. The rule tables supply their thresholds.
+"""The conditions of the audit rules, as pure functions. The tables in `rules.py` supply the thresholds.
 
-In doubt, a condition does not apply. Of a time interval it uses the end that raises no alarm. An invalid figure is replaced by
-NaN, and every comparison is written so that it is false for a NaN and the condition does not apply.
+A relative time is an interval. A comparison with it, such as "younger than 14 days", is true only if it holds for the whole
+interval. An invalid figure is replaced by NaN. Every comparison is written so that a condition does not apply to NaN.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxStatus, MailboxType
 
 WORKDAYS = 22
-"""Working days in 30 days; e-mails are assumed to be sent on these."""
+"""Working days in 30 days. E-mails are assumed to be sent only on working days."""
 
 Thresholds = Mapping[str, float]
 
@@ -40,8 +40,8 @@ class Sign:
 
     Attributes:
         message: Description of the problem, with its figures.
-        figures: The figures of the message, as numbers.
-        severity: Severity; `None` for the rule's own severity.
+        figures: The numbers that the message quotes, by name.
+        severity: Severity of the finding; `None` for the severity of the rule.
         sure: Whether the sample is large enough to be certain.
 
     Example:
@@ -59,13 +59,13 @@ class Sign:
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """Facts about a domain, for rules. A mailbox listed in two workspaces counts once.
+    """Facts about a domain that the rules check. A mailbox listed in two workspaces counts once.
 
     Attributes:
         daily_limit: Sum of the mailboxes' daily limits, in e-mails per day.
         mailboxes: Number of mailboxes.
         sent_30days: E-mails sent by the mailboxes in 30 days.
-        lacking: Authentication that some of the mailboxes lack, such as `SPF record`.
+        lacking: Kinds of authentication that some of the mailboxes do not have, such as `SPF record`.
 
     Example:
         ```python
@@ -83,7 +83,7 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """Facts about a sending server, for rules.
+    """Facts about a sending server that the rules check.
 
     Attributes:
         mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count: all Google customers
@@ -107,14 +107,14 @@ ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
 def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Apply if too many mailboxes share the domain's reputation."""
+    """Return a sign if too many mailboxes share the reputation of the domain."""
     if facts.mailboxes <= thresholds["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
 def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Apply if the domain sends in bulk without the authentication that bulk senders need."""
+    """Return a sign if the domain sends in bulk, but some of its mailboxes do not have SPF, DKIM or DMARC."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < thresholds["daily"]:
         return None
@@ -124,7 +124,7 @@ def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sig
 
 
 def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | None:
-    """Apply if mailboxes share a server with a blacklisted mailbox."""
+    """Return a sign if mailboxes share a server with a blacklisted mailbox."""
     if facts.mailboxes < thresholds["mailboxes"] or not facts.listed:
         return None
     message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
@@ -132,7 +132,7 @@ def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | No
 
 
 _MAX_STRING_SHOWN: Final = 40
-"""Maximum characters of a quoted string in a message; the service and policy files may contain strings of any length."""
+"""Maximum number of characters of a quoted string in a message. Responses and policy files may contain strings of any length."""
 
 _NUMERIC_FIELDS: Final = (
     "campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days",
@@ -146,17 +146,17 @@ _STATUSES: Final = frozenset(status.value for status in MailboxStatus)
 
 
 def email_domain(email: str) -> str | None:
-    """Return the part after the `@`, in lower case; `None` if there is none."""
+    """Return the domain of an e-mail address, in lower case; `None` if the address has no domain."""
     return email.rpartition("@")[2].strip().lower() or None if "@" in email else None
 
 
-@attrs.define(eq=False)  # not frozen: one is created per mailbox, and creating a frozen one takes twice as long
+@attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
     """A mailbox and its context: the input of a rule's condition.
 
     Attributes:
         mailbox: The mailbox; invalid figures are replaced by NaN.
-        doubts: Description of the figures that were replaced; empty if there are none.
+        doubts: Description of the figures that were replaced; empty if every figure is valid.
         now: Time at which the mailbox was read, in Unix seconds; `None` if unknown.
         facts: Facts about the mailbox's domain; `None` if unknown.
 
@@ -191,11 +191,13 @@ class Case:
 
     @property
     def domain(self) -> DomainFacts:
-        """The facts about the mailbox's domain; if unknown, a domain with this mailbox only."""
+        """The facts about the mailbox's domain. If they are unknown, the domain is assumed to have no other mailbox."""
         return self.facts or DomainFacts(daily_limit=valid_or_zero(self.mailbox.daily_limit))
 
     def age(self) -> Interval | None:
-        """Return the mailbox's age, in seconds, from `created_at` or else from `age` or `created`; `None` if unknown.
+        """Return the age of the mailbox in seconds, as an interval; `None` if the age is unknown.
+
+        The age is computed from `created_at`. Without it, the relative time in `age` or `created` is used.
 
         Example:
             ```python
@@ -218,14 +220,14 @@ class Case:
             ```
         """
         created, now = self.mailbox.created_at, self.now
-        if now is not None and 0 < created <= now:  # the usual case, without creating an interval
+        if now is not None and 0 < created <= now:  # fast path, which does not create an interval
             return now - created < days * DAY
         age = self.age()
         return age is not None and age.most < days * DAY
 
 
 def _has_valid_figures(box: Mailbox) -> bool:
-    """Return whether every figure is within bounds; a NaN never is."""
+    """Return whether every figure is between 0 and `MAX_FIGURE`. NaN is not."""
     return (
         0 <= box.campaigns <= MAX_FIGURE
         and 0 <= box.daily_limit <= MAX_FIGURE
@@ -245,7 +247,7 @@ Condition = Callable[[Case, Thresholds], Sign | None]
 
 
 def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Sign:
-    """Return the sign for a missing SPF, DKIM or DMARC; its severity depends on the daily limit of the whole domain."""
+    """Return the sign for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= thresholds["critical"]:
         return Sign(f"no {what}")
@@ -253,7 +255,7 @@ def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds
 
 
 def missing_authentication(field: str, name: str) -> Condition:
-    """Return the condition that applies if a field of a mailbox, `spf`, `dkim` or `dmarc`, is false."""
+    """Return a condition on the mailbox field `spf`, `dkim` or `dmarc`. The condition applies if the field is false."""
 
     def check_field(case: Case, thresholds: Thresholds) -> Sign | None:
         return None if getattr(case.mailbox, field) else build_missing_authentication_sign(name, case.domain, thresholds)
@@ -262,32 +264,35 @@ def missing_authentication(field: str, name: str) -> Condition:
 
 
 def check_authentication(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Apply if SPF, DKIM and DMARC are all missing."""
+    """Return a sign if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
-    return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("none of SPF, DKIM and DMARC")
+    return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("SPF, DKIM and DMARC are all missing")
 
 
 def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the mailbox is on a blacklist."""
+    """Return a sign if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     severity = _severity_of(lists, thresholds) if lists else None
     return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the bounce rate is too high; its severity comes from the rate's lower bound, given a large enough sample."""
+    """Return a sign if the bounce rate is too high.
+
+    The lower confidence bound of the rate determines the severity. If the sample is too small, the rule's own severity is used.
+    """
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:
         return None
     lower = wilson_lower(bounced, sent) if sent >= thresholds["sample"] else 0.0
     severity = _severity_of(lower, thresholds)
-    proof = f"at least {format_percent(lower)} with 95 % confidence" if severity else "too few to be certain"
+    proof = f"at least {format_percent(lower)} with 95 % confidence" if severity else "too few e-mails to be certain"
     message = f"{format_percent(bounced / sent)} bounced in 30 days ({format_number(bounced)} of {format_number(sent)}; {proof})"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, severity, sure=severity is not None)
 
 
 def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Apply if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
+    """Return a sign if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
     if case.doubts:
         return Sign(case.doubts)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
@@ -298,7 +303,7 @@ def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_daily_limit(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Apply if more e-mails were sent today than the daily limit allows."""
+    """Return a sign if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
         return None
@@ -307,7 +312,7 @@ def check_daily_limit(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the daily limit of a Google mailbox exceeds Google's own limits, or safe limits for cold e-mail."""
+    """Return a sign if the daily limit of a Google mailbox exceeds Google's own limits or the safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
     if not (limit > thresholds["young"] or limit > thresholds["warning"]) or case.mailbox.type != _GOOGLE:
         return None
@@ -324,7 +329,7 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the daily limit of a new mailbox is too high for its warm-up."""
+    """Return a sign if the daily limit of a new mailbox is too high for its warm-up."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
@@ -334,17 +339,17 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the mailbox uses only a small share of its daily limit; certainly new mailboxes are exempt."""
+    """Return a sign if the mailbox uses only a small share of its daily limit, unless it is certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
     allowed = format_number(limit * WORKDAYS)
-    message = f"{format_number(sent)} e-mails sent in 30 days of the {allowed} that its daily limit allows"
+    message = f"{format_number(sent)} e-mails sent in 30 days; its daily limit allows {allowed}"
     return Sign(message, {"sent_30days": sent, "daily_limit": limit})
 
 
 def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the mailbox is in campaigns but has been idle for a long time."""
+    """Return a sign if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
@@ -356,7 +361,7 @@ def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Apply if the mailbox is in campaigns but its status is not `active`."""
+    """Return a sign if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
@@ -365,19 +370,19 @@ def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the recent open rate is far below the average: the mailbox's e-mails may be going to spam."""
+    """Return a sign if the recent open rate is far below the average: the mailbox's e-mails may be going to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
     ago = parse_relative_time(case.mailbox.last_activity)
-    if ago is not None and ago.least >= thresholds["days"] * DAY:  # nothing was sent recently, and nothing could be opened
+    if ago is not None and ago.least >= thresholds["days"] * DAY:  # nothing was sent recently, so nothing could be opened
         return None
     message = f"{opened:.1f} % opened in 14 days; its average is {usual:.1f} %"
     return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
 
 
 def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Apply if the open or click rate is implausibly high: mail clients prefetch images, and scanners follow links."""
+    """Return a sign if the open or click rate is implausibly high: mail clients prefetch images, and scanners follow links."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > thresholds["opens"]:
         return Sign(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
@@ -388,15 +393,15 @@ def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_domain_ip(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Apply if the mailbox's domain has no IP address."""
+    """Return a sign if the mailbox's domain has no IP address."""
     return _NO_DOMAIN_IP if case.mailbox.domain_ip is None else None
 
 
-_NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # shared: this sign may apply to a large share of all mailboxes
+_NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # one object for all mailboxes, to save memory
 
 
 def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Apply if the type or status is a value the interface does not show."""
+    """Return a sign if the type or the status is not a value in the service's interface."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
@@ -405,7 +410,7 @@ def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def _severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
-    """Return the worst severity whose threshold the figure reaches, if any."""
+    """Return the worst severity whose threshold the figure reaches; `None` if it reaches none."""
     return next((severity for severity in Severity if severity in thresholds and figure >= thresholds[severity]), None)
 
 

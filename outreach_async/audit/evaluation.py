@@ -1,4 +1,4 @@
-"""Evaluate the rules: mailboxes in, findings out, without I/O. Memory does not grow with the number of healthy mailboxes."""
+"""Evaluate the rules for mailboxes and return the findings. Performs no I/O. Mailboxes without findings are not stored."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _HASH_MASK: Final = 2**64 - 1
 
 
 class CompactSet:
-    """A set of seen names, stored as 64-bit hashes in an open-addressing table that is at most three quarters full.
+    """A set of names that stores only their 64-bit hashes, in an open-addressing hash table.
 
-    The chance that any two of a million names collide is about one in forty million. Python randomizes string hashes in each
-    process, which prevents deliberate collisions.
+    The probability that any two of a million names collide is about one in forty million. Python randomizes string hashes in
+    each process, which prevents deliberate collisions. The table is at most three quarters full.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class CompactSet:
         return self._count
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names; return those that were new."""
+        """Add names, and return those that were new."""
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:
-        """Add a name; return whether it was new."""
+        """Add a name, and return whether it was new."""
         if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
             return False
         self._count += 1
@@ -54,9 +54,9 @@ class CompactSet:
         return True
 
     def _insert(self, digest: int) -> bool:
-        """Put a digest into its slot or the next free one; return whether it was new."""
+        """Store a digest in its slot or in the next free slot, and return whether the digest was new."""
         slots = self._slots
-        last = len(slots) - 1  # the size is a power of two: `&` takes the remainder
+        last = len(slots) - 1  # the size is a power of two, so `&` computes the remainder
         slot = digest & last
         while held := slots[slot]:
             if held == digest:
@@ -77,11 +77,11 @@ def check(
     """Check one mailbox against every rule about single mailboxes. Rules about several mailboxes need `audit`.
 
     Args:
-        mailbox: The mailbox (section "Mailbox" of the interface).
+        mailbox: The mailbox (section "Mailbox" of the service's interface).
         policy: The policy to apply; by default, all rules with their default thresholds.
         now: Time at which the mailbox was read, in Unix seconds. Without it, the age comes from `age` or `created`.
-        workspace: Id of the workspace, for the findings.
-        domain: Facts about the mailbox's domain; by default, a domain with this mailbox only.
+        workspace: Id of the workspace, which is copied to the findings.
+        domain: Facts about the mailbox's domain. By default, the domain is assumed to have no other mailbox.
 
     Returns:
         A finding for each rule that applies, in the order of the rules.
@@ -98,7 +98,7 @@ def check(
 
 
 def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding]:
-    """Evaluate the mailbox rules of a policy."""
+    """Return the findings of a policy's mailbox rules about one mailbox."""
     signs = [applies(case, thresholds) for applies, thresholds in policy.conditions]
     if not any(signs):
         return []
@@ -111,7 +111,7 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
 
 
 def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
-    """Return the finding of a rule about a mailbox, or about the mailboxes of a domain or a server."""
+    """Build a finding from a rule and its sign, about one mailbox or about the mailboxes of a domain or a server."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -139,7 +139,7 @@ class FlaggedMailbox:
     """A mailbox with findings.
 
     Attributes:
-        workspace: Id of the workspace that lists it.
+        workspace: Id of the workspace that lists the mailbox.
         mailbox: The mailbox.
         findings: Its findings, in the order of the rules.
     """
@@ -150,16 +150,16 @@ class FlaggedMailbox:
 
 
 class AuditState:
-    """Checks mailboxes page by page and returns all findings at the end.
+    """Checks mailboxes page by page, and returns all findings at the end.
 
-    The severity of a missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. These findings, and those about
-    domains and servers, become final when every mailbox is read.
+    The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. These findings, and those about
+    domains and servers, become final after every mailbox has been read.
 
     Attributes:
         workspaces: Ids of the workspaces, in the order of the audit.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
-        totals: Sums of the checked mailboxes by workspace, domain, type and server.
+        totals: Totals of the checked mailboxes, by workspace, domain, type and server.
     """
 
     def __init__(self, workspaces: Sequence[str], policy: Policy, now: float) -> None:
@@ -170,15 +170,15 @@ class AuditState:
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
         self._flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
         self._authentication_rules = {rule.id: rule for rule in policy.mailbox_rules if rule.lack}
-        # Only several workspaces can list a mailbox twice: within one, the page walk already drops duplicates.
+        # A mailbox can occur in several workspaces. Within one workspace, the page walk already drops duplicates.
         self._seen = CompactSet() if len(workspaces) > 1 else None
         self._domains, self._servers = self.totals["domain"], self.totals["server_ip"]
-        self._repeated = GroupTotals()  # by domain: mailboxes listed by a further workspace, subtracted from the domain's facts
+        self._repeated = GroupTotals()  # by domain: mailboxes already counted in another workspace
         self._own_server_counts: Counter[str] = Counter()
         self._blacklisted_counts: Counter[str] = Counter()
 
     def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
-        """Check mailboxes of a workspace; return the findings that are final."""
+        """Check a page of a workspace's mailboxes, and return the findings that are already final."""
         place, policy, now = self._indexes[workspace], self.policy, self.now
         flagged, final = self._flagged[place], list[Finding]()
         sums: defaultdict[str, list[Number]] = defaultdict(lambda: [0, 0, 0])
@@ -194,7 +194,7 @@ class AuditState:
         return final
 
     def _add_totals(self, case: Case, place: int, sums: list[Number]) -> None:
-        """Add a mailbox to the tallies of its domain and server, and to the sums of its type."""
+        """Add a mailbox to the totals of its domain and server, and to `sums`, the sums of its type."""
         mailbox = case.mailbox
         sent, limit, server = mailbox.sent_30days, mailbox.daily_limit, mailbox.server_ip
         if case.doubts:
@@ -214,12 +214,12 @@ class AuditState:
                 self._blacklisted_counts[server] += 1
 
     def finish(self, reading_errors: Mapping[str, Sequence[Finding]]) -> FinalFindings:
-        """Return all findings; call this when every mailbox is read.
+        """Return all findings. Call this after every mailbox has been read.
 
         Args:
-            reading_errors: Findings about the reading itself, by workspace.
+            reading_errors: Findings about errors while reading, by workspace.
         """
-        # Only now is the daily limit of every domain complete, which decides the severity of a missing SPF, DKIM or DMARC.
+        # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
         lacking: defaultdict[str, set[str]] = defaultdict(set)  # ids of the authentication rules that apply, by domain
         for finding in chain.from_iterable(flagged.findings for flagged in chain(*self._flagged)):
             if finding.rule in self._authentication_rules and finding.domain is not None:
@@ -244,12 +244,12 @@ class AuditState:
         if rule is None or rule.lack is None:
             return finding
         sign = build_missing_authentication_sign(rule.lack, facts, rule.thresholds)
-        if sign.message == finding.message:  # it names the limit that decides the severity; most findings stay as they are
+        if sign.message == finding.message:  # then the severity is equal, too: the message contains the limit
             return finding
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 
     def _check_groups(self, lacking: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:
-        """Check domains by name, and then servers with a blacklisted mailbox by address."""
+        """Yield the findings about domains, sorted by name, and then those about servers with a blacklisted mailbox."""
         for domain in sorted(self._domains):
             domain_facts = self._domain_facts(domain, lacking.get(domain, ()))
             yield from self._apply(self.policy.domain_rules, domain_facts, self._domains[domain], domain=domain)
@@ -278,9 +278,9 @@ class FinalFindings:
 
     Attributes:
         flagged: The mailboxes with findings, by workspace.
-        errors: The reading errors, by workspace.
+        errors: The findings about errors while reading, by workspace.
         group_findings: The findings about domains and servers.
-        deferred: The findings that became final only at the end.
+        deferred: The findings that became final only after every mailbox was read.
     """
 
     flagged: list[list[FlaggedMailbox]]

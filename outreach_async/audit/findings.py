@@ -1,4 +1,4 @@
-"""Findings of an audit, and the groups and sums of mailboxes that its report shows."""
+"""Findings of an audit, and the groups and totals of mailboxes in its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FindingState = Literal["new", "unchanged", "resolved"]
 
 
 class Severity(StrEnum):
-    """Severity of a finding, in order from the worst.
+    """Severity of a finding. The members are in order, the worst first.
 
     Example:
         ```python
@@ -80,10 +80,11 @@ class Finding:
         domain: Part of the address after the `@`, in lower case.
         message: Description of the problem, with its figures.
         remedy: Recommended action.
-        confidence: `low` if the sample is too small to be certain.
-        sent_30days: Weight of the finding's subject in a score; `None` if the finding does not affect any score.
+        confidence: `low` if the sample is too small to be certain; otherwise `high`.
+        sent_30days: E-mails that the finding's subject sent in 30 days, which are its weight in a score; `None` if the finding
+            does not affect any score.
         server_ip: Address of the sending server, if the finding is about the mailboxes that share it.
-        figures: The numbers behind the finding, under the service's field names where it has one.
+        figures: The numbers that the finding is based on, by the service's field name if there is one.
         state: State compared with an earlier audit; `None` if the report was not compared.
 
     Example:
@@ -207,7 +208,7 @@ class Row:
 
 @attrs.frozen
 class MailboxTotals:
-    """The sums of the mailboxes with the same key.
+    """The totals of the mailboxes with the same key, such as a domain.
 
     Attributes:
         mailboxes: Number of mailboxes.
@@ -223,15 +224,16 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Sums of mailboxes by key, in one array: a million mailboxes may have a quarter of a million domains."""
+    """Totals of mailboxes by key, stored in one array to save memory: a million mailboxes may have 250,000 domains."""
 
     def __init__(self) -> None:
         self._indexes: dict[str, int] = {}
-        # Four for each key, in the order of `MailboxTotals`. A double holds every whole number up to 2**53 exactly.
+        # Four numbers for each key, in the order of the fields of `MailboxTotals`. A double represents whole numbers up to 2**53
+        # exactly.
         self._sums = array("d")
 
     def add(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int = 1) -> None:
-        """Add mailboxes, the e-mails they sent and their daily limits; `workspace` is the index of their workspace."""
+        """Add mailboxes to the totals of a key; `workspace` is the index of their workspace."""
         sums = self._sums
         place = self._indexes.setdefault(key, len(sums))
         if place == len(sums):
@@ -249,11 +251,11 @@ class GroupTotals:
         return iter(self._indexes)
 
     def mailbox_count(self, key: str) -> int:
-        """Return the number of mailboxes of a key that was added before."""
+        """Return the number of mailboxes with a key, which must have been added before."""
         return int(self._sums[self._indexes[key]])
 
     def __getitem__(self, key: str) -> MailboxTotals:
-        """Return the sums of a key; zeros for a key that was never added."""
+        """Return the totals of a key; all are 0 for a key that was never added."""
         place = self._indexes.get(key)
         if place is None:
             return MailboxTotals()
@@ -262,5 +264,5 @@ class GroupTotals:
 
 
 def _round_sum(value: float) -> Number:
-    """Return a sum as an integer if it is whole, otherwise rounded; the rounding hides differences in the order of addition."""
+    """Return a sum as an integer if it is whole; otherwise round it, so that the order of addition does not affect the result."""
     return int(value) if value.is_integer() else round(value, 3)

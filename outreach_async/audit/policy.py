@@ -38,16 +38,16 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 _KEYS: Final = ("name", "off")
 _FINGERPRINT_LENGTH: Final = 12
-"""Length in hexadecimal digits; enough to distinguish the policies of one organization."""
+"""Number of hexadecimal digits, which is enough to distinguish the policies of one organization."""
 
 
 @attrs.frozen(kw_only=True)
 class PolicyUsed:
-    """Description of the policy of a report.
+    """Description of the policy that was used for a report.
 
     Attributes:
         name: `default`, the policy's own `name`, or the name of its file.
-        fingerprint: Hash of the differences from the default; policies with the same differences share it. Empty for the default.
+        fingerprint: Hash of the differences from the default policy; empty for the default policy.
         off: Ids of the rules that are turned off.
         thresholds: Changed thresholds, by rule id and name.
 
@@ -130,8 +130,8 @@ class Policy:
         """Create a policy from the keys of a policy file.
 
         Args:
-            values: Mapping with the optional keys `name` (a string) and `off` (a list of rule ids), and the id of each rule to
-                change with a mapping of its thresholds.
+            values: Mapping with the optional keys `name` (a string) and `off` (a list of rule ids). Any other key is the id of a
+                rule, with a mapping of the thresholds to change.
 
         Raises:
             InvalidRequest: A key is unknown, or a value is invalid.
@@ -219,10 +219,10 @@ def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) ->
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
     if name in rules.INCOMPLETE:
-        raise InvalidRequest(f"policy: {where}expected a rule that can be changed, got {name} (incomplete reading); remove it")
+        raise InvalidRequest(f"policy: {where}expected a rule that a policy can change, got {name}; remove it")
     if name not in rules.CATALOGUE:
         hint = _suggest(name, [*keys, *(rule.id for rule in rules.RULES)])
-        raise InvalidRequest(f"policy: {where}expected a known name, got {quote(name)}{hint}")
+        raise InvalidRequest(f"policy: {where}expected a known key or rule id, got {quote(name)}{hint}")
     return name
 
 
@@ -230,7 +230,9 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     """Return the thresholds that differ from the rule's defaults."""
     rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
-        raise InvalidRequest(f"policy: {key}: expected a threshold table, got {type_name(value)}; to turn it off, add it to off")
+        raise InvalidRequest(
+            f"policy: {key}: expected a table of thresholds, got {type_name(value)}; to turn the rule off, add its id to off"
+        )
     for name in value:
         if name not in rule.thresholds:
             has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
@@ -249,23 +251,23 @@ def _require_figure(where: str, value: object) -> float:
 
 
 def _check_order(key: str, figures: Mapping[str, float]) -> None:
-    """Reject thresholds that let a worse severity start below a milder one."""
+    """Reject thresholds where a worse severity has a lower value than a milder severity."""
     graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
     for (worse, high), (milder, low) in pairwise(graded):
         if high < low:
-            raise InvalidRequest(f"policy: {key}: expected {worse} to be at least {low:g} ({milder}), got {high:g}; raise it")
+            raise InvalidRequest(f"policy: {key}: expected {worse} of at least {milder} ({low:g}), got {high:g}; raise {worse}")
 
 
 def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
     if not off and not thresholds:
         return ""
-    # As floats: 1 and 1.0 are the same threshold.
+    # Thresholds are hashed as floats, because 1 and 1.0 are the same threshold.
     floats = {rule: {name: float(figure) for name, figure in figures.items()} for rule, figures in thresholds.items()}
     return hashlib.sha256(json.dumps([off, floats], sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a misspelled name: of the close matches, the one with most characters in the same position."""
+    """Return a suggestion for a misspelled name: the close match with the most characters in the same position."""
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
     best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)), default=None)

@@ -1,4 +1,4 @@
-"""The report of an audit, and the comparison of two of them."""
+"""The report of an audit, and the comparison of two reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
 REPORT_VERSION: Final = 1
-"""Version of the JSON format."""
+"""Version of the JSON format of reports."""
 
 EXIT_CLEAN: Final = 0
 EXIT_FINDINGS: Final = 1
@@ -42,8 +42,8 @@ class Report:
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
         totals: Number of groups of each kind.
         rows: Mailboxes with findings, the worst first; at most 1,000.
-        not_judged: Properties that the service's fields do not show and the audit cannot check.
-        diff: Changes since an earlier audit; `None` if the report was not compared with one.
+        not_judged: Properties that the audit cannot check, because the service's fields do not show them.
+        diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
 
     Example:
         ```python
@@ -75,7 +75,7 @@ class Report:
         """Return the exit code for a command: 0 clean, 1 findings, 3 incomplete (even with findings), 77 access denied.
 
         Args:
-            fail_on: The mildest severity that counts as a finding.
+            fail_on: The mildest severity that leads to exit code 1.
 
         Raises:
             InvalidRequest: `fail_on` is not the name of a severity.
@@ -94,7 +94,7 @@ class Report:
         return EXIT_FINDINGS if any(finding.severity.reaches(bar) for finding in self.findings) else EXIT_CLEAN
 
     def since(self, earlier: Report) -> Report:
-        """Return this report with the changes since an earlier one; its findings are `new` or `unchanged`.
+        """Return a copy of this report with the changes since an earlier report. Its findings are `new` or `unchanged`.
 
         Example:
             ```python
@@ -106,7 +106,7 @@ class Report:
         return attrs.evolve(self, findings=findings, diff=diff)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-compatible values; `from_dict` reads them back.
+        """Return the report as JSON-compatible values. `from_dict` converts them back to a report.
 
         Example:
             ```python
@@ -118,7 +118,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
-        """Create a report from JSON values. Optional members may be missing; early reports of version 1 lack most of them.
+        """Create a report from JSON values. Optional members may be missing, as in early reports of version 1.
 
         Raises:
             InvalidRequest: The values are not a report, or have an unknown version.
@@ -145,13 +145,13 @@ class Delta:
     """A figure that changed between two audits.
 
     Attributes:
-        kind: The kind of subject the figure belongs to.
+        kind: Kind of the subject that the figure describes.
         key: The workspace id, the domain, the server's address, or the mailbox id; empty for the audit as a whole.
         name: Display name of the subject: a mailbox's address, otherwise the key.
-        rule: Id of the rule the figure belongs to; `None` if it does not belong to a finding.
-        figure: Name of the figure, such as `score` or `blacklists`; `severity` counts from 1 for info to 4 for critical.
-        before: Earlier value; `None` if there was none.
-        after: Current value; `None` if there is none.
+        rule: Id of the rule whose finding contains the figure; `None` if the figure is not part of a finding.
+        figure: Name of the figure, such as `score` or `blacklists`; `severity` is a number from 1 (info) to 4 (critical).
+        before: Earlier value; `None` if the earlier report does not contain the figure.
+        after: Current value; `None` if the later report does not contain the figure.
 
     Example:
         ```python
@@ -181,7 +181,7 @@ class Diff:
         new: Findings that are not in the earlier audit.
         unchanged: Findings that are in both audits; `deltas` holds the changes of their figures.
         resolved: Earlier findings that no longer apply.
-        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was off, this time.
+        not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was off.
         deltas: Changed figures of unchanged findings.
         scores: Changed scores and totals.
 
@@ -211,11 +211,11 @@ class Diff:
 def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
     """Compare two audits. Performs no I/O.
 
-    Two findings are the same if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
+    Two findings match if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
     workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or workspace.
 
     Returns:
-        The later findings, each marked as new or unchanged, and the changes.
+        The later findings, each marked as new or unchanged, and the diff.
     """
     matches, gone = _match_findings(earlier.findings, later.findings)
     findings = [
@@ -235,7 +235,10 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
 
 
 def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
-    """Return the matching earlier finding for each later one, and the earlier findings without a match; each is matched once."""
+    """Return the earlier finding that matches each later one, and the earlier findings without a match.
+
+    Each finding is matched at most once.
+    """
     matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
     for key in (_exact_key, _workspace_independent_key):
@@ -261,7 +264,7 @@ def _workspace_independent_key(finding: Finding) -> Hashable:
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
     """Return a function that checks whether a finding may still apply although this audit does not contain it.
 
-    The audit did not check everything: rules were off, and workspaces and mailboxes may not have been read.
+    An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     """
     unread = [finding for finding in report.findings if finding.rule in INCOMPLETE]
     mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
@@ -277,7 +280,7 @@ def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
 
 
 _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
-"""Severities as numbers; the worst has the highest."""
+"""Severities as numbers. A higher number is a worse severity."""
 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:

@@ -1,4 +1,4 @@
-"""The rules of the audit, by their subject: one mailbox, the mailboxes of a domain or server, and the reading itself."""
+"""The rules of the audit: about one mailbox, about the mailboxes of a domain or server, and about errors while reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outreach_async.audit.conditions import Condition, DomainCondition, ServerCo
 from outreach_async.audit.findings import Severity
 
 RuleScope = Literal["mailbox", "domain", "server_ip", "workspace"]
-"""Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or the reading of a workspace."""
+"""Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or errors while reading a workspace."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,11 +22,11 @@ class Rule:
     Attributes:
         id: Id such as `OA101`; never reused for another rule.
         title: Short title.
-        severity: Severity of a finding, unless a threshold determines it.
+        severity: Severity of a finding, unless a threshold determines the severity.
         wording: Description of the condition, with thresholds as placeholders `{name}`.
         source: Source of the thresholds.
         remedy: Recommended action; `<domain>` stands for the mailbox's domain.
-        thresholds: Thresholds by name; one named after a severity is the value from which a finding has that severity.
+        thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         scope: Subject of the findings.
 
     Example:
@@ -57,7 +57,8 @@ class MailboxRule(Rule):
 
     Attributes:
         applies: The condition, a function without side effects.
-        lack: Name of the missing SPF, DKIM or DMARC if the rule is about one: its severity depends on the whole domain.
+        lack: Name of the missing authentication, such as `SPF record`; `None` for other rules. The severity of missing
+            authentication depends on the whole domain.
 
     Example:
         ```python
@@ -117,7 +118,7 @@ _BULK_SOURCE: Final = (
 
 
 def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> MailboxRule:
-    """Return the rule about a field of a mailbox that is named as its kind of authentication, in lower case."""
+    """Return the rule about missing SPF, DKIM or DMARC. The mailbox field is `name` in lower case."""
     field = name.lower()
     return MailboxRule(
         id=id_,
@@ -150,7 +151,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "OA103",
         name="DMARC",
         lack="DMARC policy",
-        remedy="Publish a TXT record at _dmarc.<domain>: v=DMARC1; p=none; rua=mailto: and an address whose mail is read.",
+        remedy="Publish a TXT record at _dmarc.<domain>: v=DMARC1; p=none; rua=mailto: followed by an address that you read.",
     ),
     MailboxRule(
         id="OA104",
@@ -178,8 +179,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="High bounce rate",
         severity=Severity.INFO,
         wording="bounced_30days / sent_30days is {warning:.1%} or more: warning from {warning:.1%}, error from {error:.1%}, "
-        "critical from {critical:.1%}, each by the rate's lower 95 % bound (Wilson) over at least {sample} e-mails; info if the "
-        "sample is too small to be certain",
+        "critical from {critical:.1%}, each by the lower 95 % confidence bound of the rate (Wilson) over at least {sample} "
+        "e-mails; info if the sample is too small to be certain",
         thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
@@ -194,7 +195,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="bounced_30days is above sent_30days, or a figure is negative, not a number or implausibly large",
         applies=conditions.check_figures,
         source="section Mailbox of the service's interface: these fields are counts, percentages and a time",
-        remedy="Do not rely on the figures of this mailbox; report the ones named in the message to the service's support.",
+        remedy="Do not rely on the figures of this mailbox; report the figures named in the message to the service's support.",
     ),
     MailboxRule(
         id="OA130",
@@ -210,8 +211,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA131",
         title="Daily limit too high for Google",
         severity=Severity.WARNING,
-        wording="type is Google and daily_limit is above {warning:,}, or above {young:,} while it is younger than {days:,} days; "
-        "error above {error:,}, critical above {critical:,}",
+        wording="type is Google and daily_limit is above {warning:,}, or above {young:,} while the mailbox is younger than "
+        "{days:,} days; error above {error:,}, critical above {critical:,}",
         thresholds=MappingProxyType({"warning": 100, "young": 40, "days": 365, "error": 500, "critical": 2000}),
         applies=conditions.check_provider_limit,
         source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace caps "
@@ -268,7 +269,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "certainly {days} or more days ago",
         thresholds=MappingProxyType({"share": 0.60, "sample": 100, "days": 14}),
         applies=conditions.check_open_rate,
-        source="open rates show a trend, not a level, and a sudden drop is a signal (coldmailopenrate; coldconvert; "
+        source="only the trend of an open rate is meaningful, and a sudden drop is a warning (coldmailopenrate; coldconvert; "
         "benchmarkemail 2025)",
         remedy="Run an inbox placement test; if its e-mails miss the inbox, pause its campaigns and warm it up again.",
     ),
@@ -276,7 +277,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA151",
         title="Automated opens or clicks",
         severity=Severity.INFO,
-        wording="avg_open_rate is above {opens} %, or avg_click_rate is as high as avg_open_rate",
+        wording="avg_open_rate is above {opens} %, or avg_click_rate is at least as high as avg_open_rate",
         thresholds=MappingProxyType({"opens": 90}),
         applies=conditions.check_automated_opens,
         source="50 to 60 % of opens are images that Apple Mail prefetches, and scanners follow links (benchmarkemail 2025, "
@@ -289,7 +290,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         severity=Severity.INFO,
         wording="domain_ip is null",
         applies=conditions.check_domain_ip,
-        source="recipients look up a sender by opening its domain; a domain without a site loses their trust",
+        source="recipients open a sender's domain in a browser, and do not trust a domain without a website",
         remedy="Add an A record for <domain>, or redirect it to the company's site.",
     ),
     MailboxRule(
@@ -320,7 +321,8 @@ DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
         id="OA171",
         title="Bulk sending without full authentication",
         severity=Severity.CRITICAL,
-        wording="the domain's sent_30days / 22 working days is {daily:,} or more, and a mailbox of it lacks SPF, DKIM or DMARC",
+        wording="the domain's sent_30days / 22 working days is {daily:,} or more, and one of its mailboxes has no SPF, "
+        "DKIM or DMARC",
         thresholds=MappingProxyType({"daily": 5000}),
         applies=conditions.check_bulk_authentication,
         source="Gmail and Microsoft reject e-mail from domains that send 5,000 a day without all three "
@@ -378,7 +380,7 @@ MISSING: Final = Rule(
 )
 
 READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING)
-"""Rules about the reading itself. Any finding of them makes an audit incomplete; a policy cannot turn them off."""
+"""Rules about errors while reading. A finding of such a rule makes the audit incomplete. A policy cannot turn these rules off."""
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
 

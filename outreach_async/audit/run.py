@@ -1,4 +1,4 @@
-"""Run an audit with `audit` or `stream`: workspaces -> mailboxes -> findings -> report."""
+"""Run an audit: read the mailboxes of the workspaces, check them, and build the report."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
 _WORKSPACES_AT_ONCE: Final = 8
 _LARGE_AT_ONCE: Final = 2
-"""Maximum workspaces with more than one page read at a time; a page of 2,000 mailboxes takes 4 MB while it is decoded."""
+"""Maximum number of workspaces of several pages to read concurrently. Decoding a page of 2,000 mailboxes takes 4 MB."""
 _PAGES_AT_ONCE: Final = 2
-"""Maximum pages of one workspace in flight. The client's limiter bounds the requests; this limit bounds the memory."""
+"""Maximum number of pages of one workspace to request concurrently. This bounds memory; the client itself limits requests."""
 
 _MAX_ERROR_SHOWN: Final = 400
-"""Maximum characters of an error in a message; a mailbox may have as many errors as fields."""
+"""Maximum number of characters of an error in a message. A mailbox may have an error in every field."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +46,7 @@ class WorkspaceReadResult:
     Attributes:
         workspace: Id of the workspace.
         mailboxes: Number of mailboxes read.
-        undecodable: Mailboxes that do not match the interface; each is listed once if its id is readable.
+        undecodable: Mailboxes that do not match the service's interface. A mailbox with a readable id is listed once.
         missing: Number of mailboxes that `total_found` counts but the pages did not contain.
         error: The error that ended the reading early; `None` if the workspace was read completely.
     """
@@ -58,7 +58,7 @@ class WorkspaceReadResult:
     error: OutreachError | None = None
 
     def findings(self) -> list[Finding]:
-        """Return the findings about the reading itself."""
+        """Return the findings about errors while reading."""
         found: list[Finding] = []
 
         def add(rule: Rule, message: str, **subject: Any) -> None:
@@ -90,14 +90,14 @@ async def audit(
     """Read and check every mailbox of the workspaces.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and the rest is checked. Mailboxes without findings are not stored: the number of mailboxes is not limited.
+    and the rest is checked. Mailboxes without findings are not stored, so the number of mailboxes is not limited.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
-        clock: Returns the time of the audit, in Unix seconds; the ages of mailboxes are computed from it.
+        clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains a value that is not a string or is an API key, or `display` is invalid.
@@ -122,14 +122,14 @@ def stream(
     """Run the same audit as `audit`, and yield its findings as soon as they are final.
 
     Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and those about
-    domains and servers) are yielded after every mailbox is read.
+    domains and servers) are yielded after every mailbox has been read.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
-        clock: Returns the time of the audit, in Unix seconds; the ages of mailboxes are computed from it.
+        clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains a value that is not a string or is an API key, or `display` is invalid.
@@ -151,7 +151,7 @@ def _require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
     if others := [workspace for workspace in ids if not isinstance(workspace, str)]:
         raise InvalidRequest(f"workspaces: expected strings, got {type_name(others[0])}; pass ids such as 'space_1'")
-    if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in ids):  # a finding would print it
+    if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in ids):  # findings would show the key
         raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
     return list(dict.fromkeys(ids))
 
@@ -176,7 +176,7 @@ class AuditRun:
         self._started = False
 
     def __await__(self) -> Generator[Any, Any, Report]:
-        """Run the audit to its end and return the report."""
+        """Run the whole audit and return its report."""
         return self._run_to_end().__await__()
 
     async def _run_to_end(self) -> Report:
@@ -191,7 +191,7 @@ class AuditRun:
             raise InvalidRequest("stream: this audit was already started; call stream() again")
         self._started = True
         self._findings = Findings()
-        # Entered by hand, because the group must outlive this method; `__aexit__` leaves it.
+        # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run, self._findings)
         return self._findings
@@ -199,15 +199,17 @@ class AuditRun:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel all remaining reads. An exception of the block propagates unchanged."""
         self._group.cancel_scope.cancel()
-        # The group does not see the block's exception: it would raise it again inside an exception group.
+        # The block's exception is not passed to the group, which would raise it again inside an exception group.
         try:
             await self._group.__aexit__(None, None, None)
         finally:
             self._findings.close()
 
     def __aiter__(self) -> NoReturn:
-        """Raise an error that explains the usage: reading needs a block that ends it."""
-        raise InvalidRequest("stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside it")
+        """Raise an error that explains the usage: only a `with` block can cancel the remaining reads."""
+        raise InvalidRequest(
+            "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
+        )
 
     async def _run(self, findings: Findings) -> None:
         try:
@@ -215,7 +217,7 @@ class AuditRun:
             final = finish_reading(self._state, results)
             await findings.put([*chain.from_iterable(final.errors), *final.deferred])
             findings.end(build_report(self._state, results, final))
-        # Raised from the task, an error would cancel the block and reach the caller in an exception group.
+        # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
 
@@ -226,7 +228,7 @@ class AuditRun:
         waiting = iter(workspaces)
 
         async def work() -> None:
-            # All workers share this iterator. `next` does not await, and no two workers get the same workspace.
+            # All workers share this iterator. `next` does not await, so no two workers get the same workspace.
             for workspace in waiting:
                 results[workspace] = await self._read_workspace(workspace, findings)
 
@@ -244,15 +246,15 @@ class AuditRun:
             nonlocal count, is_large
             count += len(mailboxes)
             await findings.put(self._state.add_page(workspace, mailboxes))
-            # The size of a workspace is known only after its first page. Many small workspaces are read at a time, but a large
-            # one waits here for a slot before its second page is taken. It holds the slot until it is read completely.
+            # The size of a workspace is known only after its first page. Many small workspaces are read concurrently, but a
+            # large workspace waits here for a slot before its second page, and holds the slot until it is read completely.
             if not cursor.done and not is_large:
                 await self._large_slots.acquire()
                 is_large = True
 
         error = None
         try:
-            # `keep` turns an unreadable mailbox into a finding; the default would end the whole workspace with an error.
+            # `keep` collects undecodable mailboxes, which become findings. By default, one such mailbox ends the reading.
             pager = self._client.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
             await pager.follow(cursor, add_page, _PAGES_AT_ONCE)
         except OutreachError as raised:
@@ -276,11 +278,11 @@ class Findings(AsyncIterator[Finding]):
     """
 
     def __init__(self) -> None:
-        # Without a buffer: a batch is handed over when the iteration asks for it, and not before.
+        # The stream has no buffer, so a batch is sent only when the iteration requests it.
         self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
         self._batch: deque[Finding] = deque()
         self._taken: anyio.Event
-        self._guard = anyio.ResourceGuard("iterating over")  # a second task would overwrite the batch of the first
+        self._guard = anyio.ResourceGuard("iterating over")  # rejects a second task, which would overwrite the batch
         self._result: Report | Exception | None = None
 
     @property
@@ -295,21 +297,21 @@ class Findings(AsyncIterator[Finding]):
         return self._result
 
     async def put(self, findings: Sequence[Finding]) -> None:
-        """Pass findings to the iteration, and wait until it has taken them."""
+        """Pass findings to the iteration, and wait until all of them have been consumed."""
         if findings:
-            # Backpressure: `send` returns when the iteration starts on the batch, and the event is set when it takes the last
-            # finding. Until then the reader takes in no further page, which bounds the memory when the consumer is slow.
+            # Backpressure: `send` returns when the iteration receives the batch, and the event is set when the last finding is
+            # consumed. Until then no further page is checked, which bounds memory if the consumer is slow.
             taken = anyio.Event()
             await self._sender.send((deque(findings), taken))
             await taken.wait()
 
     def end(self, result: Report | Exception) -> None:
-        """Finish with the report, or with the error to raise from the iteration."""
+        """End the iteration, and store the report or the error that the iteration raises."""
         self._result = result
         self._sender.close()
 
     def close(self) -> None:
-        """End the iteration, also if the audit has not finished."""
+        """End the iteration, even if the audit has not finished."""
         self._sender.close()
         self._receiver.close()
 
@@ -319,7 +321,7 @@ class Findings(AsyncIterator[Finding]):
     async def __anext__(self) -> Finding:
         """Return the next finding. If the audit failed, raise its error after the last finding."""
         if not self._batch:
-            # Both mean that nothing follows: the audit has ended, or its block was left.
+            # Both exceptions mean that there are no more findings: the audit has ended, or its block was exited.
             with self._guard, suppress(anyio.EndOfStream, anyio.ClosedResourceError):
                 self._batch, self._taken = await self._receiver.receive()
         if not self._batch:
@@ -331,12 +333,12 @@ class Findings(AsyncIterator[Finding]):
 
 
 def finish_reading(state: AuditState, results: Iterable[WorkspaceReadResult]) -> FinalFindings:
-    """Return all findings once the readings are complete. Performs no I/O."""
+    """Return all findings, given the results of reading every workspace. Performs no I/O."""
     return state.finish({result.workspace: result.findings() for result in results})
 
 
 def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], final: FinalFindings) -> Report:
-    """Build the report. Performs no I/O."""
+    """Build the report of an audit. Performs no I/O."""
     scores = GroupScores(state.totals, final)
     errors = {result.workspace: result.error for result in results if result.error is not None}
     checked = sum(result.mailboxes for result in results)

@@ -1,4 +1,4 @@
-"""Scores from 0 to 100, computed from the findings: in all, and for each group of mailboxes."""
+"""Compute scores from 0 to 100 from the findings: for all mailboxes, and for each group of mailboxes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
 DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING: 8, Severity.INFO: 0}
-"""Points that each rule that applies deducts from a mailbox."""
+"""Points that a rule deducts from the score of a mailbox, by the severity of the finding."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain with a critical finding about it or one of its mailboxes; the mailboxes share its reputation."""
+"""Maximum score of a domain if it or one of its mailboxes has a critical finding: all mailboxes share the domain's reputation."""
 
 MAX_SCORED_DOMAINS: Final = 10_000
-"""Maximum domains with a score in a report, the worst ones."""
+"""Maximum number of domains with a score in a report. The worst domains are kept."""
 
 MAX_GROUPS: Final = 1_000
-"""Maximum groups of one kind in a report, the worst ones; a million mailboxes may use a quarter of a million domains."""
+"""Maximum number of groups of one kind in a report. The worst groups are kept. A million mailboxes may use 250,000 domains."""
 
 MAX_ROWS: Final = 1_000
-"""Maximum mailboxes that a report lists individually, the worst ones."""
+"""Maximum number of mailboxes that a report lists individually. The worst mailboxes are kept."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +38,7 @@ class Score:
 
     Attributes:
         score: Mean of the mailboxes' scores, weighted by the e-mails sent in 30 days, or unweighted if none were sent. Points for
-            findings about the group as a whole are deducted from it.
+            findings about the group as a whole are deducted from the mean.
         mailboxes: Number of checked mailboxes.
         sent_30days: E-mails sent in 30 days.
 
@@ -59,9 +59,9 @@ class Scores:
     """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
     Attributes:
-        overall: Score of all mailboxes; `None` if there are none.
+        overall: Score of all mailboxes; `None` if no mailbox was checked.
         workspaces: Scores by workspace id, in the order of the audit.
-        domains: Scores by domain, the worst first, at most 10,000; at most 40 points if a finding is critical.
+        domains: Scores of at most 10,000 domains, the worst first. A domain with a critical finding scores at most 40.
 
     Example:
         ```python
@@ -87,7 +87,7 @@ class Scores:
 
 
 def deducted_points(findings: Iterable[Finding]) -> int:
-    """Return the points deducted by findings about one subject; each rule deducts once, by its worst finding."""
+    """Return the points that findings about one subject deduct. For each rule, only the worst finding counts."""
     points: dict[str, int] = {}
     for finding in findings:
         points[finding.rule] = max(DEDUCTIONS[finding.severity], points.get(finding.rule, 0))
@@ -107,14 +107,14 @@ def mailbox_score(findings: Iterable[Finding]) -> int:
 
 @attrs.define
 class GroupStats:
-    """Points lost by the mailboxes of a group and by the group as a whole, and the number of findings.
+    """Points deducted from the mailboxes of a group and from the group as a whole, and the number of findings.
 
     Attributes:
-        weighted_points: Sum of each mailbox's lost points times its e-mails sent in 30 days.
-        points: Sum of each mailbox's lost points.
-        group_points: Points lost by the group as a whole.
+        weighted_points: Sum over the mailboxes: points deducted, times e-mails sent in 30 days.
+        points: Sum over the mailboxes: points deducted.
+        group_points: Points deducted from the group as a whole.
         capped: Whether a critical finding caps the score.
-        counts: Number of findings by the rank of their severity.
+        counts: Number of findings, indexed by the rank of the severity.
     """
 
     weighted_points: Number = 0
@@ -124,7 +124,13 @@ class GroupStats:
     counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
     def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
-        """Count findings of these ranks, and the points that they deduct from a mailbox that sent this many e-mails."""
+        """Count findings.
+
+        Args:
+            ranks: The rank of each finding's severity.
+            points: Points that the findings deduct from a mailbox.
+            sent: E-mails that the mailbox sent in 30 days.
+        """
         self.weighted_points += points * sent
         self.points += points
         for rank in ranks:
@@ -149,7 +155,7 @@ class GroupScores:
     """The groups of an audit, with their scores.
 
     Args:
-        totals: Sums of the checked mailboxes.
+        totals: Totals of the checked mailboxes, by kind of group.
         final: All findings.
     """
 
@@ -170,7 +176,7 @@ class GroupScores:
     def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
         mailbox, findings, stats = flagged.mailbox, flagged.findings, self._stats
         points, sent, domain = deducted_points(findings), valid_or_zero(mailbox.sent_30days), findings[0].domain
-        ranks = [finding.severity.rank for finding in findings]  # once, for all groups: a mailbox counts in five
+        ranks = [finding.severity.rank for finding in findings]  # computed once: a mailbox belongs to up to five groups
         self._ranked.append((-points, min(ranks), -sent, place))
         groups = [
             self._overall,
@@ -204,7 +210,7 @@ class GroupScores:
         return worst + [key for _, key in nsmallest(most - len(worst), clean)]
 
     def scores(self) -> Scores:
-        """Return the scores."""
+        """Return the scores of all mailboxes, of the workspaces and of the domains."""
         totals = self._totals["workspace"]
         workspaces = {key: totals[key] for key in sorted(totals, key=lambda key: totals[key].first)}
         overall = MailboxTotals(

@@ -1,8 +1,8 @@
 """Validate and format figures, and parse relative times.
 
-A relative time such as `2 months ago` becomes the interval that its words allow, not a point in time. dayjs picks the first
-format that fits, and rounds to the nearest number. Other libraries round down and write `1 day` instead of `a day`. The interval
-covers both. Sources: the plugin relativeTime of dayjs and its locale en.
+A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may describe. The
+JavaScript library dayjs uses the first unit that fits, and rounds to the nearest number. Other libraries round down, and write
+`1 day` instead of `a day`. The interval covers both. Sources: dayjs's plugin relativeTime and its English locale.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outreach_async.models import Number
 
 
 def to_json_values(value: Any) -> dict[str, Any]:
-    """Convert an object to dicts, lists, strings, numbers, booleans and `None`, with the fields of a class in their order."""
+    """Convert an attrs object to a dict of JSON-compatible values, with the fields in the order of the class."""
     return attrs.asdict(value, value_serializer=lambda _owner, _field, item: item.value if isinstance(item, Enum) else item)
 
 
@@ -28,34 +28,34 @@ _Z_95: Final = 1.6448536269514722
 
 
 MAX_FIGURE: Final = 10**15
-"""The largest plausible figure; sums of figures stay exact below it."""
+"""The largest plausible figure. Sums of whole numbers up to this size are exact in floating point."""
 
 
 def valid_or_none(value: Number) -> Number | None:
-    """Return a valid figure; `None` if it is negative, not a number or implausibly large."""
+    """Return the figure; `None` if it is negative, not a number or implausibly large."""
     return value if 0 <= value <= MAX_FIGURE else None
 
 
 def valid_or_zero(value: Number) -> Number:
-    """Return a valid figure, or 0 for an invalid one, for use in sums."""
+    """Return the figure, or 0 if it is invalid. Use this for sums."""
     return valid_or_none(value) or 0
 
 
 def format_number(value: Number) -> str:
-    """Format a valid figure; without decimals if it is a whole number."""
+    """Format a valid figure. A whole number has no decimals."""
     return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
 
 
 def format_percent(share: float) -> str:
-    """Format a share as a percentage."""
+    """Format a fraction of 1 as a percentage."""
     return f"{100 * share:.1f} %"
 
 
 def wilson_lower(events: Number, trials: Number) -> float:
     """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
 
-    Of healthy mailboxes (1 % of 200 e-mails bounce), the plain rate puts one in twenty above 2 %, this bound one in a thousand.
-    It still finds 99.5 % of the mailboxes whose true bounce rate is 5 % over 660 e-mails.
+    For a healthy mailbox (a true bounce rate of 1 %, 200 e-mails), the plain rate exceeds 2 % in one of twenty cases, and this
+    bound in one of a thousand. For a true bounce rate of 5 % and 660 e-mails, the bound exceeds 2 % in 99.5 % of the cases.
 
     Args:
         events: Number of events; a number above `trials` counts as `trials`.
@@ -91,12 +91,11 @@ _UNITS: Final = {
     "hour": (Interval(44.5 * MINUTE, 89.5 * MINUTE), HOUR, HOUR),
     "day": (Interval(21.5 * HOUR, 35.5 * HOUR), DAY, DAY),
     "week": (Interval(6.5 * DAY, 14 * DAY), 7 * DAY, 7 * DAY),  # dayjs has no weeks, but similar libraries do
-    # dayjs writes `a month` up to 45 days in its table, or until 1.5 months are complete; `a year` is 10.5 to 18 months.
+    # dayjs writes `a month` for up to 45 days, or for up to 1.5 months, and `a year` for 10.5 to 18 months.
     "month": (Interval(25.5 * DAY, 46.5 * DAY), 28 * DAY, 31 * DAY),
     "year": (Interval(10.5 * 28 * DAY, 549 * DAY), 365 * DAY, 366 * DAY),
 }
-"""For each unit, the interval that `a day` and similar words mean when times are rounded, and the minimum and maximum length of
-the unit, in seconds."""
+"""For each unit: the interval for words such as `a day`, and the minimum and maximum length of the unit, in seconds."""
 
 _NOW_WORDS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
 _RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")
@@ -124,5 +123,5 @@ def _parse_span(words: str) -> Interval | None:
         return None
     article, count, unit = found.groups()
     single, shortest, longest = _UNITS[unit]
-    # The count was rounded to the nearest number or down.
+    # The count was rounded either to the nearest number or down.
     return single if article else Interval(max(0.0, (int(count) - 0.5) * shortest), (int(count) + 1) * longest)

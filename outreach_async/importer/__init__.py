@@ -1,6 +1,6 @@
 r"""Read files of contacts: map columns to fields, check values, and collect failed rows.
 
-Nothing is guessed silently, and no row is lost. A minimal import opens a file, maps its columns, and creates a contact for each
+Every guess is reported, and no row is lost. A minimal import opens a file, maps its columns, and creates a contact for each
 row. The programs on this page read the service's address and credentials from `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
 `OUTREACH_WORKSPACE`:
 
@@ -32,7 +32,7 @@ Formats
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
 `xlsx`); CSV and JSON Lines may be gzipped. It takes the format from the suffix, or from the first bytes if the suffix is unknown;
 `format=`, `encoding=` and `sheet=` set these explicitly. Pass `"-"` for standard input, or a binary stream. Text that is not
-UTF-8 is an error that suggests an encoding; pass `encoding=` to read it. `file.notes` lists what a user should know of the file.
+UTF-8 is an error that suggests an encoding; pass `encoding=` to read it. `file.notes` lists facts that a user should know.
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or takes far too long for the size of
@@ -40,15 +40,15 @@ its file, a cell of more than 131,072 characters, and a row of more than 1 MiB. 
 length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an async program, open a
 large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
-A row is a mapping, as `create_many` accepts it, with its `line` and its `cells`. A line that does not match the header is a row,
-too: its `fault` becomes the error of a `rejected` outcome, in the row's position.
+A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
+header is also a row: its `fault` becomes the error of a `rejected` outcome, in the row's position.
 
 Columns
 -------
-`columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` does the same without
-a client. Your overrides come first, then the tool that wrote the file (Apollo, Google Contacts, HubSpot, Outlook and Salesforce
-are recognised by their header), then the column's name, regardless of case and punctuation. An unknown column is an error, so
-that no data is lost by accident. `decisions()` explains each column:
+`columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without
+a client. Your overrides take precedence, then the tool that wrote the file (Apollo, Google Contacts, HubSpot, Outlook and
+Salesforce are recognised by the header), then the column's name, regardless of case and punctuation. An unknown column is an
+error, so that no data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest
@@ -67,15 +67,15 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
-`outreach_async.importer.mapping_file` saves such decisions in a TOML file: `mapping_text(columns, "people.csv")` returns its
+`outreach_async.importer.mapping_file` saves these decisions in a TOML file: `mapping_text(columns, "people.csv")` returns its
 content; `read_mapping` and `apply_mapping` turn it into overrides for the next file.
 
 Checks
 ------
 `outreach_async.importer.preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
 countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
-encoding. The service has the last word, so every check only warns unless `CheckPolicy.of` sets it to `error`; then the row is
-never sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
+encoding. Only the service decides what it accepts, so a check only warns by default. If `CheckPolicy.of` sets a check to
+`error`, a row with such a finding is never sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
 ```python
 from pathlib import Path
@@ -101,7 +101,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`, with these errors as their faults.
+`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`. A finding of level `error` is the fault
+of its row.
 
 `row.warnings` reports the cells of a row that a spreadsheet or a wrong encoding changed: `4.4E+11` instead of a phone number,
 `OrlÃ©ans` instead of `Orléans`. A row whose cell has lost its value, such as a phone number in scientific notation, has a fault.
@@ -138,8 +139,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The fingerprint prevents a journal from being resumed with a file that has changed since. If the input could be read only once and
-was spooled, `spooled_rejects(journal)` returns its failed rows from the journal.
+The fingerprint prevents a journal from being resumed with a file that has changed since the first run. If `create_many` stored
+the rows in the journal (`spool=True`), `spooled_rejects(journal)` returns the failed rows from the journal.
 """
 
 from outreach_async.importer.columns import IGNORE, Columns, columns_for, map_columns, parse_overrides

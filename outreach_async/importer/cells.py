@@ -1,4 +1,4 @@
-"""Find cells whose content was damaged, as far as the string shows. Pure functions."""
+"""Find cells that a spreadsheet or a wrong encoding damaged. All functions are pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CellIssue(NamedTuple):
         column: Index of the column, from 0.
         kind: The kind of problem, in one word.
         message: The problem and its remedy.
-        fatal: Whether the value is lost, so that a row that would send it has a fault.
+        fatal: Whether the value is lost. A row that would send such a cell has a fault.
     """
 
     column: int
@@ -24,7 +24,7 @@ class CellIssue(NamedTuple):
 
 
 _EXACT_DIGITS: Final = 15
-"""Digits of a number that a float preserves, and that a spreadsheet preserves."""
+"""Maximum number of digits that a float, and a spreadsheet, preserves."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # as spreadsheets write it
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -37,22 +37,23 @@ _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION})
 
 def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     """Return the problems of a row's cells."""
-    text = "\n".join(cells)  # one search per row: nearly all rows are fine, and the time adds up over a million of them
+    text = "\n".join(cells)  # one search per row is fast, and nearly all rows have no issue
     if "E+" not in text and "\0" not in text and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
         return ()
     return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
-    """Return the problem of a cell that holds a whole number, in case it maps to a field whose digits are not a number.
+    """Return the issue of a cell that the file stores as a whole number. It matters for phone numbers and postal codes.
 
     Args:
         column: Index of the column.
         text: The number.
-        exact: Whether the format preserves all of its digits.
+        exact: Whether the file format preserves all digits of the number.
     """
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
-        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; restore the rest and format it as text"
+        remedy = "restore the other digits, and format the cell as text"
+        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
         return CellIssue(column, "digits", lost, fatal=True)
     message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
     return CellIssue(column, "number", message)
@@ -60,7 +61,7 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
 
 def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
     if unsendable := _UNSENDABLE.search(cell):
-        what = "a NUL character" if unsendable[0] == "\0" else "half a character (a lone surrogate)"
+        what = "a NUL character" if unsendable[0] == "\0" else "a lone surrogate (half a character)"
         yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
     if _SCIENTIFIC.fullmatch(cell):
         lost = f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; restore it as text"
@@ -73,7 +74,10 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 
 
 def _repair(text: str) -> str | None:
-    """Return a string as it was before its UTF-8 was read as Windows-1252, by programs that keep undefined bytes unchanged."""
+    """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible.
+
+    Bytes that Windows-1252 does not define are assumed to have been kept unchanged.
+    """
     try:
         return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
     except UnicodeDecodeError:

@@ -31,10 +31,11 @@ CHECKS: Final[Mapping[str, str]] = {
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
     "repeat": "an e-mail that occurs earlier in the file",
 }
-"""The checks, with the values that pass, or, for checks of a suspicion, the values that they report."""
+"""The checks and their descriptions: the values that pass or, for `role`, `typo`, `cells` and `repeat`, that are reported."""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that become errors only by name: their findings may be intended, or the service does not document what it accepts."""
+"""Checks that become errors only if a setting names them, because their findings may be intended, or the service does not
+document which values it accepts."""
 
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
 """Modules that checks need. The extra `validate` installs them."""
@@ -54,13 +55,12 @@ class CheckPolicy:
 
     @classmethod
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse `error`, `warn` or `off` for all checks, and `check=level` for one. Later strings override earlier ones.
+        """Parse settings: `error`, `warn` or `off` for all checks, and `check=level` for one. Later settings override earlier.
 
-        Checks warn by default. A check of a mere suspicion, or of something that the service does not document, becomes an error
-        only by name.
+        Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
 
         Args:
-            texts: The strings.
+            texts: The settings.
             has: Returns whether a module is installed.
 
         Raises:
@@ -87,20 +87,20 @@ class CheckPolicy:
 
 
 def _parse_setting(text: str) -> tuple[str, str, Level]:
-    """Return the check and the sign, both empty if the setting is for all checks, and the level."""
+    """Return the check, the sign `=`, and the level. Check and sign are empty if the setting is for all checks."""
     check, sign, level = map(str.strip, text.rpartition("="))
     if level not in get_args(Level):
         raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
     if sign and check not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-    # The check of duplicates in the file only warns: `repeats` of `create_many` decides what happens to them.
+    # The check for duplicates only warns: the option `repeats` of `create_many` determines what happens to duplicates.
     if check == "repeat" and level == "error":
         raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; reject repeats with --repeats error")
     return check, sign, cast("Level", level)
 
 
 ValueCheck: TypeAlias = Callable[[Any], str | None]
-"""Takes a cell, or a cell and the row's two-letter country code, and returns the problem; `None` if there is none."""
+"""A function that returns the problem with a cell, or with a cell and the row's two-letter country code; otherwise `None`."""
 
 _MAX_VALUE_LENGTH: Final = 60
 _CHUNK_SIZE: Final = 250
@@ -142,10 +142,10 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
     "date": (("job_start_date", "graduation_date"), value_checks.check_date),
     "website": (("website", "website_2", "website_3"), value_checks.check_website),
 }
-"""For each check, the fields it covers and the function that looks at a cell."""
+"""For each check, the fields that it covers and the function that checks a cell."""
 
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
-"""Checks that need the country."""
+"""Checks that need the country of the row."""
 
 
 class Checks:
@@ -168,7 +168,7 @@ class Checks:
         self._country_column = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings by index of the row. Rows with a fault have none."""
+        """Return the findings by row index. Rows with a fault have no findings."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -208,6 +208,6 @@ class Checks:
 
 
 def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], find_problem: ValueCheck) -> list[tuple[int, str]]:
-    """Return the indexes of the cells with a problem, and the problems."""
+    """Return the index and the problem of each cell with a problem."""
     problems = {key: problem for key in set(keys) if key != "" and (problem := find_problem(key))}
     return [(at, problems[key]) for at, key in enumerate(keys) if key in problems and texts[at]] if problems else []

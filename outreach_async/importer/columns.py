@@ -17,10 +17,10 @@ from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
 if TYPE_CHECKING:
-    from outreach_async.client import OutreachClient  # imported only for types: a caller with a client has loaded it
+    from outreach_async.client import OutreachClient  # needed only by type checkers
 
 IGNORE: Final = "ignore"
-"""The code that ignores a column; an empty code does the same.
+"""The code of a column to ignore. An empty code has the same meaning.
 
 Example:
     ```python
@@ -31,7 +31,7 @@ Example:
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _MAX_NAMED: Final = 50
-"""Most unknown columns that an error names: each is compared with every known field, and a sheet has up to 16,384 columns."""
+"""Maximum number of unknown columns that an error names. Comparing all 16,384 columns of a sheet with every field is slow."""
 
 _MIN_SIMILARITY: Final = 0.5  # 'Email Address' and 'email' are this similar
 
@@ -47,7 +47,7 @@ class Columns:
         headers: Column names, as in the file.
         codes: The field code of each column; `None` ignores the column.
         reasons: The reason for each code, in readable form.
-        export: The tool that wrote the file, if its header was recognised.
+        export: The tool that wrote the file; `None` if the header was not recognised.
 
     Example:
         ```python
@@ -78,7 +78,7 @@ class Columns:
         return members
 
     def cell(self, code: str) -> int | None:
-        """Return the index of the column with a code; `None` if there is none.
+        """Return the index of the column that maps to a code; `None` if no column does.
 
         Example:
             ```python
@@ -112,8 +112,8 @@ def map_columns(
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
     Tools are recognised by their header (`outreach_async.importer.known_exports`). A name matches a field's code if the two
-    differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, it is compared in the same way with the code, the
-    label and the searchable names of each workspace field.
+    differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way with the
+    code, the label and the searchable names of each workspace field.
 
     Args:
         headers: Column names.
@@ -154,18 +154,18 @@ def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
 
 
 Decision: TypeAlias = tuple[str | None, str]
-"""A code, or `None` for an ignored column, and the reason."""
+"""The code of a column, or `None` to ignore the column, and the reason."""
 
 
 @attrs.frozen
 class ColumnMapper:
-    """Maps one column at a time; the first source that knows the column decides.
+    """Maps one column at a time. The first source that contains the column's name determines the code.
 
     Attributes:
         overrides: The caller's codes, by column name.
-        export: The tool that wrote the file, if recognised.
+        export: The tool that wrote the file; `None` if the header was not recognised.
         export_codes: Codes of the tool's columns, by folded name.
-        workspace_tiers: Names of the workspace's fields.
+        workspace_tiers: Names of the workspace's fields, most specific first.
     """
 
     overrides: Mapping[str, str | None]
@@ -175,17 +175,17 @@ class ColumnMapper:
 
     @classmethod
     def of(cls, headers: Sequence[str], chosen: Mapping[str, str | None], fields: Sequence[WorkspaceField]) -> ColumnMapper:
-        """Prepare to map the columns of a header."""
+        """Create a mapper for the columns of a header."""
         export = detect_export(headers)
         rest = [header for header in headers if header.strip() not in chosen]
         export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
         return cls(chosen, export, export_codes, _create_workspace_tiers(fields))
 
     def decide(self, header: str) -> Decision | None:
-        """Return the decision for a column; `None` if the column is unknown.
+        """Return the code and the reason for a column; `None` if the column is unknown.
 
         Raises:
-            InvalidRequest: Its name matches two fields.
+            InvalidRequest: The column's name matches two fields.
         """
         if decision := self.decide_known(header) or self._decide_by_workspace(header):
             return decision
@@ -193,10 +193,10 @@ class ColumnMapper:
         return (None, f"{self.export.name}: {reason}") if self.export and reason else None
 
     def decide_known(self, header: str) -> Decision | None:
-        """Return the decision for a column that is known without the workspace's fields.
+        """Return the code and the reason for a column without the workspace's fields; `None` if the column is unknown.
 
         Raises:
-            InvalidRequest: Its name matches two fields.
+            InvalidRequest: The column's name matches two fields.
         """
         if (name := header.strip()) in self.overrides:
             return self.overrides[name], "override"
@@ -221,10 +221,10 @@ class ColumnMapper:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """Parse `Column=code` strings. The last `=` separates the two, because codes contain none.
+    """Parse `Column=code` strings. The last `=` separates the column from the code, because codes contain no `=`.
 
     Raises:
-        InvalidRequest: A string without `=`, or a column given twice.
+        InvalidRequest: A string contains no `=`, or a column is given twice.
 
     Example:
         ```python
@@ -248,7 +248,7 @@ _REMEDY: Final = (
 
 
 def _normalise_name(name: str) -> str:
-    """Reduce a name to its letters and digits in one case, so that spellings of one name are equal."""
+    """Return the letters and digits of a name with folded case, so that different spellings are equal."""
     return "".join(filter(str.isalnum, normalize("NFKC", name).casefold()))
 
 
@@ -263,7 +263,7 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return the names that a header is compared with in any workspace, most specific first."""
+    """Return the names of the standard fields to compare a header with, most specific first."""
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
         (_normalise_name, _index_codes((_normalise_name(code), code) for code in _STANDARD_CODES)),
@@ -271,7 +271,7 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return the names that a header is compared with in one workspace, most specific first."""
+    """Return the names of a workspace's fields to compare a header with, most specific first."""
     usable = [field for field in fields if _is_sendable(field.code)]
     names = [(_normalise_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
@@ -283,7 +283,7 @@ def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ..
 
 
 def _parse_custom_code(header: str) -> str:
-    """Return the code of a custom field that a header spells out, or an empty string."""
+    """Return the code of the custom field that a header names, as in `Custom 1`, or an empty string."""
     if CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
     custom = _CUSTOM_NAME.fullmatch(_normalise_name(header))
@@ -306,7 +306,7 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
 
 
 def _is_contact_member(code: str) -> bool:
-    """Return whether a code is a member of a contact; any other code goes under `extra`."""
+    """Return whether a code is a member of a contact. The values of all other codes are members of `extra`."""
     return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
 
 

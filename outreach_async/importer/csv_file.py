@@ -16,7 +16,7 @@ from outreach_async.importer.encoding import detect_encoding, read_lines
 from outreach_async.importer.source import ByteSource, FileInput
 from outreach_async.importer.table import File, Heading, Record, trim_cells
 
-UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no code, only this message
+UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
 
 _DELIMITER_NOTES: Final = {
     ",": (),
@@ -24,14 +24,15 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""Delimiters to detect, with the notes on each."""
+"""Delimiters that can be detected, with the notes about each."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
 def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
-    """Detect the delimiter: it gives most rows as many cells as the header; of several, the one with most cells wins.
+    """Return the delimiter, the number of lines before the header that state the delimiter, and notes about the delimiter.
 
-    Return the delimiter, the number of lines before the header, which state it, and notes on it.
+    A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; among
+    several, the delimiter that gives the most cells.
 
     Args:
         sample: The first lines of a file; the last record may be incomplete.
@@ -43,11 +44,11 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
 
 
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-    """Yield the first and the last line of each record, from 1, and its cells, or the error.
+    """Yield the first line, the last line, and the cells or the error of each record.
 
-    Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED_MESSAGE`.
+    Lines are counted from 1. Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED_MESSAGE`.
     """
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # otherwise an unclosed quote would silently swallow rows
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # else an unclosed quote would silently hide rows
     while True:
         first = reader.line_num + 1
         try:
@@ -74,12 +75,12 @@ def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
 
 
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
-"""Most lines and characters that the delimiter is detected from."""
+"""Maximum number of lines, and of characters, in the sample from which the delimiter is detected."""
 
 
 @attrs.frozen(kw_only=True)
 class CsvFile(File):
-    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may come before it.
+    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may precede it.
 
     Attributes:
         delimiter: The delimiter.
@@ -144,7 +145,7 @@ class CsvFile(File):
                 yield Record(line, tuple(cells))
 
     def _require_closed_quotes(self, error: csv.Error, first: int, last: int, text: str) -> None:
-        """Reject a file in which a quote swallowed lines: the end of its cell, and the rows after it, cannot be determined."""
+        """Reject a file with an unclosed quote: the end of the quoted cell, and the rows after it, cannot be determined."""
         if str(error) == UNCLOSED_MESSAGE:
             raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
         if "field larger than" in str(error) and (last > first or '"' in text):
@@ -153,7 +154,7 @@ class CsvFile(File):
 
 
 class _LineTracker(Iterator[str]):
-    """An iterator over lines that stores the last one."""
+    """An iterator over lines that stores the last line that it returned."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines

@@ -13,7 +13,7 @@ from outreach_async.importer.source import ByteSource
 
 UTF_8: Final = "utf-8-sig"
 
-# Longer marks first: the mark of UTF-32 begins with that of UTF-16.
+# UTF-32 comes before UTF-16, because the UTF-32 mark begins with the UTF-16 mark.
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, UTF_8, "UTF-8"),
     (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
@@ -24,17 +24,17 @@ _BYTE_ORDER_MARKS: Final = (
 _HEAD_SIZE: Final = 512
 _BLOCK_SIZE: Final = 1 << 16
 _CONTEXT_SIZE: Final = 1 << 14
-"""Bytes before and after an undecodable one from which the encoding is guessed."""
+"""Number of bytes before and after an undecodable byte from which the encoding is guessed."""
 
 _CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
-"""Encodings to guess from, one per script: statistics cannot distinguish several encodings of the Latin script."""
+"""Candidates for a guess, generally one per script: statistics cannot distinguish several encodings of the Latin script."""
 
 _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
-"""Fewest bytes beyond ASCII for a guess."""
+"""Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""
 
 
 def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
-    """Return Python's name of a file's encoding, and notes on its choice.
+    """Return Python's name for the encoding of a file, and notes on how it was determined.
 
     Args:
         source: The file.
@@ -51,7 +51,7 @@ def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tup
             if codec is not None and not codec.startswith(name.lower()):
                 raise InvalidRequest(f"{source.name}: expected {requested!r}, got the byte order mark of {name}; omit --encoding")
             return own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",)
-    if codec is None and is_utf16_like(head):  # without a byte order mark: as UTF-8, it would have a NUL beside each letter
+    if codec is None and is_utf16_like(head):  # no byte order mark: decoded as UTF-8, each letter would be next to a NUL
         guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
         raise InvalidRequest(f"{source.name}: every other byte is zero, as in UTF-16; pass its encoding: --encoding {guess}")
     if codec is None or codec == "utf-8":
@@ -74,7 +74,7 @@ def is_utf16_like(head: bytes) -> bool:
 
 
 def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
-    """Return an error that locates the first undecodable byte, and its remedy. The file is read up to there."""
+    """Return an error that locates the first undecodable byte and contains a remedy. The file is read up to that byte."""
     with source.open_unpacked() as file:
         fault = _find_fault(file, codec)
     if fault is None:  # the codec expects a byte order mark and finds none
@@ -88,7 +88,7 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
 
 
 def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | None:
-    """Return the first undecodable byte: its line, its value, the bytes around it, and whether bytes beyond ASCII precede it."""
+    """Return the line and value of the first undecodable byte, the bytes around it, and whether non-ASCII bytes precede it."""
     decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
     line, mixed = 1, False
     try:
@@ -108,7 +108,7 @@ def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | No
 
 
 def _guess_encoding(sample: bytes) -> str:
-    """Return the probable encoding; without charset-normalizer, the one that most Windows programs write."""
+    """Return the probable encoding. Without charset-normalizer, or for a small sample, this is Windows-1252."""
     if find_spec("charset_normalizer") is None or sum(byte > _MAX_ASCII for byte in sample) < _MIN_NON_ASCII:
         return _CANDIDATES[0]
     from charset_normalizer import from_bytes
@@ -118,11 +118,11 @@ def _guess_encoding(sample: bytes) -> str:
 
 
 MAX_LINE_LENGTH: Final = 1 << 24
-"""Most characters in a line. A file without line ends is not a table, and would have to be held in memory as a whole."""
+"""Maximum number of characters in a line. A file without line breaks would have to be held in memory as a whole."""
 
 
 def read_lines(source: ByteSource, codec: str) -> Generator[str]:
-    """Yield the lines with their ends, which may be LF, CR LF, or CR, as on the classic Mac OS.
+    """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS).
 
     Raises:
         InvalidRequest: The file is unreadable, not in that encoding, or has a line that is too long.

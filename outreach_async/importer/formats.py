@@ -94,7 +94,7 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
     if source.is_gzip:
-        raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file; unpack it first")
+        raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file, got {chosen}; unpack it first")
     if chosen == "parquet":
         require_module("pyarrow", "outreach_async[parquet]")
         from outreach_async.importer.parquet import ParquetFile
@@ -107,7 +107,7 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
 
 
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
-    """Return the format from the suffix, or from the first bytes with a note.
+    """Return the format from the suffix, or else from the first bytes, and notes about the format.
 
     Raises:
         InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
@@ -133,7 +133,7 @@ def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
     """Return the format that the first bytes indicate; `None` if they are unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"
-    if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container of Microsoft's documents before 2007
+    if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container format of Microsoft Office before 2007
         return "xlsx"
     if head.startswith(b"PK"):
         return "xlsx" if _is_workbook(source) else None
@@ -143,9 +143,10 @@ def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
 
 
 def _is_workbook(source: ByteSource) -> bool:
-    """Return whether a zip archive has the parts of a workbook, of Microsoft's kind or of OpenDocument's.
+    """Return whether a zip archive contains the parts of a Microsoft or OpenDocument workbook.
 
-    The names of its parts are stored uncompressed. A search finds them without reading the directory, which may be enormous.
+    The names of the parts are stored uncompressed. A search finds them without reading the archive's directory, which may be
+    huge.
     """
     if source.is_gzip:
         return True  # gzip is rejected later; unpacking it here might never end

@@ -16,7 +16,7 @@ from outreach_async.importer.source import ByteSource
 from outreach_async.importer.table import File, Heading, Record
 
 _MAX_KEYS: Final = 1000
-"""Most columns. A file with more uses data as keys."""
+"""Maximum number of columns. A file with more keys probably uses data as keys."""
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -34,14 +34,14 @@ class JsonLinesFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
-        """Read a file once for its keys.
+        """Open a file, and read it once to collect its keys.
 
         Args:
             source: The file.
             encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
 
         Raises:
-            InvalidRequest: The file is unreadable, not in that encoding, has no key, or has more than 1,000.
+            InvalidRequest: The file is unreadable, not in that encoding, has no keys, or has more than 1,000 keys.
         """
         codec, notes = detect_encoding(source, encoding)
         keys = _collect_keys(source, codec)
@@ -62,13 +62,13 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
             if not isinstance(members, str):
                 keys.update(dict.fromkeys(key for key, _ in members))
             if len(keys) > _MAX_KEYS:
-                limit = f"expected at most {_MAX_KEYS:,} keys, got more by line {line}"
+                limit = f"expected at most {_MAX_KEYS:,} keys, got more in the first {line} lines"
                 raise InvalidRequest(f"{source.name}: {limit}; check that the file is a table")
     return tuple(keys)
 
 
 def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number and the members of each line that is not blank, or the error instead of the members."""
+    """Yield the number of each line that is not blank, and the members of its object or an error message."""
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue
@@ -78,7 +78,7 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
 
 
 def _parse_members(text: str) -> _Members | str:
-    # Numbers stay as written: a float would lose digits of a phone number.
+    # Numbers are kept as strings, because a float would lose digits of a phone number.
     try:
         members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
     except RecursionError:
@@ -86,7 +86,7 @@ def _parse_members(text: str) -> _Members | str:
     except ValueError as error:
         return f"the line is not JSON: {error}"
     if not isinstance(members, _Object):
-        return "the line is not a JSON object; write its members by name"
+        return "the line is not a JSON object; write each value with a key"
     keys = [key for key, _ in members]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
@@ -95,7 +95,7 @@ def _parse_members(text: str) -> _Members | str:
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """The members of an object. A type of its own distinguishes them from an array."""
+    """The members of a JSON object. The separate type distinguishes an object from an array."""
 
     __slots__ = ()
 

@@ -37,12 +37,12 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_EXAMPLE}")
     for column, code in columns.items():
         if not isinstance(code, str):
-            raise InvalidRequest(f"mapping: {path}: column {column!r} needs a code in quotes; {_EXAMPLE}")
+            raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes; {_EXAMPLE}")
     return {column.strip(): code.strip() for column, code in columns.items()}
 
 
 def is_mapping(path: Path) -> bool:
-    """Return whether a file is a mapping.
+    """Return whether a file is a mapping file.
 
     Raises:
         OSError: The file cannot be read.
@@ -57,7 +57,10 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the part of a saved mapping for the columns that a file has, and the mapped columns that it lacks: exports vary."""
+    """Return the overrides for the columns of a file, and the mapped columns that the file does not have.
+
+    The columns of an export may differ from one file to the next.
+    """
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
     return {column: code for column, code in saved.items() if column in names}, lacking
@@ -70,13 +73,13 @@ def mapping_text(columns: Columns, name: str) -> str:
         columns: The mapped columns.
         name: Name of the input file.
     """
-    lines = [f"# Fields for the columns of {_to_comment(name)}; read with --mapping."]
+    lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
     if columns.export:
-        lines.append(f"# The header is that of an export of {columns.export}.")
+        lines.append(f"# The header was recognised as an export of {columns.export}.")
     lines += ["# Each code is a field of a contact, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
     entries: dict[str, str] = {}
     for column, code, reason in columns.decisions():
-        # Once for repeated names, such as blank ones: an override applies to every column of its name.
+        # A repeated name, such as a blank name, is written once: an override applies to every column with that name.
         entries.setdefault(column, f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}")
     return "".join(f"{line}\n" for line in (*lines, *entries.values()))
 

@@ -1,4 +1,4 @@
-"""Parquet files, read in batches of rows with pyarrow, whose columns are converted to strings."""
+"""Parquet files. pyarrow reads them in batches of rows, and the columns are converted to strings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
 
 
 def is_convertible(kind: Any) -> bool:
-    """Return whether the cells of a column of this type can be written as strings."""
+    """Return whether the cells of a column of this type can be converted to strings."""
     return _find_writer(kind) is not None
 
 
@@ -41,7 +41,7 @@ def to_strings(column: Array) -> list[str]:
 def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
     """Return the issues of a column's cells by row, given the cells as strings."""
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        # Old programs write strings as bytes, so bytes are read as strings. Only valid UTF-8 is the same again when encoded.
+        # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
         issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True)
         pairs = enumerate(zip(column.to_pylist(), texts, strict=True))
         return {row: issue for row, (value, text) in pairs if value is not None and text.encode() != value}
@@ -70,7 +70,7 @@ def _format_booleans(column: Array) -> list[str | None]:
 
 
 def _format_floats(column: Array) -> list[str | None]:
-    """Return floats in their shortest exact form. For four-byte floats, only a cast knows it."""
+    """Return floats in their shortest exact form. For four-byte floats, only pyarrow's cast returns this form."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
         None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs
@@ -93,7 +93,7 @@ _WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] =
     (_format_times, (types.is_time, types.is_timestamp)),
     (_decode_bytes, (types.is_binary, types.is_large_binary)),
 )
-"""Writers of cells, with predicates for the types that each one writes."""
+"""Functions that convert cells to strings, each with predicates for the column types that it converts."""
 
 _BATCH_SIZE: Final = 2048
 _BUFFER_SIZE: Final = 1 << 20
@@ -101,7 +101,7 @@ _BUFFER_SIZE: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class ParquetFile(File):
-    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns can only be ignored.
+    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns must be ignored.
 
     Attributes:
         nested: Types of the nested columns, by index.
@@ -136,7 +136,7 @@ class ParquetFile(File):
         return super().rows(columns)
 
     def _read_records(self) -> Iterator[Record]:
-        line = 1  # the first row is line 2, as below the header in other formats
+        line = 1  # the first row is line 2, as in formats with a header line
         with _open_reader(self.source) as reader:
             for batch in reader.iter_batches(_BATCH_SIZE, use_threads=False):
                 texts = [to_strings(column) for column in batch.columns]
@@ -152,7 +152,7 @@ class ParquetFile(File):
 @contextmanager
 def _open_reader(source: ByteSource) -> Iterator[Any]:
     try:
-        # Buffered, the pages of a row group are read as needed; otherwise the whole group is held in memory.
+        # With a buffer, the pages of a row group are read on demand. Otherwise the whole group is held in memory.
         with source.open_raw() as file, Reader(file, buffer_size=_BUFFER_SIZE, pre_buffer=False) as reader:
             yield reader
     except pa.ArrowException as error:

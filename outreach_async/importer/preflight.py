@@ -19,15 +19,15 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import File, Row
 
 _MIN_ROWS: Final = 20
-"""Fewest rows in a journal for a usable rate."""
+"""Minimum number of rows in a journal for a usable rate."""
 
 
 @attrs.frozen
 class DurationEstimate:
-    """The expected duration of the remaining rows.
+    """The expected duration of sending the remaining rows.
 
     Attributes:
-        rows: Number of rows.
+        rows: Number of remaining rows.
         rate: Rows per second.
         rate_source: The source of the rate, in readable form.
     """
@@ -43,10 +43,10 @@ class DurationEstimate:
 
 
 def require_rate(rate: float | None) -> float | None:
-    """Return a rate in requests per second.
+    """Check a rate in requests per second, and return it.
 
     Raises:
-        InvalidRequest: It is not positive and finite.
+        InvalidRequest: The rate is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
         raise InvalidRequest(f"rate: expected a positive number of requests per second, got {rate}; pass your limit as --rate")
@@ -59,7 +59,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
     Args:
         rows: Rows to send, one request each.
         rate: Requests per second, if the caller knows it.
-        earlier: The report of the journal to resume: its rows are done.
+        earlier: The report of the journal to resume, whose rows are done; `None` without a journal.
     """
     left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
     if rate is not None:
@@ -73,10 +73,10 @@ _BUCKET_COUNT: Final = 256
 
 
 class EmailIndex:
-    """Stores the e-mails of a file as eight bytes each.
+    """Stores the e-mails of a file as hashes of eight bytes each.
 
-    In a file of a million rows, two different e-mails look equal with a probability of one in thirty million. Findings are only
-    reported; nothing depends on them.
+    In a file of a million rows, two different e-mails have the same hash with a probability of one in thirty million. The
+    duplicates are only reported; the import itself does not depend on them.
     """
 
     def __init__(self) -> None:
@@ -90,11 +90,11 @@ class EmailIndex:
         self._lines[key % _BUCKET_COUNT].append(line)
 
     def count(self) -> int:
-        """Return the number of lines that duplicate an earlier one."""
+        """Return the number of lines that duplicate an earlier line."""
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first lines that duplicate an earlier one, each with the first line of that e-mail."""
+        """Return the first `few` lines that duplicate an earlier line, each with the first line of the same e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -107,7 +107,7 @@ class EmailIndex:
 
 
 MAX_EXAMPLES: Final = 3
-"""Most findings of each check that are stored with their line."""
+"""Maximum number of findings of each check that are stored with their line."""
 
 _CHUNK_SIZE: Final = 1000
 
@@ -143,10 +143,10 @@ class Preflight:
 
     Attributes:
         rows: Number of rows.
-        refused: Rows that can never be sent.
-        superseded: Rows superseded by another row with the same e-mail, according to `repeats`.
+        refused: Number of rows that can never be sent.
+        superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
-        lines: The line of each row, stored if `repeats` is `"error"`, because its messages name the earlier line.
+        lines: The line of each row. Empty unless `repeats` is `"error"`, because only those messages name the earlier line.
     """
 
     rows: int
@@ -195,7 +195,7 @@ async def run_preflight(
     rows = file.rows(columns)
     while chunk := list(islice(rows, _CHUNK_SIZE)):
         show(run.rows)
-        await checkpoint()  # the checks are CPU-bound: let other tasks run, and a cancellation through
+        await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
         for row, refusal in run.check_rows(chunk):
             tell(row, refusal)
     return run.result()
@@ -246,7 +246,7 @@ class _PreflightRun:
             return refusal
         email: str = row.members["email"]
         if self._recent_emails is None:
-            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only the very same e-mail.
+            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
             self._emails.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
             return None
         earlier = self._recent_emails.find_earlier(self.rows, email)

@@ -1,4 +1,4 @@
-"""Write failed rows to a file with the columns of the input and the reasons, to fix and import again."""
+"""Write failed rows to a file, with the columns of the input and the reasons, so that they can be fixed and imported again."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Reject:
 
     Attributes:
         line: The line on which the row begins in the input.
-        cells: Its cells, as in the input.
-        code: Its outcome.
-        field: The field at fault, several separated by commas, or an empty string.
+        cells: The row's cells, as in the input.
+        code: The row's outcome.
+        field: The field at fault, or several fields separated by commas; empty if no field is known.
         message: The error's message.
     """
 
@@ -51,17 +51,17 @@ class Reject:
     message: str
 
     def format_cells(self, headers: Sequence[str]) -> list[str]:
-        """Return the cells of a line with these columns and the reasons. Surplus cells are joined in the last column."""
+        """Return the cells of the row's line in a rejects file. Surplus cells are joined in the last column of the input."""
         last = len(headers) - 1
         cells = [*self.cells[:last], ",".join(self.cells[last:])]
         return [*cells, *[""] * (len(headers) - len(cells)), str(self.line), self.code, self.field, self.message]
 
 
 class RejectsFile:
-    """A CSV file of failed rows, in UTF-8. It appears under its name when the block ends, even if the block raises.
+    """A CSV file of failed rows, in UTF-8. The file appears under its name when the block ends, even if it raises.
 
-    Cells that a spreadsheet would run as a formula get an apostrophe, and control characters other than newline and tab are
-    escaped. An import of the file reverses both.
+    Cells that a spreadsheet would run as a formula start with an apostrophe, and control characters other than newline and tab
+    are escaped. An import of the file reverses both.
 
     Args:
         path: Path of the file.
@@ -96,7 +96,7 @@ class RejectsFile:
         """
         with ExitStack() as stack:
             draft = stack.enter_context(atomic_path(self._path))
-            # An answer of the service may contain lone surrogates, which UTF-8 cannot encode.
+            # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
             file = stack.enter_context(draft.open("w", encoding="utf-8", errors="backslashreplace", newline=""))
             self._writer = csv.writer(file)
             self._writer.writerow([*map(escape_formula, self._headers), *REASONS])
@@ -123,7 +123,9 @@ class RejectsFile:
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
-    """Return whether a row failed: it made no contact, or may have made none, and no other row was sent in its place.
+    """Return whether a row failed.
+
+    A row failed if it created no contact, or may not have created one, and no other row was sent instead.
 
     Example:
         ```python
@@ -135,17 +137,17 @@ def is_reject(outcome: ContactOutcome) -> bool:
 
 
 LineOf: TypeAlias = Callable[[int], int | None]
-"""Returns the line of a row by its index, or `None` if it is unknown."""
+"""A function that returns the line of a row by its index; `None` if the line is unknown."""
 
 
 def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: LineOf = lambda _index: None) -> Reject:
-    """Return a failed row as a `RejectsFile` writes it.
+    """Return a failed row for `RejectsFile.add`.
 
     Args:
         line: The line on which the row begins in the input.
-        cells: Its cells, as in the input.
-        outcome: Its outcome.
-        line_of: Returns the line of the row that this row duplicates.
+        cells: The row's cells, as in the input.
+        outcome: The row's outcome.
+        line_of: Returns the line of a row by its index, for a message that names the row that this row duplicates.
 
     Example:
         ```python
@@ -182,9 +184,9 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Rejec
 
 
 def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the failed rows of a spooled input from its journal: the field codes as columns, and the rows.
+    """Return the columns (field codes) and the failed rows of a spooled input, as read from its journal.
 
-    The journal does not store a row that could never be sent, only the reason.
+    For a row that could never be sent, the journal stores only the reason.
 
     Raises:
         InvalidRequest: The journal does not exist.
@@ -215,11 +217,11 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
 
 
 def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
-    """Write the failed rows of a run from its journal, and return their number.
+    """Write the failed rows that the journal of a run contains, and return their number.
 
     Args:
         path: The rejects file.
-        file: The input; `None` if it was spooled, so that the rows are in the journal only.
+        file: The input; `None` if the input was spooled, so that its rows are only in the journal.
         journal: The journal.
 
     Raises:
@@ -235,13 +237,16 @@ def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
 
 
 def reject_message(outcome: ContactOutcome, line_of: LineOf) -> str:
-    """Return why a row failed. Another row is named by its line, if that is known."""
+    """Return why a row failed. If it duplicates another row, the message names the line of that row, if the line is known."""
     line = line_of(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if line is None else rejection_message(f"line {line}")
 
 
 def find_field(outcome: ContactOutcome) -> str:
-    """Return the field that an error names: a check at its start, the service in its message or in the body of its answer."""
+    """Return the fields that the error of an outcome names; empty if it names none.
+
+    A local check names the field at the start of its message; the service names fields in its message or in the response body.
+    """
     error = outcome.error
     if isinstance(error, InvalidRequest):
         return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
@@ -261,7 +266,7 @@ def _is_field(name: str) -> bool:
 
 
 def is_rejects_file(path: Path) -> bool:
-    """Return whether a file begins as a `RejectsFile` does.
+    """Return whether a file has the header of a `RejectsFile`.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""Read the bytes of a file from a path, or from a stream, which is copied because a file is read more than once."""
+"""Read the bytes of a file from a path or a stream. A stream is copied, because a file is read more than once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BinaryStream(Protocol):
     """A binary stream."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; none at the end."""
+        """Return at most `size` bytes; empty at the end of the stream."""
 
 
 FileInput: TypeAlias = str | Path | BinaryStream
@@ -38,7 +38,7 @@ FileInput: TypeAlias = str | Path | BinaryStream
 
 
 class StreamCopy:
-    """A copy of a stream in an unnamed file, which nobody else can open. It vanishes with the process, however that ends.
+    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash.
 
     Args:
         stream: The stream, read to its end; `None` for an empty file that another process will fill.
@@ -47,23 +47,23 @@ class StreamCopy:
     def __init__(self, stream: BinaryStream | None = None) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
         finalize(self, self._file.close)
-        self._lock = Lock()  # readers share the file's position: no thread may seek between another's seek and read
+        self._lock = Lock()  # readers share the file position, so each seeks and reads under the lock
         while stream is not None and (block := stream.read(_BLOCK_SIZE)):
             self._file.write(block)
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield the file's descriptor for another process. That process shares the file's position, so readers wait meanwhile."""
+        """Yield the file's descriptor for another process. Readers wait meanwhile, because both share the file position."""
         with self._lock:
-            self._file.flush()  # leaves no buffered data behind, so that the next seek asks the operating system
+            self._file.flush()  # empties the buffer, so that the next seek asks the operating system
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader with its own position, at the start."""
+        """Return a reader with its own position, which is the start of the file."""
         return io.BufferedReader(_StreamCopyReader(self))
 
     def read_at(self, place: int, buffer: memoryview) -> int:
-        """Read into a buffer from a position, as `readinto` does."""
+        """Read bytes at a position into a buffer, and return their number, as `readinto` does."""
         with self._lock:
             self._file.seek(place)
             return self._file.readinto(buffer)
@@ -100,9 +100,9 @@ class ByteSource:
     """Bytes that can be read any number of times.
 
     Attributes:
-        name: Name in messages.
+        name: Name of the file in messages.
         path: Path of the file; `None` for a copied stream.
-        is_gzip: Whether the bytes are gzip.
+        is_gzip: Whether the bytes are compressed with gzip.
     """
 
     name: str
@@ -138,10 +138,10 @@ class ByteSource:
 
     @contextmanager
     def open_raw(self) -> Iterator[BinaryIO]:
-        """Open the bytes as stored.
+        """Open the bytes as stored, without decompressing them.
 
         Raises:
-            InvalidRequest: They cannot be read.
+            InvalidRequest: The bytes cannot be read.
         """
         spool = self._spool
         with translate_read_errors(self.name), spool.open() if spool else cast("Path", self.path).open("rb") as file:
@@ -149,20 +149,20 @@ class ByteSource:
 
     @contextmanager
     def open_unpacked(self) -> Iterator[BinaryIO]:
-        """Open the bytes, unpacked if they are gzip.
+        """Open the bytes, decompressed if they are compressed with gzip.
 
         Raises:
-            InvalidRequest: They cannot be read.
+            InvalidRequest: The bytes cannot be read.
         """
         with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
             yield cast("BinaryIO", unpacked)
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a descriptor of the bytes as stored to another process, which must seek to the start first.
+        """Yield a descriptor of the stored bytes for another process. That process must first seek to the start.
 
         Raises:
-            InvalidRequest: They cannot be read.
+            InvalidRequest: The bytes cannot be read.
         """
         if self._spool is not None:
             with self._spool.lend_descriptor() as descriptor:
@@ -175,7 +175,7 @@ class ByteSource:
         """Return a digest of the bytes as stored.
 
         Raises:
-            InvalidRequest: They cannot be read.
+            InvalidRequest: The bytes cannot be read.
         """
         with self.open_raw() as file:
             digest = blake2b(digest_size=16)
@@ -186,14 +186,14 @@ class ByteSource:
 
 @contextmanager
 def translate_read_errors(name: str) -> Iterator[None]:
-    """Turn a failure to read into an error with a remedy.
+    """Translate an error while reading into `InvalidRequest` with a remedy.
 
     Raises:
-        InvalidRequest: The block failed to read.
+        InvalidRequest: The block raised an error while reading.
     """
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InvalidRequest(f"{name}: damaged gzip ({error}); download or create it again") from error
+        raise InvalidRequest(f"{name}: damaged gzip file ({error}); download or create it again") from error
     except OSError as error:
         raise InvalidRequest(f"{name}: {error.strerror or error}; pass a readable file") from error

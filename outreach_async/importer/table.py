@@ -1,4 +1,4 @@
-"""A file as a table: a header, and records that become rows once the columns are mapped."""
+"""A file as a table: a header, and records. The records become rows when the columns are mapped."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from outreach_async.spreadsheets import unescape_formula
 from outreach_async.validation import check_contact, to_contact
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Fields whose digits are not a number: a program that treats them as one drops leading zeros and the plus sign."""
+"""Fields of digits that are not numbers. A program that stores them as numbers drops leading zeros and the plus sign."""
 
 _MIN_PHONE_DIGITS: Final = 11
-"""Fewest digits with which a spreadsheet shows a whole number as 4.1E+11."""
+"""Minimum number of digits of a whole number that a spreadsheet shows in a form such as 4.1E+11."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
 and the error's message. An import ignores them."""
@@ -32,10 +32,10 @@ class Record(NamedTuple):
     """A row as read from a file.
 
     Attributes:
-        line: The line on which it begins, from 1.
-        cells: Its cells, as strings.
-        fault: Why it cannot be read; `None` if it can.
-        issues: Problems of single cells that the format found.
+        line: The line on which the row begins, from 1.
+        cells: The cells of the row, as strings.
+        fault: Why the row cannot be read; `None` if it can be read.
+        issues: Problems with single cells that were found while reading.
     """
 
     line: int
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 def build_row(record: Record, columns: Columns) -> Row:
-    """Return the row of a record. An issue that destroys a cell to send becomes the row's fault, others become warnings."""
+    """Return the row of a record. An issue becomes the row's fault if the value to send is lost, and a warning otherwise."""
     line, cells, fault, issues = record
     if not fault and len(cells) != len(columns.headers):
         remedy = "name every column, and quote cells that contain the delimiter"
@@ -63,13 +63,16 @@ def build_row(record: Record, columns: Columns) -> Row:
 
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
-    """Return whether an issue matters. A number does in a phone or a postal code, and if it is as long as a phone number."""
+    """Return whether an issue matters for a field.
+
+    A number matters if the field is a phone or a postal code, or if the number is as long as a phone number.
+    """
     return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
 
 @attrs.frozen
 class Remark:
-    r"""A warning about one cell, which can be sent as it is.
+    r"""A warning about one cell. The cell can still be sent unchanged.
 
     Attributes:
         kind: The kind of problem, in one word, such as `"mojibake"`.
@@ -96,13 +99,13 @@ class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
     Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports such a row as `rejected` with that
-    reason, in the row's position; its source does not fail.
+    reason, in the row's position, and continues with the next row.
 
     Attributes:
-        line: The line of the file on which the row begins, from 1; the header usually is line 1.
+        line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The strings in the file.
         members: The values by field code; blank cells are omitted.
-        fault: Why the row cannot be read; `None` if it can.
+        fault: Why the row cannot be read; `None` if it can be read.
         warnings: Problems found while reading; the row can still be sent.
 
     Example:
@@ -157,7 +160,7 @@ class Heading:
     """The header of a file, with duplicate names made unique.
 
     Attributes:
-        headers: Column names, without the reasons of a rejects file.
+        headers: Column names, without the columns that a rejects file adds.
         rejects: Whether the header is that of a rejects file.
         notes: Changes to the names, in readable form.
     """
@@ -171,7 +174,7 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: It names no column.
+            InvalidRequest: The header names no column.
         """
         named = trim_cells(cells, 0)
         if not named:
@@ -182,7 +185,7 @@ class Heading:
 
     @property
     def width(self) -> int:
-        """Number of columns in the file, including the reasons of a rejects file."""
+        """Number of columns in the file, including the columns that a rejects file adds."""
         return len(self.headers) + (len(REASONS) if self.rejects else 0)
 
 
@@ -190,7 +193,7 @@ class Heading:
 class File(ABC):
     r"""A file of rows, in any format. It can be read any number of times, and is never held in memory as a whole.
 
-    Each format reads its own records; the rest is common to all formats.
+    A subclass for each format reads the records; everything else is common to all formats.
 
     Attributes:
         source: The bytes of the file.
@@ -226,7 +229,7 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """True for a rejects file of another import, edited or not. Its columns with reasons are ignored."""
+        """True for the rejects file of an earlier import, edited or not. The columns with the reasons are ignored."""
         return self.heading.rejects
 
     def fingerprint(self) -> str:
@@ -247,7 +250,8 @@ class File(ABC):
         r"""Read the file once and return the number of rows.
 
         Raises:
-            InvalidRequest: A part of the file cannot be read. Count before an import to find out before contacts are created.
+            InvalidRequest: A part of the file cannot be read. Count the rows before an import, so that this error occurs
+                before contacts are created.
 
         Example:
             ```python
@@ -304,7 +308,7 @@ class File(ABC):
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Return cells without blank ones at the end beyond a width: spreadsheets save columns that were once edited."""
+    """Remove blank cells at the end of a row, down to a width: spreadsheets save blank columns that were once edited."""
     end = len(cells)
     while end > width and not cells[end - 1].strip():
         end -= 1
@@ -314,7 +318,7 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Number the names that occur more than once, so that each column can be mapped, and return notes about it."""
     taken = {name.strip() for name in names}
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # per name: thousands of equal names stay linear
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()
     unique: list[str] = []
     notes: list[str] = []

@@ -19,10 +19,10 @@ _PLAIN_ADDRESS: Final = re.compile(
     r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
     re.IGNORECASE | re.ASCII,
 )
-"""Plain addresses, accepted without the library, which takes fifty times as long and accepts them, too."""
+"""Pattern of plain addresses. The library email-validator accepts all of them, too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Most characters of an address in which no part can be too long."""
+"""Maximum length of an address in which no part can be too long."""
 
 
 def check_email(text: str) -> str | None:
@@ -33,11 +33,11 @@ def check_email(text: str) -> str | None:
 def check_role(text: str) -> str | None:
     """Return why an address probably belongs to a role and not to a person; `None` if it does not."""
     local = text.partition("@")[0].casefold()
-    return f"{local}@ is a role address, not a person's" if local in _load_roles() else None
+    return f"{local}@ is the address of a role, not of a person" if local in _load_roles() else None
 
 
 def check_typo(text: str) -> str | None:
-    """Return a hint at the provider that was probably meant; `None` if the domain looks correct."""
+    """Return a message that names the provider that was probably meant; `None` if the domain looks correct."""
     meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
     return f"the domain is one typing error away from {meant}" if meant else None
 
@@ -60,7 +60,7 @@ def _load_roles() -> frozenset[str]:
 
 @cache
 def _load_typo_domains() -> dict[str, str]:
-    """Return the provider by domain, for unknown domains that are one typing error away from the provider's."""
+    """Return a mapping from unknown domains to the provider whose domain is one typing error away."""
     providers = _read_table("providers.txt").split()
     known = {*providers, *_read_table("neighbours.txt").split()}
     return {typo: provider for provider in reversed(providers) for typo in _typos_of(provider) if typo not in known}
@@ -78,7 +78,7 @@ def _typos_of(word: str) -> set[str]:
     swapped = {before + rest[1] + rest[0] + rest[2:] for before, rest in splits if len(rest) > 1}
     beside = {before + key + rest[1:] for before, rest in splits for key in _NEIGHBOUR_KEYS.get(rest[0], "")}
     typos = left_out | doubled | swapped | beside
-    return {typo for typo in typos if all(map(str.isalnum, typo.split("."))) and "." in typo[1:-1]}  # those that are domains
+    return {typo for typo in typos if all(map(str.isalnum, typo.split("."))) and "." in typo[1:-1]}  # valid domain names only
 
 
 _KEYBOARD_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -92,23 +92,23 @@ _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
 _NUMBER_KINDS: Final = ("fixed_line", "mobile")
-"""Nearly all numbers of people; the library checks the rest."""
+"""Kinds of numbers that the fast check recognises. Nearly all numbers of people are of these kinds."""
 _MAX_CODE_LENGTH: Final = 3
-"""Most digits of a country's calling code."""
+"""Maximum number of digits of a country calling code."""
 
 
 def check_phone(number: tuple[str, str | None]) -> str | None:
-    """Return the problem of a phone number; `None` if it is valid.
+    """Return the problem with a phone number; `None` if it is valid.
 
     Args:
-        number: The number, and the two-letter code of its country in case it has no country code.
+        number: The number, and the two-letter code of the country to assume if the number has no calling code.
     """
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
-    """Return whether a number is valid at first sight. The library takes fifty times as long, and agrees."""
+    """Return whether a number passes a fast check. The library phonenumbers also accepts it, but takes fifty times as long."""
     digits = text.translate(_PUNCTUATION)
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
@@ -137,7 +137,7 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for the numbers of the countries with the calling code that the digits begin with, and its length."""
+    """Return a pattern for numbers with the calling code that begins the digits, and the length of that code."""
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -149,7 +149,7 @@ def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]
 
 @cache
 def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Return a pattern for the numbers of a country, and one for the prefix dialled within the country."""
+    """Return a pattern for the numbers of a country, and a pattern for the prefix that is dialled within the country."""
     from phonenumbers import PhoneMetadata
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
@@ -161,7 +161,7 @@ def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[
 
 @cache
 def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for the numbers of countries, as dialled from abroad."""
+    """Return a pattern for the numbers of countries, without a calling code or a prefix."""
     from phonenumbers import PhoneMetadata
 
     regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
@@ -171,7 +171,7 @@ def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _NOT_ISO: Final = {"uk": "GB", "el": "GR"}
-"""Two-letter codes that people and the European Union use, but ISO 3166 does not."""
+"""Two-letter country codes that are not in ISO 3166, but are used by people and by the European Union."""
 
 
 def find_country_code(text: str) -> str | None:
@@ -180,13 +180,13 @@ def find_country_code(text: str) -> str | None:
 
 
 def check_country(text: str) -> str | None:
-    """Return the problem of a country; `None` if it is valid."""
+    """Return the problem with a country; `None` if it is valid."""
     return _resolve_country(text.strip())[1]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_state(state: tuple[str, str | None]) -> str | None:
-    """Return the problem of a state; `None` if it is valid, or the country's states are not known here.
+    """Return the problem with a state; `None` if it is valid, or if the states of the country are unknown.
 
     Args:
         state: The cell, and the two-letter code of the country.
@@ -200,7 +200,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return a country's two-letter code, and the problem with how it is written."""
+    """Return the two-letter code of a country, and the problem with the text; each is `None` if there is none."""
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -218,13 +218,13 @@ def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
 
 
 def fold_name(text: str) -> str:
-    """Return a name in the form in which names are compared: without case, accents, blanks and punctuation."""
+    """Normalise a name for comparison: fold its case, and remove accents, blanks and punctuation."""
     return "".join(char for char in normalize("NFKD", text).casefold() if char.isalnum() and not combining(char))
 
 
 @cache
 def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return the two-letter codes by two-letter code, by name, and by three-letter code."""
+    """Return mappings to two-letter country codes: from two-letter codes, from names, and from three-letter codes."""
     rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
     names = {fold_name(name): code for code, _, *names in rows for name in names}
     return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
@@ -232,7 +232,7 @@ def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str
 
 @cache
 def _load_states() -> Mapping[str, Mapping[str, str]]:
-    """Return the codes of states by code and name, for each country whose states are known."""
+    """Return a mapping from the codes and names of states to codes, for each country whose states are known."""
     states: dict[str, dict[str, str]] = {}
     for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
         states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
@@ -245,7 +245,7 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_date(text: str) -> str | None:
-    """Return the problem of a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
+    """Return the problem with a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
     match = _DATE.fullmatch(text)
     if match is None:
         return "the service does not document its date formats; use YYYY-MM-DD, which is unambiguous"
@@ -258,7 +258,7 @@ def check_date(text: str) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_timezone(text: str) -> str | None:
-    """Return the problem of a time zone; `None` for a name of the time zone database, or an offset such as `UTC+05:30`."""
+    """Return the problem with a time zone; `None` for a name of the time zone database, or an offset such as `UTC+05:30`."""
     names = _load_timezones()
     if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
         return None
@@ -268,7 +268,7 @@ def check_timezone(text: str) -> str | None:
 
 @cache
 def _load_timezones() -> Mapping[str, str]:
-    """Return the names by folded name; none if neither the system nor the package tzdata provides the database."""
+    """Return the names of time zones by folded name; empty if neither the system nor the package tzdata has the database."""
     return {name.casefold(): name for name in available_timezones()}
 
 
@@ -278,5 +278,5 @@ _WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*
 
 
 def check_website(text: str) -> str | None:
-    """Return the problem of a website; `None` if it is valid."""
+    """Return the problem with a website; `None` if it is valid."""
     return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"

@@ -23,7 +23,7 @@ from outreach_async.importer.table import File, Heading, Record
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 """Command that reads a workbook. `read_in_subprocess` appends its parameters as one JSON argument."""
 
-_ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix its formula, or clear it"
+_ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix the formula, or clear the cell"
 _UNMARKED_NOTE: Final = (
     "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
 )
@@ -36,7 +36,7 @@ class ReaderResult:
     Attributes:
         refused: Why the workbook cannot be read; `None` if it was read.
         sheet: Name of the sheet that was read.
-        note: A note on the choice of the sheet.
+        note: A note on how the sheet was chosen.
         marked: Whether the file states which cells show an error or leading zeros.
     """
 
@@ -47,7 +47,7 @@ class ReaderResult:
 
 
 ReadSheet: TypeAlias = Callable[[ByteSource, str | None], tuple[ReaderResult, StreamCopy]]
-"""Reads the sheet of a name, or the first visible sheet for `None`."""
+"""A function that reads the sheet with the given name, or the first visible sheet if the name is `None`."""
 
 _RESULT_DECODER: Final = msgspec.json.Decoder(ReaderResult)
 _ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
@@ -55,7 +55,7 @@ _ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int
 
 @attrs.frozen(kw_only=True)
 class WorkbookFile(File):
-    """One sheet of a workbook: XLSX and XLSM, and XLSB, XLS and ODS as far as they describe their cells.
+    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells are errors.
 
     Attributes:
         sheet: Name of the sheet.
@@ -71,7 +71,7 @@ class WorkbookFile(File):
         Args:
             source: The workbook.
             sheet: Name of the sheet; `None` for the first visible one.
-            read: Reads the sheet; by default a separate process does.
+            read: Function that reads the sheet; by default, the sheet is read in a separate process.
 
         Raises:
             InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
@@ -88,9 +88,10 @@ class WorkbookFile(File):
 def read_in_subprocess(
     source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
 ) -> tuple[ReaderResult, StreamCopy]:
-    """Read a sheet in a separate process, and return its verdict and the rows.
+    """Read a sheet in a separate process, and return the result and the rows.
 
-    If an exception such as KeyboardInterrupt ends the wait, that process is killed. It ends by itself if this process is killed.
+    If an exception such as KeyboardInterrupt interrupts the wait, the reader process is killed. If this process is killed, the
+    reader process exits by itself.
 
     Args:
         source: The workbook.
@@ -106,7 +107,7 @@ def read_in_subprocess(
         try:
             done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
         except OSError as error:
-            raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save it as CSV") from error
+            raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save the sheet as CSV") from error
     result = _parse_result(done)
     if result.refused is not None:
         raise InvalidRequest(f"{source.name}: {result.refused}")
@@ -114,7 +115,7 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the verdict. A process without one failed to start, and says why, or was ended by one of its limits."""
+    """Return the result. A process without a result failed to start, and printed the reason, or exceeded one of its limits."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:

@@ -1,11 +1,11 @@
 """Read a workbook in a separate process, with limits on memory and processor time.
 
 `workbook.py` runs this file as a script. python-calamine holds a whole sheet in memory, and a workbook of a few kilobytes can
-describe a sheet of hundreds of gigabytes. A failed allocation aborts the process, and signals wait until a sheet is loaded. In a
-separate process, an abort does not harm the caller, and the caller can end the process at any time.
+describe a sheet of hundreds of gigabytes. A failed allocation aborts the process, and signals are not handled until a
+sheet is loaded. In a separate process, an abort does not harm the caller, and the caller can end the process at any time.
 
-Standard input is the workbook. Standard output receives the rows, one JSON array per line. Standard error receives the verdict,
-one JSON object. Only the standard library and python-calamine are imported, which keeps the start short.
+Standard input is the workbook. Standard output receives the rows, one JSON array per line. Standard error receives the result,
+one JSON object. Only the standard library and python-calamine are imported, so that the process starts fast.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from xml.parsers import expat
 if sys.platform != "win32":  # pragma: no branch - Windows has no such limits
     import resource
 
-MAX_MEMORY: Final = 384 * 2**20  # bytes; together with the caller's, less than 500 MB
-MAX_ROW_SIZE: Final = 1 << 20  # bytes of a row as written: the caller holds one row at a time
+MAX_MEMORY: Final = 384 * 2**20  # bytes; together with the caller's memory, less than 500 MB
+MAX_ROW_SIZE: Final = 1 << 20  # bytes of an encoded row; the caller holds one row at a time
 MAX_CELL_LENGTH: Final = 1 << 17  # characters of a cell, as in a CSV file; Excel allows 32,767
 _MAX_OUTPUT_SIZE: Final = 1 << 30  # bytes of all rows, which go to a temporary file
 _MAX_RATIO: Final = 200  # largest ratio of unpacked to packed size; sheets of people unpack to 5 to 40 times their size
-_ALLOWED_SIZE: Final = 64 * 2**20  # bytes that any archive may unpack to
+_ALLOWED_SIZE: Final = 64 * 2**20  # bytes that any archive may unpack to, whatever its ratio
 _MAX_MESSAGE_LENGTH: Final = 1000  # characters of a message, which may quote the file
 _CHECK_INTERVAL: Final = 0.01  # seconds between two checks of the process
 
 TOO_LARGE: Final = f"the sheet needs more than {MAX_MEMORY // 2**20} MiB of memory to read; save it as CSV"
 TOO_LONG: Final = "the sheet takes too long to read for the size of its file; save it as CSV"
-PARENT_ENDED: Final = "the process that requested the rows has ended"
+PARENT_ENDED: Final = "the process that requested the rows has exited"
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _RELATIONS: Final = "xl/_rels/workbook.xml.rels"
@@ -57,9 +57,9 @@ class UnreadableWorkbook(Exception):
 
 
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
-    """Make the system end this process if it takes too much memory, disk, or processor time to load a sheet.
+    """Make the system end this process if loading a sheet takes too much memory, disk space or processor time.
 
-    macOS accepts the memory limit and ignores it: there, only `watch_process` checks it. Windows has no limits.
+    macOS accepts the memory limit but ignores it, so that only `watch_process` checks memory there. Windows has no limits.
     """
     if sys.platform == "win32":
         return
@@ -67,7 +67,7 @@ def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separ
         _, hard = resource.getrlimit(kind)
         with suppress(OSError, ValueError):  # some systems refuse to set a limit
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    # python-calamine may hold the GIL while it loads: no handler and no thread can run, so the signal itself must kill.
+    # python-calamine may hold the GIL while it loads a sheet. No handler and no thread can run then: the signal must kill.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     limit_processor_time(processor_seconds(size))
 
@@ -79,7 +79,7 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 
 
 def processor_seconds(size: int) -> float:
-    """Return the seconds of processor time allowed to load `size` bytes: 100,000 people are 8 MB and take 1.2 s."""
+    """Return the processor time allowed to load `size` bytes, in seconds. A sheet of 100,000 people has 8 MB and takes 1.2 s."""
     return 1 + size / 1e6
 
 
@@ -87,7 +87,7 @@ def peak_memory() -> int:
     """Return the peak memory of the process so far, in bytes; 0 if it is unknown."""
     if sys.platform == "win32":  # pragma: no cover - Windows does not report it
         return 0
-    if sys.platform == "linux":  # getrusage would begin with the peak of the parent process
+    if sys.platform == "linux":  # getrusage would include the peak of the parent process
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 - pathlib slows the start
             return int(status.read().partition("VmHWM:")[2].split()[0]) * 1024
     else:  # pragma: no cover - coverage is measured on Linux
@@ -95,8 +95,8 @@ def peak_memory() -> int:
 
 
 def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
-    """Call `leave` with a reason when the parent has ended, or the peak memory exceeds `most`, in bytes."""
-    while os.getppid() == parent:  # an orphan gets another parent
+    """Call `leave` with a reason when the parent process has exited, or the peak memory exceeds `most` bytes."""
+    while os.getppid() == parent:  # an orphaned process gets another parent
         if peak_memory() > most:
             leave(TOO_LARGE)
             return
@@ -110,9 +110,9 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the rows of a sheet that are not blank, and return the verdict on the sheet.
+    """Write the rows of a sheet that are not blank, and return the sheet's name, a note, and whether errors are marked.
 
-    A row is `[line, cells, errors, numbers]`: the cells as strings, the columns of cells that show an error, and the columns of
+    A row is `[line, cells, errors, numbers]`: the cells as strings, the indexes of cells that show an error, and the indexes of
     whole numbers whose format does not show leading zeros.
 
     Args:
@@ -141,7 +141,7 @@ def read_workbook(
     loaded()
     marked = archive is not None and _WORKBOOK in archive.namelist()
     marks = _MarkReader(read_marks(archive, name) if archive is not None and marked else iter(()))
-    left = table.start[1] if table.start else 0  # unused columns on the left are omitted
+    left = table.start[1] if table.start else 0  # python-calamine omits unused columns on the left
     for row, values in enumerate(table.iter_rows()):
         cells, errors, numbers = _convert_row(values, left, marks.take_until(row))
         if errors or any(map(str.strip, cells)):
@@ -150,7 +150,7 @@ def read_workbook(
 
 
 def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
-    """Return a workbook as a zip archive; `None` if it is not one."""
+    """Return a workbook as a zip archive; `None` if it is not a zip archive."""
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
@@ -179,7 +179,7 @@ def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
 
 
 def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
-    """Return the cells of a row as strings, the columns of errors, and the columns of whole numbers."""
+    """Return the cells of a row as strings, the indexes of errors, and the indexes of whole numbers."""
     cells = [value if isinstance(value, str) else to_string(value) for value in values]
     errors, numbers = [], []
     for at, value in enumerate(values):
@@ -206,13 +206,13 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_string(value: Any) -> str:
-    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, the rest as a spreadsheet shows it."""
+    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, other values as a spreadsheet shows them."""
     match value:
         case bool():  # before numbers: a bool is an int
             return str(value).upper()
         case int() | float():  # at most 15 digits, a whole number without `.0` and without an exponent
             return str(int(value)) if float(value).is_integer() else format(value, ".15g")
-        case timedelta():  # with hours beyond 24
+        case timedelta():  # hours may exceed 24
             seconds = round(value.total_seconds())
             sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
             return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -220,7 +220,7 @@ def to_string(value: Any) -> str:
             return str(value.isoformat())
 
 
-# An XLSX file describes more than the values of its cells: which ones are errors, and which show leading zeros. calamine reads an
+# An XLSX file also states which cells are errors, and which cells show leading zeros. python-calamine ignores this: it reads an
 # error as blank, and 00123 as 123.
 
 
@@ -229,18 +229,18 @@ class CellMark(NamedTuple):
 
     row: int  # from 0
     column: int  # from 0
-    width: int  # fewest digits of its number; 0 for a cell that shows an error
+    width: int  # minimum number of digits shown; 0 for a cell that shows an error
 
 
 class _MarkReader:
-    """The marks of a sheet, consumed row by row."""
+    """The cell marks of a sheet, consumed row by row."""
 
     def __init__(self, marks: Iterator[CellMark]) -> None:
         self._marks = marks
         self._next = next(marks, None)
 
     def take_until(self, row: int) -> dict[int, int]:
-        """Return the widths by column of the marks up to and including a row."""
+        """Consume the marks up to and including a row, and return their widths by column."""
         widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
             widths[self._next.column] = self._next.width
@@ -249,7 +249,7 @@ class _MarkReader:
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
-    """Yield the marks of a sheet in the order of its cells.
+    """Yield the cell marks of a sheet in the order of the cells.
 
     Raises:
         UnreadableWorkbook: A part of the file is missing or damaged.
@@ -263,7 +263,7 @@ def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
 
 
 def _find_part(archive: zipfile.ZipFile, sheet: str) -> str:
-    """Return the path of a sheet's part in the archive."""
+    """Return the path of a sheet's XML file in the archive."""
     with archive.open(_WORKBOOK) as file:
         sheets = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
     relation = sheets[0].get(_RELATION) or sheets[0][_STRICT_RELATION] if sheets else ""
@@ -274,7 +274,7 @@ def _find_part(archive: zipfile.ZipFile, sheet: str) -> str:
 
 
 def _read_widths(archive: zipfile.ZipFile) -> dict[str, int]:
-    """Return the fewest digits by style, for the styles whose format is only zeros."""
+    """Return the minimum number of digits for each style whose number format consists only of zeros."""
     if _STYLES not in archive.namelist():
         return {}
     formats: dict[str | None, int] = {}
@@ -308,7 +308,7 @@ def _parse_marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[CellMark]:
 
 
 def _parse_column(place: str) -> int:
-    """Return the column of a reference such as `B3`, from 0."""
+    """Return the column index of a cell reference such as `B3`. The index starts at 0."""
     column = 0
     for letter in place.rstrip("0123456789"):
         column = column * 26 + ord(letter) - ord("A") + 1
@@ -316,7 +316,7 @@ def _parse_column(place: str) -> int:
 
 
 def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the local name and the attributes of each element with one of the names, at its start tag."""
+    """Yield the local name and the attributes of each element with one of the wanted names, when its start tag is parsed."""
     elements: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
@@ -335,7 +335,7 @@ def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[s
 
 
 def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of the work, or the reason for its failure."""
+    """Return the result of `work`, or the reason why it failed."""
     try:
         return work()
     except UnreadableWorkbook as error:
@@ -349,7 +349,7 @@ def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def encode_result(result: dict[str, Any]) -> bytes:
-    """Return a verdict as JSON, with its strings shortened."""
+    """Return a result as a line of JSON. Long strings are truncated."""
     short = {name: value[:_MAX_MESSAGE_LENGTH] if isinstance(value, str) else value for name, value in result.items()}
     return json.dumps(short).encode() + b"\n"
 
@@ -360,12 +360,12 @@ def main() -> None:  # pragma: no cover - it runs in a separate process
     sys.path[:] = parameters["path"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process
     answer = os.dup(2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine prints panics there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine prints panics to standard error
 
     def leave(reason: str) -> None:
         try:
             os.write(answer, encode_result({"refused": reason}))
-        finally:  # the write fails if the caller has ended
+        finally:  # the write fails if the caller has exited
             os._exit(1)  # this is a thread: SystemExit would end only the thread
 
     with open(0, "rb", closefd=False) as file, open(1, "wb", closefd=False) as rows:

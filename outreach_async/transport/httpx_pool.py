@@ -268,7 +268,7 @@ class _HttpxConnection:
         return self._monitor
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. If it is readable while idle, the server closed it or sent unexpected bytes."""
+        """Return whether the connection can be reused: one that is readable while idle has ended or has unexpected bytes."""
         # The response of a mock has no monitor.
         return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 

@@ -1,4 +1,4 @@
-"""Writers that render a report: one pure function per format.
+"""Render a report as a string, with one pure function per format.
 
 ```python
 import anyio
@@ -124,7 +124,7 @@ def write(report: Report, form: str) -> str:
         form: Name of the format, a key of `WRITERS`.
 
     Raises:
-        InvalidRequest: The format does not exist.
+        InvalidRequest: No format has this name.
     """
     writer = WRITERS.get(form)
     if writer is None:

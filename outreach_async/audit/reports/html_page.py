@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: style, script and charts are inline, and the page makes no requests."""
+"""Render a report as one self-contained HTML page. Style, script and charts are inline, and the page makes no requests."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _BAND_TONES: Final = ("critical", "critical", "critical", "warning", "warning", 
 def render_html(report: Report) -> str:
     """Render a report as one self-contained HTML page that makes no requests.
 
-    The page is readable without JavaScript, which adds sorting, filters and paging. It lists at most 2,000 findings and 1,000
-    mailboxes.
+    The page is readable without JavaScript. JavaScript adds sorting, filters and paging. The page lists at most 2,000 findings
+    and 1,000 mailboxes.
     """
     style, script = _read_data("page.css"), _read_data("page.js")
     return Template(_read_data("page.html")).substitute(
@@ -101,7 +101,7 @@ def _render_unread(view: Overview) -> Markup | None:
 
 
 def _render_actions(actions: Sequence[summaries.Action]) -> Markup | None:
-    """Render the actions, the most urgent first; if some are urgent, the others are collapsed."""
+    """Render the actions, the most urgent first. If some actions are urgent, the others are collapsed."""
     if not actions:
         return None
     items = [_render_action(number, action) for number, action in enumerate(actions, 1)]
@@ -333,7 +333,7 @@ _MAILBOXES_TABLE: Final = TableSpec[Row](
 def _build_findings_table(
     caption: str, columns: Iterable[Column[Finding]], filters: Iterable[Filter[Finding]]
 ) -> TableSpec[Finding]:
-    """Return the table of findings, with further columns and filters."""
+    """Return the definition of the table of findings, with additional columns and filters."""
     severity = Column[Finding](
         head="Severity", cell=lambda finding: _render_badge(finding.severity), sort_value=lambda finding: finding.severity.rank
     )

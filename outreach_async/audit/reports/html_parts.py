@@ -19,7 +19,7 @@ Content = object
 
 
 class Markup(str):
-    """A string that is HTML already."""
+    """A string of HTML, which is not escaped again."""
 
     __slots__ = ()
 
@@ -38,12 +38,12 @@ def tag(name: str, /, *content: Content, **attributes: str | float | bool | None
 
 
 def join_markup(content: Iterable[Content]) -> Markup:
-    """Concatenate contents."""
+    """Concatenate content to one string of HTML."""
     return Markup("".join(map(_escape, content)))
 
 
 def render_name(text: str, /, **attributes: str | None) -> Markup:
-    """Render a name from outside; `bdi` keeps right-to-left characters from affecting the surrounding text."""
+    """Render an untrusted name. `bdi` prevents right-to-left characters from affecting the surrounding text."""
     return tag("bdi", text, **attributes)
 
 
@@ -122,7 +122,7 @@ def render_bars(
         title: Title of the chart.
         note: Explanation of the chart.
         bars: The bars, from top to bottom.
-        full: Length that fills the whole width; by default that of the longest bar.
+        full: Length that fills the whole width; by default, the length of the longest bar.
         legend: Meaning of each colour, by its CSS class.
     """
     most = full or max(bar.length for bar in bars) or 1
@@ -211,7 +211,7 @@ class Filter(Generic[T]):
         name: Name of the data attribute on the rows.
         label: Label of the drop-down.
         value: Returns the value of a row.
-        options: Labels of the choices, by value; by default, every value of the rows.
+        options: Labels of the choices, by value; by default, each value that occurs in the rows.
     """
 
     name: str
@@ -222,14 +222,14 @@ class Filter(Generic[T]):
 
 @attrs.frozen(kw_only=True)
 class TableSpec(Generic[T]):
-    """A table over rows of one kind.
+    """The definition of a table whose rows have one type.
 
     Attributes:
         id: Id of the element.
         caption: Caption of the table.
         columns: Columns from left to right; the first is the row's heading.
         filters: Drop-downs that filter the rows.
-        max_rows: Maximum rows in the page.
+        max_rows: Maximum number of rows in the page.
     """
 
     id: str
@@ -240,7 +240,7 @@ class TableSpec(Generic[T]):
 
 
 def render_table(view: TableSpec[Any], rows: Sequence[Any]) -> Markup:
-    """Render a table with its filters; the filters are hidden until the script runs."""
+    """Render a table with its filters. The filters are hidden until the script of the page runs."""
     shown = rows[: view.max_rows]
     rest = "the JSON report contains all of them, and the CSV report all findings"
     cut = f" The first {len(shown):,} of {len(rows):,}; {rest}." if len(shown) < len(rows) else ""

@@ -28,8 +28,8 @@ class Action:
         findings: Number of findings.
         mailboxes: Number of affected mailboxes.
         groups: Affected domains (or servers, or workspaces) with their number of findings, the highest first.
-        group_kind: Kind of the places: domain, server or workspace.
-        example: The worst finding: address or id, and message.
+        group_kind: Kind of the groups: domain, server or workspace.
+        example: The worst finding, as the name of its subject and its message.
         remedy: Recommended action.
         condition: Description of the rule's condition.
         source: Source of the rule's thresholds.
@@ -49,7 +49,7 @@ class Action:
 
     @property
     def extent(self) -> str:
-        """The affected mailboxes and places, in a few words."""
+        """The number of affected mailboxes and groups, in words."""
         where = self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
         return f"{format_count(self.mailboxes, 'mailbox')} on {where}" if self.mailboxes else where
 
@@ -69,17 +69,17 @@ def build_actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]
 
 
 def subject_name(finding: Finding) -> str:
-    """Return the name of a finding's subject, as the service returned it."""
+    """Return the name of a finding's subject: the address or id of a mailbox, or the name of a group."""
     return finding.email or finding.mailbox or group_name(finding)
 
 
 def group_name(finding: Finding) -> str:
-    """Return the place of a finding: its domain, or its server, or its workspace."""
+    """Return the name of a finding's group: its domain, or else its server or workspace."""
     return finding.domain or finding.server_ip or finding.workspace
 
 
 def group_kind(finding: Finding) -> str:
-    """Return the kind of a finding's place: domain, server or workspace."""
+    """Return the kind of a finding's group: domain, server or workspace."""
     return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
 
 
@@ -90,7 +90,7 @@ def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
 
 def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
     first = min(findings, key=worst_first_key)
-    rule = CATALOGUE.get(first.rule)  # none for a finding from another version
+    rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
         rule = attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(rule.id, {})})
     groups = Counter(replace_unprintable(group_name(finding)) for finding in findings)
@@ -116,14 +116,14 @@ def count_mailboxes(findings: Iterable[Finding]) -> int:
 
 
 _MAX_CHANGES: Final = 10
-"""Maximum changed figures in the terminal, text and Markdown formats."""
+"""Maximum number of changed figures in the terminal, text and Markdown formats."""
 
 _SCORE: Final = "score"
 
 
 @attrs.frozen(kw_only=True)
 class FigureChange:
-    """A changed figure.
+    """A changed figure, prepared for display.
 
     Attributes:
         name: Subject of the figure.
@@ -142,7 +142,7 @@ class FigureChange:
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """The changes since an earlier audit.
+    """The changes since an earlier audit, prepared for display.
 
     Attributes:
         summary: Number of changes, in one sentence.
@@ -163,7 +163,7 @@ class Changes:
 
     @property
     def figure_lines(self) -> list[str]:
-        """A line for each changed figure, and one for those that are too many."""
+        """A line for each of the first changed figures, and a line with the number of the other changed figures."""
         shown = self.figure_changes[:_MAX_CHANGES]
         more = len(self.figure_changes) - len(shown)
         lines = [f"{change.name}: {change.figure} {change.before} -> {change.after}" for change in shown]
@@ -171,7 +171,7 @@ class Changes:
 
     @property
     def lines(self) -> list[str]:
-        """The summary, a line for each rule, and the lines of the figures."""
+        """The summary, a line for each rule, and the lines about changed figures."""
         actions = [
             f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
             for label, action in self.labelled_actions
@@ -196,7 +196,7 @@ def build_changes(report: Report) -> Changes | None:
 
 
 def _build_figure_change(delta: Delta) -> FigureChange:
-    # A higher score is better, and so is a lower figure of a finding. Other figures are neither better nor worse.
+    # An increase of a score is better, and so is a decrease of a finding's figure. Other changes are neither better nor worse.
     gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
     return FigureChange(
         name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
@@ -208,7 +208,7 @@ def _build_figure_change(delta: Delta) -> FigureChange:
 
 
 def _format_value(delta: Delta, value: Number | None) -> str:
-    """Format a figure; severities are numbered from 1, the mildest."""
+    """Format a figure. A severity is a number from 1, the mildest, and is formatted as its name."""
     if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
     return format_figure(value)
@@ -223,7 +223,7 @@ def _compute_gain(delta: Delta) -> float:
 
 
 SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCORE, MAX_SCORE))
-"""Ranges of scores that are counted together, both ends included."""
+"""Score ranges in which mailboxes are counted. Both bounds are inclusive."""
 
 
 @attrs.frozen(kw_only=True)
@@ -234,7 +234,8 @@ class MailboxHealth:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
         bands: Number of mailboxes with a score in each of `SCORE_BANDS`.
-        summary: The share of e-mails sent by mailboxes to stop or fix, in one sentence; `None` if it is zero or inconsistent.
+        summary: Share of the e-mails that was sent by mailboxes with an error or worse, in one sentence; `None` if the share is
+            zero or above 100 %.
     """
 
     boxes: Mapping[Severity, int]
@@ -244,7 +245,7 @@ class MailboxHealth:
 
 
 def build_health(report: Report) -> MailboxHealth:
-    """Summarize the checked mailboxes; findings about a domain or server as a whole are not included."""
+    """Summarize the checked mailboxes. Findings about a domain or server as a whole are not included."""
     by_mailbox: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if finding.mailbox is not None and finding.sent_30days is not None:
@@ -264,5 +265,5 @@ def build_health(report: Report) -> MailboxHealth:
     total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
     if 0 < part <= total:
         share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
-        summary = f"Mailboxes to stop or fix sent {share}."
+        summary = f"Mailboxes that must be stopped or fixed sent {share}."
     return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)

@@ -1,4 +1,4 @@
-"""A report for a terminal, rendered with rich (extra `cli`). No other module of the audit imports this one."""
+"""Render a report for a terminal with rich (extra `cli`). No other module of the audit imports this module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TONE_STYLES: Final = {"good": "green", "warning": "yellow", "critical": "red", 
 
 
 def build_renderable(report: Report) -> RenderableType:
-    """Render a report, with actions first; print the result on a rich console of at least 80 columns."""
+    """Return a report as a rich renderable, actions before findings. Print it on a console of at least 80 columns."""
     return Group(*_rich_parts(build_overview(report)))
 
 

@@ -1,4 +1,4 @@
-"""A report as plain text of at most 80 columns, and as Markdown with GitHub tables."""
+"""Render a report as plain text of at most 80 columns, or as Markdown with GitHub tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _wrap: Final = partial(wrap, width=WIDTH, break_on_hyphens=False)
 
 
 def render_text(report: Report) -> str:
-    """Render a report as plain text, with actions first."""
+    """Render a report as plain text, with the recommended actions before the findings."""
     return "".join(f"{line}\n" for line in _text_lines(build_overview(report)))
 
 
@@ -73,7 +73,7 @@ def _text_domain_row(name: str, score: str, counts: Iterable[str]) -> Iterator[s
 
 
 def _text_name_row(name: str, figures: str) -> Iterator[str]:
-    """Yield a name and its figures on one line, or on two if the name is too long; a name is never cut."""
+    """Yield a name and its figures on one line, or on two lines if the name is too long. A name is never truncated."""
     if len(name) > _NAME_WIDTH:
         yield from _wrap(name)
         name = ""
@@ -81,7 +81,7 @@ def _text_name_row(name: str, figures: str) -> Iterator[str]:
 
 
 MAX_FINDINGS: Final = 200
-"""Maximum findings in the report; a longer page is hard to read."""
+"""Maximum number of findings in a Markdown report. A longer page is hard to read."""
 
 _MAX_GROUPS: Final = 5
 _MAX_DOMAINS: Final = 25
@@ -91,7 +91,7 @@ _BACKTICKS: Final = re.compile("`+")
 
 
 def render_markdown(report: Report) -> str:
-    """Render a report as Markdown: actions first, and the worst 200 findings."""
+    """Render a report as Markdown: the recommended actions, and then at most 200 findings, the worst first."""
     return "".join(f"{line}\n" for line in _markdown_lines(report, build_overview(report)))
 
 

@@ -1,4 +1,4 @@
-"""A report prepared for display: grouped by domain, the worst first, with the rest summarized. Writers render it."""
+"""Prepare a report for display. Findings are grouped by domain, the worst first. The writers render the result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from outreach_async.audit.rules import CATALOGUE
 from outreach_async.audit.scoring import Score
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
-"""Severities with a count in the short line of a domain."""
+"""Severities whose findings are counted in the one-line summary of a domain."""
 
 MAX_DETAILED: Final = 10
-"""Maximum domains, and unread workspaces, that are shown in full."""
+"""Maximum number of domains, and of unread workspaces, that are shown in detail."""
 
 GOOD_SCORE: Final = 90
 FAIR_SCORE: Final = 60
@@ -35,7 +35,7 @@ class Issue:
         title: Title of the rule, with the number of findings if it is more than one.
         severity: Severity of the findings.
         findings: Number of findings.
-        example: One finding, as address or id and message; marked as an example if there are several.
+        example: One finding, as the name of its subject and its message. It begins with `for example` if there are several.
     """
 
     rule: str
@@ -63,7 +63,7 @@ class DomainView:
 
     @property
     def visible_issues(self) -> list[Issue]:
-        """The issues to show: warnings and worse, or the notes if there is nothing else."""
+        """The issues to show: warnings and worse, or all issues if there are only notes."""
         return [issue for issue in self.issues if issue.severity in COUNTED_SEVERITIES] or self.issues
 
     @property
@@ -88,7 +88,7 @@ class DomainView:
 
 @attrs.frozen(kw_only=True)
 class Overview:
-    """A report prepared for display. Every string is safe for a terminal and a page.
+    """A report prepared for display. Every string is safe to print in a terminal.
 
     Attributes:
         headline: Size of the audit, and the score.
@@ -102,7 +102,7 @@ class Overview:
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains.
         other_domains: Further domains with an error or worse.
-        summary: Number of the domains that are not named.
+        summary: Number of domains that the report does not name.
         unknowable: Properties that the audit cannot check.
     """
 
@@ -195,13 +195,13 @@ _VERDICTS: Final = {
 def _format_extent(findings: Sequence[Finding]) -> str:
     mailboxes = summaries.count_mailboxes(findings)
     kinds = {summaries.group_kind(finding) for finding in findings}
-    noun = kinds.pop() if len(kinds) == 1 else "place"
+    noun = kinds.pop() if len(kinds) == 1 else "group"
     groups = format_count(len({summaries.group_name(finding) for finding in findings}), noun)
     return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
 
 
 def score_tone(score: float | None) -> str:
-    """Return the tone of a score: `good`, `warning`, `critical`, or `info` without a score."""
+    """Return the tone of a score: `good`, `warning` or `critical`; `info` if there is no score."""
     if score is None:
         return "info"
     return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"

@@ -29,7 +29,7 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def format_figure(value: Number | None) -> str:
-    """Format a figure; without decimals if it is a whole number."""
+    """Format a figure. A whole number has no decimals."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"

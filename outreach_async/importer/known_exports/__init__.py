@@ -1,6 +1,7 @@
-"""The columns of other tools' exports: data files that map them to fields, or give the reason to ignore them.
+"""The columns of exports by other tools. Each column is mapped to a field, or ignored for a stated reason.
 
-Each tool has a file in this folder. A tool is recognised by its header. Every ignored column is reported with its reason.
+Each tool has a TOML file in this folder. A tool is recognised by the header of its exports. Every ignored column is reported with
+the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import attrs
 
 
 def fold_column_name(name: str) -> str:
-    """Return a column's name in the form in which names are compared."""
+    """Normalise a column name for comparison: strip it, and fold its case."""
     return name.strip().casefold()
 
 
@@ -38,18 +39,18 @@ def _compile_keys(reasons: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], st
 
 @attrs.frozen(kw_only=True)
 class ExportFormat:
-    """The meaning of the columns in a tool's export, from the tables of its file. Names are folded.
+    """The columns of a tool's exports, as read from the tool's TOML file. The names of columns are folded.
 
     Attributes:
         name: Name of the tool.
         known_from: Source of the column names.
         marks: Columns that identify the tool.
-        least: Fewest marks in a header of this tool.
-        fields: Columns by field code, best first.
-        workspace: Columns by a name that a workspace may give to the field.
+        least: Minimum number of marks in a header by which the tool is recognised.
+        fields: Columns that map to a field, by field code, in order of preference.
+        workspace: Columns that map to a workspace field, by a name that the field may have.
         misleading: Columns whose name has another meaning in this tool, with that meaning.
-        left_out: Columns without a field, with a description of their content.
-        left_out_like: The same by regular expression, for numbered columns.
+        left_out: Columns that are ignored, with a description of their content.
+        left_out_like: Numbered columns that are ignored, as regular expressions with a description of their content.
     """
 
     name: str
@@ -63,7 +64,7 @@ class ExportFormat:
     left_out_like: tuple[tuple[re.Pattern[str], str], ...] = attrs.field(factory=dict, converter=_compile_keys)
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-        """Return the code of each column that maps to a field, by folded name. Each code takes its best column in the header.
+        """Return field codes by folded column name. For each code, the preferred column of the header is used.
 
         Args:
             headers: Column names.
@@ -94,7 +95,7 @@ class ExportFormat:
 
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
-    """Return the tool that writes such a header; `None` if it is none of the known ones."""
+    """Return the tool whose exports have this header; `None` if no known tool matches."""
     folded = _fold_names(headers)
     export = max(load_exports(), key=lambda export: len(export.marks & folded))
     return export if len(export.marks & folded) >= export.least else None
