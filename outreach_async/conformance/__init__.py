@@ -1,17 +1,21 @@
-r"""Check a live service against the interface, and measure the rules that the interface leaves open.
+r"""Check a live service against the documented interface, and measure the rules that the interface leaves open.
 
 Run it as a test suite, with pytest 8 or later:
 
     pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...
 
-The suite is read-only unless `--allow-writes space_...` repeats the workspace id. It then reads the owner key from
-`OUTREACH_OWNER_KEY`. Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns,
-the steps of ten of them, and up to 8,000 mailboxes. It also reads the last page of each list and the page after it, to check
-`total_found` for lists of any length. Percentages must be between 0 and 100. The suite measures the open rules,
-and writes them to `behaviour.toml`, which `outreach_async.fake.behaviour.load_behaviour` loads for a fake. A later run fails if
-the measured value of a knob has changed.
+By default, the suite only reads. With `--allow-writes space_...`, which repeats the workspace id, it also creates contacts with
+the owner key in `OUTREACH_OWNER_KEY`.
 
-Or call it from Python: `check` returns the violations of stated rules, `calibrate` measures the open rules. In
+Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns, the steps of ten of
+them, and up to 8,000 mailboxes. It also reads the last page of each list and the page after it, to check `total_found` for lists
+of any length. Percentages must be between 0 and 100.
+
+Each rule that the interface leaves open is a knob of `outreach_async.fake.Behaviour`. The suite measures the knobs and writes
+their values to `behaviour.toml`, a file that `outreach_async.fake.behaviour.load_behaviour` loads for a fake. A later run fails
+if the measured value of a knob has changed.
+
+You can also call the suite from Python: `check` returns the violations of stated rules, and `calibrate` measures the knobs. In
 this example, the service is a fake:
 
 ```python
@@ -36,17 +40,18 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-What cannot be observed:
+Limits of the measurement, by knob:
 
-    overwrite_unsent, overwrite_blank   not at all: no operation reads a contact back
-    unknown_custom, unknown_body        `ignore` or `store`, for the same reason; `reject` is observed
-    reenrol                             `noop` or `restart`, because contacts only join a draft; `error` is observed
-    rate_limit, max_in_flight           never provoked; the report says if a rate limit was met
-    over_max                            `clamp` or `serve`, with 2,000 mailboxes or fewer, unless campaigns are cut
-    campaign_max_display                if more than the maximum is served, or clamped and there are too few campaigns
-    email_key                           `lower` or `gmail`, without an address at gmail.com
-    numbers, list_date, percent_digits  one form or `mixed`, 1 decimal place or 2, with few values
-    order                               with few rows, or rows that fit two orders at once
+    overwrite_unsent, overwrite_blank   not measured: no operation reads a contact back
+    unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
+    reenrol                             `noop` and `restart` look the same, because contacts join only a draft campaign
+    rate_limit, max_in_flight           not measured, to spare the service; the report says if a request was throttled
+    over_max                            `clamp` and `serve` look the same with up to 2,000 mailboxes, unless campaigns are clamped
+    campaign_max_display                not measured if `over_max` is `serve`, or is `clamp` and there are too few campaigns
+    email_key                           `lower` and `gmail` look the same without an address at gmail.com
+    numbers, list_date                  with few values, a single form looks the same as `mixed`
+    percent_digits                      with few values, 1 and 2 decimal places look the same
+    order                               not measured with few rows, or with rows that fit two orders
 """
 
 from __future__ import annotations
@@ -86,20 +91,20 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options of the suite. The plugin calls this: pytest reads the conftest of a package too late for options."""
+    """Add the options of the suite. The plugin calls this: pytest loads the conftest of a package too late to add options."""
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )
     group.addoption("--outreach-live", metavar="URL", help="base URL of the service to check")
     group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
-    allowing = "create contacts; repeat the workspace id to confirm. The owner key is OUTREACH_OWNER_KEY. Default: read-only"
+    allowing = "create contacts with the owner key in OUTREACH_OWNER_KEY; repeat the workspace id to confirm. Default: read-only"
     group.addoption("--allow-writes", metavar="ID", help=allowing)
     group.addoption("--outreach-campaign", metavar="ID", help="id of a draft campaign that two created contacts join")
     gmail = "create two contacts with addresses at gmail.com, in a form that Gmail never assigns"
     group.addoption("--outreach-gmail", action="store_true", help=gmail)
     header = "header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable"
     group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
-    record = "file for the measured behaviour, compared with that of an earlier run; default %(default)s"
+    record = "file to write the measured behaviour to, and to compare it with if the file exists; default %(default)s"
     group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
-    drift = "if the file differs: fail or warn, and keep the file; or accept, and rewrite it; default %(default)s"
+    drift = "if the measured behaviour differs from the file: fail or warn, or accept and rewrite the file; default %(default)s"
     group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)

@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     except ModuleNotFoundError:
         sys.stderr.write("outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
         return 2
-    # pytest warns that it cannot rewrite the assertions of an imported plugin; this package has none.
+    # pytest warns that it cannot rewrite the assertions of an imported plugin. This package contains no assertions.
     quiet = "-Wignore::pytest.PytestAssertRewriteWarning"
     return int(pytest.main([quiet, "--pyargs", "outreach_async.conformance", *arguments]))
 

@@ -21,15 +21,15 @@ from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
 
 MAX_CONTACTS: Final = 64
-"""Most contacts created by a run with writes."""
+"""Maximum number of contacts that a run with writes creates."""
 
 
 def describe_run(site: Site) -> str:
     """Return a description of a run: the workspace, and the contacts that it creates."""
     if not site.writes:
         return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
-    joining = f"Two join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
-    gmail = " Two have addresses at gmail.com with a hyphen, which Gmail never assigns." if site.gmail else ""
+    joining = f"Two of them join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
+    gmail = " Two of them have addresses at gmail.com with a hyphen, which Gmail never assigns." if site.gmail else ""
     return (
         f"It creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
         f"They are permanent: the interface has no operation that deletes a contact. {joining}{gmail}"
@@ -45,10 +45,10 @@ class KnobDrift:
     """A knob whose value has changed.
 
     Attributes:
-        knob: Its name.
-        before: The values that were possible.
-        now: The values that are possible now.
-        explanation: How this was observed.
+        knob: Name of the knob.
+        before: The possible values according to the earlier run.
+        now: The possible values now.
+        explanation: How the values were observed now.
     """
 
     knob: str
@@ -65,7 +65,7 @@ def _format_values(values: tuple[Any, ...]) -> str:
 
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
-    """Return the knobs whose value has changed. A knob that is not observed now has not drifted."""
+    """Return the knobs whose value has changed. Knobs that were not observed now are omitted."""
     return [
         KnobDrift(knob, before[knob], now.possible, now.explanation)
         for knob, now in findings.items()
@@ -85,7 +85,7 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
-    """Merge in the more precise findings of an earlier run: a read-only run keeps those of a run with writes."""
+    """Return the findings, with the more precise values of an earlier run: for example, that run may have created contacts."""
     merged = dict(findings)
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -107,8 +107,8 @@ class SuiteOptions:
         writes: Workspace to create contacts in; `None` to create none.
         campaign: Draft campaign that contacts may join.
         gmail: Whether contacts may have addresses at gmail.com.
-        headers: Headers, each as `NAME=VARIABLE`.
-        record: The behaviour file.
+        headers: Headers to send, each as `NAME=VARIABLE`; the value is that of the environment variable.
+        record: Path of the behaviour file.
     """
 
     url: str
@@ -127,11 +127,11 @@ class SuiteOptions:
         """
         if not self.url or not self.workspace:
             names = "--outreach-live, --outreach-workspace"
-            raise InvalidRequest(f"{names}: expected the URL of a service and a workspace id; pass both")
+            raise InvalidRequest(f"{names}: expected the URL of a service and a workspace id, got at most one; pass both")
         parse_base_url(self.url)
         owner_key = environment.get("OUTREACH_OWNER_KEY") or None
         if self.writes is None and (self.campaign or self.gmail):
-            raise InvalidRequest("--outreach-campaign, --outreach-gmail: expected --allow-writes too, got none; pass it")
+            raise InvalidRequest("--outreach-campaign, --outreach-gmail: expected --allow-writes too, got none; pass it as well")
         if self.writes not in {None, self.workspace}:
             raise InvalidRequest("--allow-writes: expected the id of --outreach-workspace, got another one; pass the same id")
         if self.writes is not None and owner_key is None:
@@ -150,7 +150,8 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
     name, equals, variable = header.partition("=")
     if not equals or variable not in environment:
         raise InvalidRequest(
-            "--outreach-header: expected NAME=VARIABLE with an environment variable that is set; set it to the header's value"
+            "--outreach-header: expected NAME=VARIABLE with an environment variable that is set, got another value; "
+            "set the variable to the value of the header"
         )
     return name.strip().lower(), environment[variable]
 
@@ -186,8 +187,8 @@ class SuiteResult:
             OSError: The file cannot be written.
         """
         about = (
-            f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(self.options.url)}.\n"
-            "Load it with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
+            f"What the interface leaves open, as measured by outreach_async.conformance at {parse_base_url(self.options.url)}.\n"
+            "Load this file with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
         )
         atomic_write(self.options.record, self.calibration.to_toml(about))
 
@@ -211,7 +212,7 @@ UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_blank": "no operation reads a contact back",
     "max_in_flight": "not provoked: requests are sent one at a time",
 }
-"""Knobs that cannot be observed, or not without harm, with the reason."""
+"""Knobs that cannot be observed, or cannot be observed safely, with the reason for each."""
 
 _MAX_CAMPAIGNS_DISPLAY: Final = 100
 _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
@@ -237,7 +238,7 @@ class Calibration:
         behaviour: A behaviour for a fake: the observed values, the first value where several cannot be distinguished, and the
             default where nothing was observed.
         observed: Observed values by knob.
-        undecided: Values that cannot be distinguished, by knob.
+        undecided: By knob, the possible values if several cannot be distinguished.
         reasons: How each knob was observed, or the reason why it was not.
 
     Example:
@@ -255,7 +256,7 @@ class Calibration:
 
     @classmethod
     def of(cls, findings: Mapping[str, KnobFinding]) -> Calibration:
-        """Make a calibration from findings by knob."""
+        """Create a calibration from findings by knob."""
         observed = {knob: found.possible[0] for knob, found in findings.items() if found.is_observed}
         undecided = {knob: found.possible for knob, found in findings.items() if len(found.possible) > 1}
         chosen = observed | {knob: possible[0] for knob, possible in undecided.items()}
@@ -263,14 +264,14 @@ class Calibration:
 
     @property
     def unseen(self) -> dict[str, str]:
-        """The knobs that were not observed, with the reason."""
+        """The knobs that were not observed, with the reason for each."""
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
         """Return the content of a file for `load_behaviour`, with a comment for each knob.
 
         Args:
-            about: Description of the file, for its first lines.
+            about: Description of the file, written to its first lines.
 
         Example:
             ```python
@@ -287,10 +288,10 @@ class Measurement:
 
     Attributes:
         site: The workspace and credentials.
-        survey: What was read.
-        trial: The first creations; `None` without writes.
+        survey: Everything that was read from the workspace.
+        trial: The first create requests and their responses; `None` if the run does not create contacts.
         findings: Findings by knob.
-        membership: The counts of the campaign that contacts may join; `None` if none joined.
+        membership: Counts of the contacts in the campaign that contacts may join; `None` if the contacts were not counted.
     """
 
     site: Site
@@ -317,14 +318,14 @@ async def calibrate(
     permanent.
 
     Args:
-        transport: The transport; it stays open.
+        transport: The transport to the service. It is not closed.
         workspace: Workspace id.
         owner_key: API key of a user of the workspace; required for `writes`.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a draft campaign that two contacts may join; `None` for none.
+        campaign: Id of a draft campaign that two contacts may join; `None` for no campaign.
         gmail: Whether two contacts may have an address at gmail.com, in a form that Gmail never assigns.
         headers: Header fields to send, such as a credential.
-        patience: How long to wait.
+        patience: Time limits of the requests; the default is `Patience()`.
 
     Raises:
         InvalidRequest: The arguments contradict each other.
@@ -350,17 +351,17 @@ async def measure_service(transport: Transport, site: Site, patience: Patience) 
 
 
 def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
-    """Return the finding about the rate limit (rule E4). A rate limit is never provoked."""
+    """Return the finding about the rate limit (rule E4). The limit is never provoked, so its value stays unknown."""
     if not waits:
         return unobserved(f"not provoked: {count} requests one at a time, none throttled")
     how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
-    return unobserved(f"there is one, with an unknown limit: {how}")
+    return unobserved(f"there is a rate limit of an unknown number of requests: {how}")
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
-    """Measure every knob except `rate_limit`, which only the runner of the dialogue observes."""
+    """Measure every knob except `rate_limit`, which only `DialogueRunner` can observe."""
     survey = yield from survey_workspace(site)
-    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures it"))
+    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures this knob"))
     findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
     findings["first_page"] = survey.first_page
     findings |= {knob: measure(survey) for knob, measure in _LIST_MEASURES.items()}
@@ -397,7 +398,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe if a plain request for the list succeeds. Otherwise a refusal proves nothing."""
+    """Run a probe of a list if a plain request for the list succeeded. If it failed, the refusal of a probe proves nothing."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

@@ -15,7 +15,7 @@ _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Print a description of the run, or the reason why it cannot start, before the first request."""
+    """Print what the run will do before the first request, or exit with the reason why it cannot start."""
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return

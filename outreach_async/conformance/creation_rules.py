@@ -39,7 +39,7 @@ def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the ids returned for one contact, by outcome, and that of another contact, if there is one."""
+    """Yield the ids returned for one contact, by outcome, and the id of another contact if there is one."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}
@@ -93,14 +93,15 @@ def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
     added = ids["added"]
     for outcome, id_ in ids.items():
         if None not in {added, id_} and (outcome == "another") == (id_ == added):
-            yield f"has the id {shorten(id_)} ({outcome}), but {shorten(added)} when it was added"
+            whose = "of another contact" if outcome == "another" else f"with the outcome {outcome}"
+            yield f"has the id {shorten(added)} when it is added, and the id {whose} is {shorten(id_)}"
 
 
 def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
     if counts.after_joining != counts.before + 1:
-        yield f"counts {counts.after_joining} contacts after {counts.before}, although one was created for the campaign"
+        yield f"counts {counts.after_joining} contacts, {counts.before} before, although one was created with the campaign"
     if counts.after_other != counts.after_joining:
-        yield f"counts {counts.after_other} contacts after {counts.after_joining}, although one was created for none"
+        yield f"counts {counts.after_other} contacts, {counts.after_joining} before, although one was created without a campaign"
 
 
 CREATION_RULES: Final[tuple[StatedRule, ...]] = (
@@ -109,11 +110,11 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("C2", "only a skipped contact has a null id, and only it has details", _trial_creations, _check_result),
     StatedRule("C2-added", "a new contact has the status added", _first_creation, _check_outcome),
     StatedRule("C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _returned_ids, _check_ids),
-    StatedRule("C6", "a creation requires owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
+    StatedRule("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
     StatedRule(
-        "C7", "a contact joins the campaign it is created with, and none if that is null", _memberships, _check_memberships
+        "C7", "a contact joins the campaign that it is created with; null is no campaign", _memberships, _check_memberships
     ),
-    StatedRule("C19", "the codes of all-fields are accepted at creation", _full_creations, _check_accepted),
+    StatedRule("C19", "contacts can be created with the codes of all-fields", _full_creations, _check_accepted),
     StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),
 )
-"""Stated rules about creating contacts. They can be observed only by creating some."""
+"""Stated rules about creating contacts. They can be observed only by creating contacts."""

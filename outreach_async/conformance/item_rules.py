@@ -32,7 +32,7 @@ _PERCENTAGE_COUNTS: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
     "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
 }  # fmt: skip
-"""Percentages of campaigns and templates, each with the count it belongs to."""
+"""Percentages of campaigns and templates, each with the count from which the percentage is computed."""
 
 
 @attrs.frozen
@@ -41,8 +41,8 @@ class ListedItem:
 
     Attributes:
         item: The item, which may be any JSON value.
-        shape: Its table.
-        prefix: The prefix of its id; empty if it has none.
+        shape: The table of the item's fields and their types.
+        prefix: The prefix that the item's id must have; empty for an item without an id.
     """
 
     item: Any
@@ -50,7 +50,7 @@ class ListedItem:
     prefix: str
 
     def has_valid(self, name: str) -> bool:
-        """Return whether the item has a field of the type in its table."""
+        """Return whether the item has a field, and its value has the type given in the table."""
         return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
 
 
@@ -112,7 +112,7 @@ def _orders(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield campaigns whose steps were read: the item of the list, and the response of list-steps."""
+    """For each campaign whose steps were read, yield its item in the campaign list, and the response of list-steps."""
     listed = {str(row.get("id")): row for row in measured.survey.campaign_pages.rows}
     for id_, exchange in measured.survey.steps.items():
         if exchange.payload is not None:
@@ -120,7 +120,7 @@ def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the names that are unique within a response: ids, including those of templates, and codes of fields."""
+    """Yield the names that must be unique within a response: ids, including those of templates, and codes of fields."""
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield RuleSubject(page.exchange, "the page", page.ids)
@@ -160,7 +160,7 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
 
 
 def _check_values(kind: rule.ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a function that yields the fields, by item, that are not of a kind narrower than the type in their table."""
+    """Return a check that the values of the given fields are of `kind`, which is narrower than their type in the table."""
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
 
@@ -200,7 +200,7 @@ def _check_step_counts(listed: ListedItem) -> Iterator[str]:
     if all(map(listed.has_valid, names)):
         left, done, whole = (listed.item[name] for name in names)
         if left + done > whole:
-            yield f"has {left} left and {done} sent, out of {whole}"
+            yield f"has left_to_send {left} and already_sent {done}, together more than out_of {whole}"
 
 
 def _check_personalized(template: Item) -> Iterator[str]:
@@ -215,11 +215,11 @@ def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
     if template.get("test_letter") == _PERSONALIZED:
         return
     if "new_thread" in template and new is None:
-        yield "has no new_thread, which only the personalized entry may omit"
+        yield "has the new_thread null, which is valid only for the personalized entry"
     if new is False and order != 1 and subject is not None:
         yield f"has the subject {shorten(subject)}, not null, although it follows up in the same thread"
     if new is True and "subject" in template and subject is None:
-        yield "has no subject, although it starts a thread"
+        yield "has the subject null, although it starts a thread"
 
 
 def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
@@ -257,7 +257,7 @@ def _check_unique(ids: Sequence[str]) -> Iterator[str]:
 def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
     missing = [code for code in _STANDARD_CODES if code not in codes]
     if missing:
-        yield f"lacks {', '.join(missing)}"
+        yield f"has no code {', '.join(missing)}"
     odd = [code for code in codes if isinstance(code, str) and code.startswith("custom") and not CUSTOM_CODE.fullmatch(code)]
     if odd:
         yield f"has {shorten(odd[0])}, which is not of the form custom_<n>"
@@ -296,16 +296,18 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
     StatedRule("W4-created", "the time of creation is a Unix timestamp", _all_items, _check_timestamps),
     StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
-    StatedRule("W4-relative", "times of activity and ages are relative texts", _all_items, _check_relative_times),
+    StatedRule("W4-relative", "times of activity and ages are relative times", _all_items, _check_relative_times),
     StatedRule("W4-email", "email is an e-mail address", _mailboxes, _check_values(rule.EMAIL, mailbox="email")),
     StatedRule("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs, _check_step_count),
     StatedRule("T1", "order is the position of the step: 1, 2, ...", _orders, _check_orders),
     StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(rule.AUTO_EMAIL, step="type")),
     StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(rule.NON_NEGATIVE, step="wait_time")),
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(rule.NON_EMPTY_ARRAY, step="templates")),
-    StatedRule("T3", "left_to_send and already_sent are part of out_of, all contacts of the step", _steps, _check_step_counts),
+    StatedRule("T3", "out_of is all contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts),
     StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
-    StatedRule("T6-thread", "otherwise, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread),
+    StatedRule(
+        "T6-thread", "of the others, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
+    ),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
@@ -314,4 +316,4 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),
 )
-"""Stated rules about items."""
+"""Stated rules about campaigns, mailboxes, steps, templates and fields."""

@@ -66,7 +66,7 @@ def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
-    """Yield the reason why a body is not JSON although Python accepts it."""
+    """Yield the reason if a body is not valid JSON, although Python's parser accepts it."""
     if exchange.payload is not None and exchange.response is not None:
         try:
             json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
@@ -111,15 +111,15 @@ def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterato
     total, pages = page.total, document.get("total_pages")
     if total is None or not rule.is_count(pages):
         return
-    # The interface does not state whether an empty list has one page or none.
+    # The interface does not state whether an empty list has one page or no page.
     expected = {0, 1} if total == 0 else {-(-total // page.size)}
     if pages not in expected:
-        yield f"has the total_pages {pages}, not {max(expected)}: {total} found, {page.size} per page"
+        yield f"has the total_pages {pages}, not {max(expected)}: total_found is {total}, with {page.size} per page"
 
 
 def _check_total_found(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
-        yield "was not served, although total_found of the first page includes it"
+        yield "was not served, although total_found of the first page includes this page"
         return
     data = page.exchange.payload.get("data")
     if page.total is None or not isinstance(data, list):
@@ -130,21 +130,21 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
 
 
 def _check_end(sequence: PageSequence) -> Iterator[str]:
-    """Yield new items after the last page. The interface does not state whether that page is refused, empty or a repetition."""
+    """Yield an item that is only on the page after the last one. That page may be refused, empty or a copy of another page."""
     after = sequence.page_after
     if after is None or after.total != sequence.pages[-1].total:
-        return  # items added meanwhile are not a violation
+        return  # items added during the run are not a violation
     new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
     if new:
-        yield f"holds {shorten(min(new))}, which no page had: by total_found {after.total}, it is after the last page"
+        yield f"holds {shorten(min(new))}, which no other page has, but by total_found {after.total} this page is past the end"
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
-    """Yield items that are on two pages. In an order other than that of creation, items may move between pages meanwhile."""
+    """Yield items that are on two pages. If a list is not in order of creation, its items may move between pages during a run."""
     sequence, is_stable = walk
     seen: set[str] = set()
     if len({page.total for page in sequence.pages}) > 1:
-        return  # items added or removed meanwhile shift the later ones
+        return  # items added or removed during the run shift all later items
     for page in sequence.pages:
         again = seen.intersection(page.ids)
         if again and (is_stable or len(again) == len(page.ids) > 1):
@@ -168,15 +168,15 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
     StatedRule("W2", "the responses of the four lists have the status ok", _list_responses, _check_ok_document),
 )
-"""Stated rules about every list response."""
+"""Stated rules about all responses."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
     StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
     StatedRule("P1-current", "current_page is the requested page", _pages, _check_current_page),
-    StatedRule("P1-pages", "total_pages is the number of pages of display items", _pages, _check_total_pages),
+    StatedRule("P1-pages", "total_pages is the number of pages with display items each", _pages, _check_total_pages),
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
-    StatedRule("P1-end", "total_pages pages are all that are available", _sequences_with_end, _check_end),
+    StatedRule("P1-end", "there are no items after total_pages pages", _sequences_with_end, _check_end),
     StatedRule("P1-repeat", "no item is on two pages", _page_sequences, _check_repeats),
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),

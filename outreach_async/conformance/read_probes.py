@@ -1,4 +1,4 @@
-"""Measure the knobs that reading reveals. Read-only: ordinary pages first, then unusual list requests."""
+"""Measure the knobs that can be observed without creating contacts, from ordinary pages and from unusual list requests."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.transport.wire import Response
 
 PAGES_PAST_END: Final = 5
-"""Number of pages past the end to request."""
+"""Distance between the last page and the requested page past the end, in pages."""
 
 HUGE_DISPLAY: Final = 10_001
-"""The `display` of campaigns requested to find out whether there is a maximum."""
+"""The `display` to request for campaigns, to find out whether there is a maximum."""
 
 _LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
-"""The values of `display` at which to look for a maximum first."""
+"""The values of `display` to try first in the search for a maximum."""
 
 
 def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
@@ -82,14 +82,14 @@ def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
 
 
 def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
-    """Find the maximum of campaigns per page (rule P7), given what happens above a maximum."""
+    """Find the maximum `display` for campaigns (rule P7), given the finding about the knob `over_max`."""
     if over.is_only("serve"):
         return unobserved("more than the maximum is served, so a maximum cannot be observed")
     response = yield site.page("campaigns", first, HUGE_DISPLAY)
     label = f"campaigns, display={HUGE_DISPLAY}:"
     if not is_accepted(response):
         most = yield from _find_largest_accepted(site, first)
-        how = f"campaigns, display={most}: served; one more: refused"
+        how = f"campaigns, display={most}: served, but display={most + 1} refused"
         return observed(most, how) if "reject" in (over.possible or ("reject",)) else _unobserved_difference(how)
     document = parse_document(response)
     count, total = len(extract_rows(document)), require_integer(document, "total_found")
@@ -122,7 +122,7 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Decide between `clamp` and `serve` from campaigns if there were too few mailboxes."""
+    """Decide between `clamp` and `serve` based on campaigns if there were too few mailboxes."""
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
@@ -142,11 +142,11 @@ def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
 
 
 def interpret_refusal(response: Response) -> KnobFinding:
-    """Return the format of a refusal."""
+    """Return the finding about the format of a refusal."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     if isinstance(document, dict):
-        how = f"a refusal with {response.status} is an object of {', '.join(sorted(document)[:8])}"
+        how = f"a refusal with {response.status} is an object with {', '.join(sorted(document)[:8])}"
         if isinstance(document.get("error"), dict):
             return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
         if isinstance(document.get("message"), str):
@@ -160,7 +160,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
-    """Omit each of the site's header fields in turn (rule A3). If there are none, look for a challenge."""
+    """Omit each of the site's header fields in turn (rule A3). If none is required, look for an authentication challenge."""
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
@@ -176,7 +176,10 @@ def probe_auth(site: Site) -> Dialogue[KnobFinding]:
 
 
 PROOF_COUNT: Final = 12
-"""Number of identical values taken as proof: if both forms were equally likely, 12 would be alike once in about 2,000 cases."""
+"""Number of values of one form that prove that there is no other form.
+
+If two forms were equally likely, 12 values would have the same form once in about 2,000 cases.
+"""
 
 Item = Mapping[str, Any]
 
@@ -190,11 +193,11 @@ _AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)
 
 @attrs.frozen
 class Percentage:
-    """A percentage as it was written.
+    """A percentage in a response.
 
     Attributes:
-        value: The number; a whole one may be an integer or a float.
-        exact: The value before rounding; `None` if its counts are not given.
+        value: The number, an integer or a float as in the response.
+        exact: The value before rounding, computed from counts; `None` if the response does not contain the counts.
     """
 
     value: float
@@ -202,7 +205,7 @@ class Percentage:
 
     @property
     def decimals(self) -> int:
-        """Decimal places, without trailing zeros."""
+        """Number of decimal places, without trailing zeros."""
         return max(0, -int(Decimal(repr(self.value)).normalize().as_tuple().exponent))
 
     def fits(self, digits: int) -> bool:
@@ -235,7 +238,7 @@ def _is_number(value: Any) -> bool:
 
 
 def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
-    """Find out how whole percentages are written (rule W9)."""
+    """Find out whether whole percentages are integers or floats (rule W9)."""
     whole = [found.value for found in collect_percentages(survey) if not found.decimals]
     integers = sum(type(value) is int for value in whole)
     floats = len(whole) - integers
@@ -263,14 +266,14 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out how the campaign list writes dates (rule T16)."""
     dates = [row.get("days_left_date") for row in survey.campaign_pages.rows]
     timestamps = sum(map(_is_number, dates))
-    # A string without a digit, such as Complete, replaces a date that does not exist.
+    # A string without digits, such as Complete, is not a date.
     texts = sum(isinstance(date, str) and any(map(str.isdigit, date)) for date in dates)
     how = f"of {timestamps + texts} dates, {timestamps} are numbers and {texts} strings"
     return _decide_form({"timestamp": timestamps, "text": texts}, how, "no campaign with a date was read")
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Decide between two forms from the number of values in each. A few values of one form may be part of a mixture."""
+    """Return the form of the values, given the number of values in each form. A few values of one form may still be mixed."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)
@@ -300,7 +303,7 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Return the minimum age in seconds for a relative text such as `5 minutes ago`; `None` if it is not understood."""
+    """Return the minimum age in seconds for a relative time such as `5 minutes ago`; `None` for text in another format."""
     if not isinstance(text, str):
         return None
     match = _AGE_PATTERN.fullmatch(text.strip())

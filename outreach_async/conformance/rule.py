@@ -1,4 +1,4 @@
-"""The class of stated rules, and the tables that rules refer to: fields, types (rule W4) and valid values."""
+"""Define the class of stated rules, and the tables of fields, types (rule W4) and valid values that rules refer to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ValueKind = tuple[str, Callable[[Any], bool]]
 
 _MAX_PERCENTAGE: Final = 100
 _FIRST_TIMESTAMP: Final = 10**9
-"""September 2001 in Unix seconds. Lower numbers are years or dates written as numbers; times in milliseconds are higher."""
+"""Minimum of a Unix timestamp: September 2001. Smaller numbers are probably years, or dates written as numbers."""
 
 _ABSOLUTE_TIME: Final = re.compile(
     r"""\s*(?: [0-9.]+                              # a timestamp
@@ -29,7 +29,7 @@ _ABSOLUTE_TIME: Final = re.compile(
     )\s*""",
     re.DOTALL | re.VERBOSE,
 )
-"""Matches absolute times, which are not relative texts such as `5 minutes ago`."""
+"""Matches absolute times, as opposed to relative times such as `5 minutes ago`."""
 
 _EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
@@ -58,7 +58,7 @@ PERCENTAGE: Final[ValueKind] = ("a percentage from 0 to 100", lambda value: 0 <=
 NON_NEGATIVE: Final[ValueKind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
 TIMESTAMP: Final[ValueKind] = ("a Unix timestamp", lambda value: _FIRST_TIMESTAMP <= value < math.inf)
 TIMESTAMP_OR_STRING: Final[ValueKind] = (TIMESTAMP[0], lambda value: isinstance(value, str) or TIMESTAMP[1](value))
-RELATIVE_TIME: Final[ValueKind] = ("a relative text", lambda value: not _ABSOLUTE_TIME.fullmatch(value))
+RELATIVE_TIME: Final[ValueKind] = ("a relative time", lambda value: not _ABSOLUTE_TIME.fullmatch(value))
 EMAIL: Final[ValueKind] = ("an e-mail address", lambda value: _EMAIL_PATTERN.fullmatch(value) is not None)
 STATUS: Final[ValueKind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
 AUTO_EMAIL: Final[ValueKind] = ("auto_email", lambda value: value == "auto_email")
@@ -130,11 +130,11 @@ _MAX_SHOWN: Final = 60
 
 @attrs.frozen
 class RuleSubject:
-    """One thing to which a rule applies.
+    """A value to which a rule applies.
 
     Attributes:
-        exchange: The request and response in which it was found.
-        location: Its place in the response.
+        exchange: The request, and the response that contains the value.
+        location: Location of the value in the response, such as `data[3]`.
         value: The value that the rule checks.
     """
 
@@ -148,10 +148,10 @@ class StatedRule:
     """A rule that the interface states.
 
     Attributes:
-        id: Its id.
+        id: Id of the rule, such as `P1-total`.
         statement: The rule, as the interface states it.
-        subjects: Yields the things to which the rule applies.
-        find_faults: Yields the faults of one of them.
+        subjects: Function that yields the values to which the rule applies.
+        find_faults: Function that yields the violations of the rule by one of these values.
     """
 
     id: str
@@ -167,7 +167,7 @@ def shorten(value: object) -> str:
 
 
 def check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
-    """Yield the reason why a response is not a success."""
+    """Yield the reason if a response is not a success."""
     if exchange.response is None:
         yield "did not arrive"
     elif exchange.response.status not in statuses:

@@ -26,8 +26,8 @@ class Breach:
     Attributes:
         rule: The id of the rule.
         says: The rule, as the interface states it.
-        what: The place in the response, and its fault.
-        request: Method and target.
+        what: The location in the response, and the violation.
+        request: Method and target of the request.
         answered: The response of the service, shortened and with secrets masked.
 
     Example:
@@ -53,7 +53,7 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     """Return the first violations of a rule.
 
     Returns:
-        At most three; `None` if the rule applies to nothing that was observed.
+        At most three violations; `None` if nothing was observed to which the rule applies.
     """
     subjects = list(rule.subjects(measured))
     if not subjects:
@@ -70,12 +70,12 @@ def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site
 
 
 async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
-    """Check a service against everything that the interface states.
+    """Check a service against every stated rule that can be observed.
 
     Args:
-        transport: The transport; it stays open.
+        transport: The transport to the service. It is not closed.
         site: The workspace and credentials.
-        patience: How long to wait.
+        patience: Time limits of the requests; the default is `Patience()`.
 
     Returns:
         The violations, at most three per rule.

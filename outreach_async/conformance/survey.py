@@ -1,4 +1,4 @@
-"""Read a workspace: call each operation as the interface describes, and keep the responses."""
+"""Read a workspace: call each list operation as the interface describes, and keep the responses."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ MAX_MAILBOXES: Final = 2000
 """The maximum `display` for mailboxes that the interface states."""
 
 COMPLETE: Final = "Complete"
-"""The value of a date of a finished campaign."""
+"""The value of `days_left_date` for a finished campaign."""
 
 CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns. The first one not refused is used; they are small because no maximum is stated."""
+"""Values of `display` for campaigns, tried until one is accepted. They are small, as the interface states no maximum."""
 
 _MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
-"""Number of pages read from the start of each list."""
+"""Maximum number of pages to read from the start of each list."""
 
 _MAX_TOTAL: Final = 10**8
 """The largest `total_found` for which the last page is read."""
 
 _MAX_STEP_LISTS: Final = 10
-"""Number of campaigns whose steps are read."""
+"""Maximum number of campaigns whose steps are read."""
 
 
 @attrs.frozen
@@ -48,8 +48,8 @@ class HttpExchange:
     Attributes:
         request: The request.
         response: The response; `None` if none arrived.
-        error: The reason why none arrived.
-        payload: The document of a success; `None` otherwise.
+        error: The reason why no response arrived; otherwise empty.
+        payload: The JSON document of a successful response; otherwise `None`.
     """
 
     request: Request
@@ -76,10 +76,10 @@ class SampledPage:
 
     Attributes:
         exchange: The request and its response.
-        number: The page number requested.
-        index: Its position among the pages, from 0.
-        display: Items per page requested.
-        size: Items per page served, which is less if the service silently applies a lower maximum.
+        number: Requested page number.
+        index: Position of the page in the list, from 0.
+        display: Requested number of items per page.
+        size: Number of items per page that the service uses. It is less than `display` if the service applies a lower maximum.
     """
 
     exchange: HttpExchange
@@ -104,8 +104,8 @@ class PageSequence:
     """Pages of one list, all with the same `display`.
 
     Attributes:
-        pages: The first pages, in order, and the last one.
-        page_after: The page after the last one; `None` if the last one is unknown.
+        pages: The first pages of the list, in order, and the last page.
+        page_after: The page after the last one; `None` if it was not read.
     """
 
     pages: tuple[SampledPage, ...]
@@ -119,15 +119,15 @@ class PageSequence:
 
 @attrs.frozen
 class WorkspaceSurvey:
-    """Everything that was read.
+    """Everything that was read from a workspace.
 
     Attributes:
-        fields: The all-fields list.
+        fields: The request for all-fields, and its response.
         campaign_pages: Pages of campaigns, with few campaigns each.
-        mailbox_pages: Pages of mailboxes of the maximum size.
-        single_items: The first two pages of each list, with one item each.
+        mailbox_pages: Pages of mailboxes, requested with the maximum `display`.
+        single_items: The first two pages of campaigns and of mailboxes, with one item each.
         steps: The list-steps responses of some campaigns, by campaign id.
-        first_page: The number of the first page.
+        first_page: The finding about the number of the first page.
     """
 
     fields: HttpExchange
@@ -149,7 +149,7 @@ class WorkspaceSurvey:
 
     @property
     def list_exchanges(self) -> Iterator[HttpExchange]:
-        """The responses of the four lists: at least one of each, and of further pages those that were served."""
+        """The responses of the four lists. Pages after the first one are omitted unless they were served successfully."""
         yield from (page.exchange for page in self.pages if not page.index or page.exchange.payload is not None)
         yield from (*self.steps.values(), self.fields)
 
@@ -174,7 +174,7 @@ def send_once(request: Request) -> Dialogue[HttpExchange]:
 
 
 def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
-    """Read a workspace."""
+    """Read the lists of a workspace."""
     fields = yield from send_once(site.fields())
     first_page = yield from run_probe(probe_first_page(site))
     first = first_page.possible[0] if first_page.possible else 1
@@ -191,14 +191,14 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
 
 
 def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
-    """Read the first pages of a list, the last one, and the one after it. Together they show whether `total_found` is right.
+    """Read the first pages of a list, its last page, and the page after it. Together they show whether `total_found` is right.
 
     Args:
         site: The workspace and credentials.
         kind: `campaigns` or `mailboxes`.
         first: The number of the first page.
         display: Items per page.
-        exact: Whether the interface guarantees this page size. Otherwise pages may have fewer items, if all do.
+        exact: Whether the interface guarantees this page size. Otherwise the service may use a smaller size for all pages.
     """
     head = yield from send_once(site.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
@@ -220,7 +220,7 @@ def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bo
 
 
 def _read_two_items(site: Site, kind: str, first: int) -> Dialogue[PageSequence]:
-    """Read the first two items of a list, one per page. They show whether `page` and `display` are obeyed."""
+    """Read the first two items of a list, one per page. They show whether the service obeys `page` and `display`."""
     exchanges = [(yield from send_once(site.page(kind, first, 1)))]
     if (_find_total(exchanges[0]) or 0) > 1:
         exchanges.append((yield from send_once(site.page(kind, first + 1, 1))))
@@ -236,7 +236,7 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return ids of campaigns whose steps to read: a finished one, one of each status, then those with opens, then with steps."""
+    """Return ids of campaigns whose steps to read: one finished, one of each status, then those with opens, then with steps."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(informative)}
@@ -256,7 +256,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
         return observed(1, "page 0 was served as another page")
     rows = extract_rows(document)
     if is_accepted(one) and rows:
-        # With a single page, both requests may return the last page, numbered 0: that is no copy.
+        # If the list has only one page, both requests may return it with the number 0. Then it is not a copy.
         other = require_success(one)
         if extract_rows(other) == rows and require_integer(other, "current_page"):
             return observed(1, "page 0 was served as a copy of page 1")

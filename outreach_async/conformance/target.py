@@ -1,7 +1,7 @@
-"""Build requests and interpret responses as values, and carry a dialogue over a transport.
+"""Build requests, interpret responses, and run dialogues over a transport.
 
-A probe is a generator: it yields requests, receives responses, and returns a finding. Probes use plain HTTP instead of the typed
-client, so that they can handle any response.
+A dialogue is a generator that yields requests, receives responses and returns a result. A probe is a dialogue that returns a
+finding. Dialogues use plain HTTP instead of the typed client, so that they can handle any response.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KnobFinding:
     """The possible values of a knob, and how they were observed.
 
     Attributes:
-        possible: The values that fit: one if the value was observed, several if they cannot be distinguished, otherwise none.
+        possible: One value if it was observed, several if they cannot be distinguished, and no value if nothing was observed.
         explanation: How the value was observed, or the reason why it was not.
     """
 
@@ -45,22 +45,22 @@ class KnobFinding:
 
 
 def observed(value: Any, how: str) -> KnobFinding:
-    """Return the finding of an observed value."""
+    """Return a finding with one observed value."""
     return KnobFinding((value,), how)
 
 
 def ambiguous(values: Iterable[Any], how: str) -> KnobFinding:
-    """Return the finding of several possible values."""
+    """Return a finding with several values that cannot be distinguished."""
     return KnobFinding(tuple(values), how)
 
 
 def unobserved(why: str) -> KnobFinding:
-    """Return the finding of a knob that was not observed."""
+    """Return a finding for a knob that was not observed."""
     return KnobFinding((), why)
 
 
 def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe. If a response decides nothing, the knob counts as not observed."""
+    """Run a probe. If it raises `InconclusiveError`, the knob counts as not observed."""
     try:
         return (yield from probe)
     except InconclusiveError as error:
@@ -75,8 +75,8 @@ class Patience:
     """Time limits of the requests to a service.
 
     Attributes:
-        answer: Timeout of one response, in seconds.
-        throttled: Most seconds to wait in total because of `Retry-After`.
+        answer: Timeout for one response, in seconds.
+        throttled: Maximum total time to wait between retries of throttled requests, in seconds.
 
     Example:
         ```python
@@ -93,12 +93,12 @@ class DialogueRunner:
 
     Args:
         transport: The transport.
-        patience: How long to wait.
+        patience: Time limits of the requests.
         secrets: Strings to mask in errors.
 
     Attributes:
         request_count: Number of requests sent.
-        retry_after_values: Every `Retry-After` received, as written.
+        retry_after_values: The `Retry-After` of each throttled response, as received; an empty string if there was none.
     """
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
@@ -132,7 +132,8 @@ class DialogueRunner:
             if not is_throttled(response):
                 return response
             self.retry_after_values.append(response.headers.get("retry-after", ""))
-            # At least a second: without a valid Retry-After, waits of 0 would never use up the budget and the loop never end.
+            # Wait at least a second: without a valid Retry-After, waits of 0 s would never use up the budget, and the loop would
+            # never end.
             wait = max(1.0, parse_retry_after(response.headers, now=time.time()) or 0.0)
             if wait > self._remaining_wait:
                 return response
@@ -154,10 +155,10 @@ Dialogue = Generator[Request, Response, T]
 """A generator that yields requests, receives responses, and returns a result."""
 
 DOMAIN: Final = "conformance.example"
-"""The domain of every created address. No real address exists there (RFC 2606)."""
+"""The domain of the created addresses. RFC 2606 reserves `.example`, so no real address exists in this domain."""
 
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
-"""Values of `status` in the response to a creation, spelled as in the interface."""
+"""Values of `status` in the response to a create request, spelled as in the interface."""
 
 _MAX_SHOWN: Final = 500
 _MAX_BODY_READ: Final = 20_000
@@ -165,7 +166,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """A response decides nothing: none arrived, or it is a server error, a redirect or not JSON."""
+    """Nothing can be concluded, for example because no response arrived, or a server error, a redirect or a body without JSON."""
 
 
 @attrs.frozen
@@ -176,7 +177,7 @@ class Site:
         workspace: Workspace id.
         owner_key: API key of a user of the workspace; required to create contacts.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a campaign of the workspace, not live, that created contacts may join; `None` for none.
+        campaign: Id of a draft campaign of the workspace that created contacts may join; `None` for no campaign.
         gmail: Whether two of the contacts may have an address at gmail.com, in a form that Gmail never assigns.
         headers: Header fields to send, such as a credential.
         nonce: A string that makes the addresses of this run unique.
@@ -203,9 +204,9 @@ class Site:
 
     def __attrs_post_init__(self) -> None:
         if self.writes and not self.owner_key:
-            raise InvalidRequest("writes: expected an owner_key to create contacts with, got none; set OUTREACH_OWNER_KEY")
+            raise InvalidRequest("writes: expected an owner_key for creating contacts, got none; set OUTREACH_OWNER_KEY")
         if not self.writes and (self.campaign or self.gmail):
-            raise InvalidRequest("campaign, gmail: expected only together with writes; allow writes, or leave them out")
+            raise InvalidRequest("campaign, gmail: expected writes as well, got none; allow writes, or leave them out")
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -229,7 +230,7 @@ class Site:
         return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
 
     def address(self, name: str) -> str:
-        """Return an address that does not exist and that no other run uses."""
+        """Return an e-mail address that does not exist and that no other run uses."""
         return f"{name}-{self.nonce}@{DOMAIN}"
 
     def creation(
@@ -245,10 +246,10 @@ class Site:
 
         Args:
             email: The e-mail address.
-            duplicates: The duplicates option.
+            duplicates: Value of `duplicates` in `upload_options`.
             fields: Further members of the body.
             key: An owner key to use instead of the site's.
-            options: Members of `upload_options`; `OMITTED` omits one.
+            options: Further members of `upload_options`. A member with the value `OMITTED` is left out.
         """
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
         body = {
@@ -268,7 +269,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""Marks a member of `upload_options` to omit."""
+"""The value that marks a member of `upload_options` to leave out."""
 
 
 def parse_document(response: Response) -> Any:
@@ -280,34 +281,34 @@ def parse_document(response: Response) -> Any:
 
 
 def is_throttled(response: Response) -> bool:
-    """Return whether the service asks to retry later, with any status."""
+    """Return whether the service asks to retry later: with the status 429, or with `Retry-After` and any status."""
     return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
 
 
 def is_accepted(response: Response) -> bool:
-    """Return whether the service accepted the request. A refusal may have status 200, too.
+    """Return whether the service accepted the request. A refusal may also have the status 200.
 
     Raises:
         InconclusiveError: The response is neither a success nor a refusal.
     """
     if is_throttled(response):
-        raise InconclusiveError(f"the service answered {response.status}: too many requests")
+        raise InconclusiveError(f"the service responded with {response.status}: too many requests")
     if 400 <= response.status < 500:  # noqa: PLR2004 - the range of refusals
         return False
     document = parse_document(response)
     if not 200 <= response.status < 300 or not isinstance(document, dict):  # noqa: PLR2004 - the range of successes
-        raise InconclusiveError(f"the service answered {response.status}{'' if document else ' without JSON'}")
+        raise InconclusiveError(f"the service responded with {response.status}{'' if document else ' without JSON'}")
     return document.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
 
 
 def require_success(response: Response) -> dict[str, Any]:
-    """Return the document of a response that must be a success.
+    """Return the JSON document of a successful response.
 
     Raises:
-        InconclusiveError: It is not a success.
+        InconclusiveError: The response is not a success.
     """
     if not is_accepted(response):
-        raise InconclusiveError(f"the service refused with {response.status}")
+        raise InconclusiveError(f"the service refused the request with {response.status}")
     found: dict[str, Any] = parse_document(response)
     return found
 

@@ -1,4 +1,4 @@
-"""One test per stated rule, and one that compares what was measured with an earlier run."""
+"""One test per stated rule, and one test that compares the measured behaviour with that of an earlier run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
         pytest.skip(f"{rule.id}: creating contacts was not allowed")
     breaches = find_breaches(rule, result.measurement)
     if breaches is None:
-        pytest.skip(f"{rule.id}: nothing to check was observed")
+        pytest.skip(f"{rule.id}: the responses contain nothing to check")
     if breaches:
         pytest.fail("\n".join(map(str, breaches)), pytrace=False)
 
 
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
-    """Compare with the file, and write it unless it differs."""
+    """Compare the measured behaviour with the behaviour file, and write the file if they agree."""
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
         pytest.fail("nothing in the workspace could be read, so nothing was measured", pytrace=False)

@@ -1,6 +1,6 @@
-"""Measure the knobs that only creating contacts reveals (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
+"""Measure the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
-Every contact has an address that does not exist. The contacts are permanent: the interface has no operation that deletes one.
+Every contact has an e-mail address that does not exist. The contacts are permanent: no operation deletes a contact.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from outreach_async.fake.records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_
 from outreach_async.transport.wire import Request
 
 MAX_CAMPAIGN_PAGES: Final = 300
-"""Most pages of campaigns searched for the one that contacts may join."""
+"""Maximum number of pages to search for the campaign that contacts may join."""
 
 _CODE_OFFSET: Final = 1000
 _OK: Final = 200
@@ -47,21 +47,21 @@ INVALID_VALUES: Final[Mapping[str, str]] = {
     "zip": "not \x07 a postal code",
     "stack_overflow": "not \x07 a handle",
 }
-"""For each standard field, a value that strict validation may be expected to refuse."""
+"""For each standard field, an invalid value that strict validation is likely to refuse."""
 
 
 REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
-"""Members of a creation that the interface requires. `campaign` is also required, but a knob measures it (rule C7)."""
+"""Members that the interface requires in a create request, except `campaign`, for which there is a knob (rule C7)."""
 
 
 @attrs.frozen
 class TrialCreations:
-    """The first creations: one contact with each duplicates option, one with every field, and one without each required member.
+    """The first create requests: with each duplicates option, with every field, and without each required member.
 
     Attributes:
-        outcomes: Requests and responses, by the outcome that the interface states.
-        fields: A creation with every field that all-fields lists; `None` if it lists none.
-        incomplete: Creations without a required member, by that member.
+        outcomes: Requests for the same contact and their responses, by the outcome that the interface states.
+        fields: A create request with every field that all-fields lists; `None` if it lists no field.
+        incomplete: Create requests without a required member, by that member.
     """
 
     outcomes: Mapping[str, HttpExchange]
@@ -70,22 +70,22 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """The reason why creations prove nothing; empty if the first one succeeded."""
+        """The reason why create requests prove nothing; empty if the first create request succeeded."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
-        return "" if first.payload else f"a plain creation was refused with {first.response.status}"
+        return "" if first.payload else f"a plain create request was refused with {first.response.status}"
 
 
 @attrs.frozen
 class MembershipCounts:
-    """The number of contacts in a campaign's first step, as contacts are created.
+    """The number of contacts in a campaign's first step, before and after contacts are created.
 
     Attributes:
-        exchange: The last list of steps.
-        before: The number before anything was created.
+        exchange: The last request that listed the steps, and its response.
+        before: The number before a contact was created.
         after_joining: The number after a contact was created with the campaign.
-        after_other: The number after another was created without a campaign.
+        after_other: The number after another contact was created without a campaign.
     """
 
     exchange: HttpExchange
@@ -95,7 +95,7 @@ class MembershipCounts:
 
 
 def create_trial(site: Site, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
-    """Create a contact, create it again with each duplicates option, and try creations that must be accepted or refused."""
+    """Create a contact, create it again with each duplicates option, then send complete and incomplete create requests."""
     email = site.address("trial")
     outcomes = {}
     for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):
@@ -118,12 +118,12 @@ def _omit_member(member: str, creation: Request) -> Request:
 
 
 def measure_created_status(trial: TrialCreations) -> KnobFinding:
-    """Find out the status of each outcome (rule C3)."""
+    """Find out the HTTP status of each outcome (rule C3)."""
     document = {name: exchange for name, exchange in trial.outcomes.items() if (exchange.payload or {}).get("status") == name}
     statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
     how = ", ".join(f"{name} {status}" for name, status in statuses.items())
     if "added" not in statuses or not set(statuses.values()) <= {_OK, _CREATED}:
-        return unobserved(f"statuses: {how or 'none'}")
+        return unobserved(f"the HTTP statuses match no value of the knob: {how or 'none'}")
     rest = {name: status for name, status in statuses.items() if name != "added" and status != _OK}
     return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
 
@@ -135,7 +135,7 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     yield from _require_added(site.creation(email))
     same_domain = yield from _probe_duplicate(site.creation(f"{local}@{domain.upper()}"))
     same_local = yield from _probe_duplicate(site.creation(f"{local.upper()}@{domain}"))
-    how = f"another letter case is {_describe_match(same_local)} before the @ and {_describe_match(same_domain)} after it"
+    how = f"another letter case before the @ means {_describe_match(same_local)}, after the @ {_describe_match(same_domain)}"
     if not same_local:
         return observed("domain_lower" if same_domain else "exact", how)
     if not same_domain:
@@ -148,7 +148,7 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     return observed("gmail" if (yield from _probe_duplicate(dotted)) else "lower", how)
 
 
-def _describe_match(same: bool) -> str:  # noqa: FBT001 - the only argument that matters
+def _describe_match(same: bool) -> str:  # noqa: FBT001 - the only argument
     return "the same contact" if same else "another contact"
 
 
@@ -166,14 +166,14 @@ def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
     if not is_accepted((yield site.creation(site.address("unknown-key"), key=f"key_conformance{site.nonce}"))):
         return observed("check", "an unknown key was refused")
     if not is_accepted((yield site.creation(site.address("no-key"), key=f"conformance{site.nonce}"))):
-        return observed("prefix_only", "an unknown key was accepted, one without key_ refused")
-    return observed("off", "an unknown key without key_ was accepted")
+        return observed("prefix_only", "an unknown key was accepted, a key without the prefix key_ refused")
+    return observed("off", "an unknown key without the prefix key_ was accepted")
 
 
 def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
     """Send a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
-        return unobserved("the fields of the workspace could not be read, so no unknown field is known")
+        return unobserved("the fields of the workspace could not be read, so a field that it does not have cannot be chosen")
     codes = [row.get("code") for row in survey.fields.rows]
     numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
@@ -194,9 +194,10 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     left_out = is_accepted((yield site.creation(site.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
-        accepted = "an omitted" if left_out else "an empty"
-        return unobserved(f"{accepted} campaign was accepted, the other refused: matches no value of the knob")
-    return observed("null", "accepted without a campaign") if left_out else observed("reject", "refused without a campaign")
+        how = "an omitted campaign was accepted, an empty one" if left_out else "an empty campaign was accepted, an omitted one"
+        return unobserved(f"{how} refused: matches no value of the knob")
+    how = "create requests with an omitted or empty campaign were"
+    return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
 
 def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
@@ -216,18 +217,19 @@ def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
 
 
 def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
-    """Create contacts with and without the campaign, and count its contacts (rules C7, C10 and C16).
+    """Create contacts with and without the campaign, and count the campaign's contacts (rules C7, C10 and C16).
 
     Args:
         site: The workspace and credentials.
         first: The number of the first page.
-        display: Campaigns per page that may be requested.
+        display: Number of campaigns per page to request.
 
     Returns:
-        The findings, and the counts of the campaign; `None` if it is not confirmed to be the draft that contacts may join.
+        The findings, and the counts of the campaign's contacts. The counts are `None` if no campaign was given, if it is not a
+        draft, or if its contacts could not be counted.
     """
     if site.campaign is None:
-        return _unobserved_enrolment("no campaign was given that contacts may join"), None
+        return _unobserved_enrolment("no campaign was given for contacts to join"), None
     counts = None
     try:
         yield from _require_draft(site, first, display)
@@ -239,7 +241,7 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
         alone, exchange = yield from _read_first_step(site)
         counts = MembershipCounts(exchange, before, joined, alone)
         if (joined, alone) != (before + 1, joined):
-            why = f"with a campaign, {before} contacts became {joined}, and then without one {alone}"
+            why = f"{before} contacts, {joined} after one was created with the campaign, {alone} after one was created without"
             return _unobserved_enrolment(f"the campaign does not count the contacts that joined: {why}"), counts
         return (yield from _probe_reenrolment(site, member, guest, joined)), counts
     except InconclusiveError as error:
@@ -247,11 +249,11 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
 
 
 def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
-    """Create contacts again, of which one is in the campaign and one is not."""
+    """Create two existing contacts again with the campaign: `guest`, who is not in the campaign, and `member`, who is."""
     options = {"campaign": site.campaign}
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)
-    how = f"skipped with a campaign: {joined} contacts became {after}"
+    how = f"the campaign had {joined} contacts before a contact was skipped with the campaign, and {after} after"
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "joining a campaign again was refused")}

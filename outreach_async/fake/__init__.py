@@ -61,12 +61,9 @@ Behaviours
 ----------
 The documented interface of the service leaves many questions open: error bodies, pages past the end, how e-mails are compared.
 `Behaviour` has a knob for each open question. Each default is the most defensible interpretation. `help(Behaviour)` lists the
-knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation.
-
-Code that works under every interpretation depends on none of them. Test it with `Behaviour.strict()`, with
-`Behaviour.lenient()`, and with `outreach_async.testing.pairwise()`, which returns about thirty behaviours that cover every pair
-of knob values. `load_behaviour` of `outreach_async.fake.behaviour` reads a behaviour that `outreach_async.conformance` measured
-on a live service.
+knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To depend on none of
+them, test with `Behaviour.strict()`, `Behaviour.lenient()` and `outreach_async.testing.pairwise()`: about thirty behaviours that
+cover every pair of knob values. `load_behaviour` reads a behaviour that `outreach_async.conformance` measured on a live service.
 
 ```python
 from outreach_async import Request

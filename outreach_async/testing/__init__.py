@@ -1,7 +1,7 @@
-"""Testing tools: virtual time, and pairwise coverage of everything the interface leaves open.
+"""Testing tools: virtual time, and pairwise coverage of the rules that the interface leaves open.
 
 In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Share one clock between the
-event loop and the fake, so that the client's waiting agrees with the times the service sends:
+event loop and the fake, so that the client's waits match the times that the service sends:
 
 ```python
 import anyio
@@ -23,11 +23,12 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Time jumps as soon as every task waits. Use it only with clients in memory: it does not wait for sockets or threads.
+Virtual time jumps to the next timer as soon as every task waits. Use it only with in-memory clients: it does not wait for sockets
+or threads.
 
-The service may behave in several ways where its interface leaves a rule open. Each such choice is a knob of
-`outreach_async.fake.Behaviour`, and most code depends on one or two of them. `pairwise()` returns about thirty behaviours that
-together cover every pair of values of any two knobs; `differing` returns the knobs of a behaviour that are not at their default:
+Where the interface leaves a rule open, the service may behave in several ways. Each of these rules is a knob of
+`outreach_async.fake.Behaviour`, and most code depends on one or two knobs. `pairwise()` returns about thirty behaviours that
+together cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour that are not at their default:
 
 ```python
 from outreach_async.fake import FakeService

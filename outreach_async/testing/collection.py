@@ -1,8 +1,8 @@
-"""Run a test in virtual time under anyio's plugin, by overriding its `anyio_backend` fixture for this test only.
+"""Run a test in virtual time under anyio's pytest plugin, by overriding the fixture `anyio_backend` for this test only.
 
-anyio's plugin gets the event loop and its options from one fixture, `anyio_backend`. Test suites override it with a value, with
-parameters or at another scope. This module takes the value of their fixture and replaces its clock. It is the only module of the
-package that needs pytest.
+anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. Test suites override this fixture with
+another value, parameters or scope. This module takes the value of the suite's fixture and replaces the clock in it. No other
+module of this package imports pytest.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _NAME = "anyio_backend"
 
 
 def run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Run the event loop of a test in the time of its `outreach_virtual_time` fixture.
+    """Run the event loop of a test in the virtual time of its `outreach_virtual_time` fixture.
 
     A test that sets its event loop in a parametrize mark keeps that event loop.
     """
     definition = metafunc.definition
-    fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_NAME, ())  # noqa: SLF001 - pytest has no public way
+    fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_NAME, ())  # noqa: SLF001 - pytest has no public function for this
     if not fixtures:
         return
-    # The parameters are the fixture's own, or those of one that it overrides and requests. The override declares them again:
-    # inherited parameters would bring their wider scope, but the clock belongs to a single test.
+    # The parameters are those of the suite's fixture, or of a fixture that it overrides and requests. The new fixture declares
+    # them again: inherited parameters would keep their wider scope, but the clock belongs to a single test.
     last = next((each for each in reversed(fixtures) if each.params is not None or _NAME not in each.argnames), fixtures[0])
     manager = definition.session._fixturemanager  # noqa: SLF001 - the same
 
@@ -38,6 +38,6 @@ def run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
     if hasattr(pytest, "register_fixture"):
         pytest.register_fixture(name=_NAME, func=backend, node=definition, params=last.params, ids=last.ids)
     else:  # before pytest 9.1
-        register = manager._register_fixture  # noqa: SLF001 - it had no public name
+        register = manager._register_fixture  # noqa: SLF001 - not public before pytest 9.1
         register(name=_NAME, func=backend, nodeid=definition.nodeid, params=last.params, ids=last.ids)
     metafunc._arg2fixturedefs[_NAME] = manager.getfixturedefs(_NAME, definition) or ()  # noqa: SLF001 - the same

@@ -1,6 +1,6 @@
 """Read the arguments of `@pytest.mark.outreach(...)`, and describe the fake in the report of a failed test.
 
-The report has the seed, the behaviour, faults that never fired, and the last requests. Secrets are masked.
+The report contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 MAX_REQUESTS: Final = 20
-"""Number of requests shown; the last ones."""
+"""Maximum number of requests in a report. The last ones are shown."""
 
 _MAX_BODY_LENGTH: Final = 300
-"""Number of characters shown of a body."""
+"""Maximum number of characters shown of a request body."""
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class FakeUse:
     Attributes:
         fake: The fake.
         config: The configuration that the test requested.
-        behaviour: The behaviour with which the test began, one of those requested.
+        behaviour: The behaviour at the start of the test, one of `config.behaviours`.
     """
 
     fake: FakeService
@@ -50,12 +50,12 @@ class FakeUse:
 
     @property
     def unfired(self) -> list[str]:
-        """Descriptions of the faults that never fired, if these fail the test."""
+        """Descriptions of the faults that never fired; empty if `config` ignores these faults."""
         return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
 
     @property
     def row(self) -> int | None:
-        """The index of the behaviour among those requested; `None` if there is only one."""
+        """Index of the behaviour in `config.behaviours`; `None` if there is only one behaviour."""
         rows = self.config.behaviours
         return rows.index(self.behaviour) if len(rows) > 1 else None
 
@@ -72,12 +72,12 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name of a row of the pairwise behaviours, as in the test's id."""
+    """Return the name of a row (one of several behaviours of a test), as it appears in test ids."""
     return f"row{number:02}"
 
 
 def format_settings(behaviour: Behaviour) -> str:
-    """Return the knobs that are not at their default, in the syntax of a test."""
+    """Return the knobs that are not at their default, formatted as keyword arguments."""
     return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
@@ -90,7 +90,7 @@ def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
     fault = f", fault {recorded.fault}" if recorded.fault else ""
     yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
     if recorded.json is not None:
-        # Mask before cutting: half a key would not be recognised as one.
+        # Mask before truncating: a truncated key would not be recognised as a key.
         body = json.dumps(mask_document(recorded.json), ensure_ascii=False)
         yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
     yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
@@ -98,36 +98,37 @@ def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
 
 def format_setting(value: Any) -> str:
     """Return a knob's value as a string."""
-    # The repr of a function has an address, which differs between runs.
+    # The repr of a function contains a memory address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)
 
 
 _Settings = frozenset[str]
 _Causes = tuple[_Settings, ...]
-"""Alternative causes: a row fails if it has every value of one of them."""
+"""Alternative causes of a failure, each a set of knob values. A row fails if it has every value of at least one cause."""
 
 _MAX_SINGLES: Final = 4
-"""Most single values that are combined as alternatives."""
+"""Maximum number of alternatives in an explanation if every cause is a single value."""
 
 _MAX_PAIRS: Final = 2
-"""The same if pairs of values are included, which are too numerous to combine further."""
+"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to combine more."""
 
 _MAX_EXPLANATIONS: Final = 8
-"""Most explanations shown for a test."""
+"""Maximum number of explanations shown for a test."""
 
 
 def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the fewest knob values that explain which rows failed: every failed row has one of them, and no passed row has any.
+    """Find the smallest sets of knob values such that every failed row has at least one of the values, and no passed row has any.
 
     If single values explain nothing, pairs of values are tried too.
 
     Args:
         failed: Behaviours under which a test failed; at least one.
-        passed: Behaviours under which it passed.
+        passed: Behaviours under which the test passed.
 
     Returns:
-        Explanations, starting with the one whose values are in most failed rows. Each lists its values in the syntax of a test,
-        with alternatives joined by `or` and pairs by `and`. All of them fit equally well; the list is empty if none fits.
+        The explanations. Those whose values occur most often in failed rows are first. Each is a string such as `knob='value'`,
+        in which `or` joins alternatives, and `and` joins the values of a pair. Every explanation fits all rows. The list is empty
+        if there is no such explanation.
     """
     rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
     singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
@@ -146,11 +147,11 @@ def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
 
 
 def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
-    """Yield combinations of at most `count` causes such that every row has one of them."""
+    """Yield combinations of at most `count` causes such that every row has at least one of the causes."""
     if not rows:
         yield ()
     elif count:
-        # One of the causes must be in the first row.
+        # The first row must have at least one of the causes.
         for cause in causes:
             if cause <= rows[0]:
                 left = [row for row in rows if not cause <= row]
@@ -162,10 +163,10 @@ def _list_settings(behaviour: Behaviour) -> _Settings:
 
 
 def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
-    """Return one line for each test that failed under some rows, with the values that these rows share.
+    """Return one line for each test that failed under some rows, with the knob values that explain the failures.
 
     Args:
-        ran: For each run the test's id, the number of the row, and whether it failed. A row may occur several times.
+        ran: For each run of a test, the test's id, the number of the row, and whether the run failed. A row may be repeated.
     """
     tests: dict[str, dict[int, bool]] = {}
     for name, row, failed in ran:
@@ -185,7 +186,7 @@ def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
 
 
 _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-"""Behaviours by name. The name `pairwise` also exists, for many behaviours."""
+"""The presets by name. `pairwise` is not a preset: it stands for several behaviours."""
 
 
 class FakeConfigError(ValueError):
@@ -228,12 +229,12 @@ class FakeConfig:
 
 
 def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
-    """Read the configuration of a test.
+    """Read the configuration of a test from its markers.
 
     Args:
-        marks: The uses of the marker that apply to the test, closest first. The closest one that sets an argument decides.
-        folder: The base of relative paths: the directory of the test file.
-        default: The behaviours if no marker sets them.
+        marks: The markers that apply to the test, closest first. Each argument is taken from the closest marker that sets it.
+        folder: The directory of the test file, to which paths are relative.
+        default: The behaviours to use if no marker sets any.
 
     Raises:
         FakeConfigError: An argument is invalid.
@@ -257,8 +258,8 @@ def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
     """Return the behaviours described by a value.
 
     Args:
-        value: A behaviour, the name of one or more, the path of a file, or a mapping of knobs to values.
-        folder: The base of relative paths.
+        value: A behaviour, the name of a preset, `pairwise`, the path of a TOML file, or a mapping of knobs to values.
+        folder: The directory to which paths are relative.
 
     Raises:
         FakeConfigError: The value describes no behaviour.
@@ -325,4 +326,4 @@ _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
     "faults": _read_faults,
     "unfired": _read_unfired,
 }
-"""The parser of each argument."""
+"""The function that parses each argument of the marker."""

@@ -1,7 +1,7 @@
 """Pairwise coverage of the fake's knobs: a few behaviours that cover every pair of values of any two knobs.
 
-Most bugs that depend on a knob depend on one or two of them. About thirty behaviours find those; all combinations would be
-billions.
+Most bugs that depend on knobs depend on only one or two of them. About thirty behaviours find these bugs. There are billions of
+combinations of all knobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour
 
 _FactorLevel = tuple[int, int]
-"""A factor and one of its levels, both by number."""
+"""A factor and one of its levels, both as indexes."""
 
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
@@ -26,11 +26,11 @@ def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
         levels: Number of levels of each factor.
 
     Returns:
-        The rows: for each factor the number of its level. The algorithm is greedy: the number of rows is near the minimum, but
-        not always minimal.
+        The rows. Each row contains the index of a level for every factor. The algorithm is greedy: the number of rows is close to
+        the minimum, but not always minimal.
     """
     values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
-    # A dict, because the order of a set would differ between runs. A value paired with itself stands for the value alone.
+    # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
     pairs = combinations_with_replacement(values, 2)
     missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
     rows = [(0,) * len(levels)]
@@ -47,7 +47,7 @@ def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row:
 
 
 def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
-    """Build a row around the first missing pair: choose for each other factor the level that covers most missing pairs."""
+    """Build a row from the first missing pair: for every other factor, choose the level that covers the most missing pairs."""
     chosen = dict(next(iter(missing)))
     for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
         if factor not in chosen:
@@ -61,7 +61,7 @@ def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple
 
 @cache
 def pairwise() -> tuple[Behaviour, ...]:
-    """Return behaviours that cover every pair of values of any two knobs. The first one is the documented one.
+    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is the documented one.
 
     `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
 

@@ -1,7 +1,7 @@
 """Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and the order of events does not change.
 
-Use it only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps as soon as every task
-waits. It does not wait for a socket or a thread, so a timeout may expire although their result is on its way.
+Use virtual time only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps to the next
+timer as soon as every task waits. It does not wait for sockets or threads, so a timeout may expire before their result arrives.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import anyio
 from outreach_async.fake.clock import parse_time
 
 DEFAULT_START: Final = "2026-01-01T00:00:00Z"
-"""The start of virtual time, the same as the default of a fake."""
+"""The default start of virtual time, which is also the default start time of a fake."""
 
 _REPLACED_OPTIONS: Final = frozenset({"loop_factory", "use_uvloop", "clock"})
-"""Options of anyio's backends that set the clock of an event loop."""
+"""Options of anyio's backends that set the event loop or its clock."""
 
 
 class _JumpSelector(selectors.DefaultSelector):
@@ -28,7 +28,7 @@ class _JumpSelector(selectors.DefaultSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Without a timer there is no time to jump to: block, because only a signal or another thread can wake the loop.
+        # If no timer is set, block: only a signal or another thread can wake the event loop.
         ready = super().select(None if timeout is None else 0)
         if not ready and timeout:
             self.now += timeout
@@ -52,18 +52,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jump_selector)
 
     def time(self) -> float:
-        """Return the seconds since the event loop was made."""
+        """Return the virtual seconds since the event loop was created."""
         return self._jump_selector.now
 
 
 class VirtualTime:
-    """A clock driven by an event loop. Pass it to `FakeService(clock=...)`, and its options to `anyio.run`.
+    """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    The client's waiting then agrees with the times that the service sends: rate limits, `Retry-After`, relative times. Several
-    runs may follow each other; each resumes where the last one ended.
+    The client's waits then match the times that the service sends: rate limits, `Retry-After`, relative times. Several runs of
+    `anyio.run` may follow each other: each run starts at the time at which the previous run ended.
 
     Args:
-        start: ISO 8601 string; UTC if it has no time zone.
+        start: Start time in ISO 8601; UTC if it has no time zone.
 
     Raises:
         ValueError: `start` is not a valid ISO 8601 time.
@@ -93,24 +93,23 @@ class VirtualTime:
         """Return the current time in Unix seconds.
 
         Raises:
-            RuntimeError: Called in an event loop that this clock does not drive, which waits in real time or has a clock of its
-                own.
+            RuntimeError: The running event loop does not drive this clock: it runs in real time or has a clock of its own.
         """
         try:
             running = anyio.current_time()
-        except RuntimeError:  # no event loop is running, as between an async fixture and its test
+        except RuntimeError:  # no event loop is running, for example between an async fixture and its test
             pass
         else:
             if running != self._read_loop_time():
                 raise RuntimeError(
-                    "virtual time: read in an event loop that it does not drive; start the loop with options() of this "
-                    "VirtualTime. Under pytest, check for an async fixture of a wider scope, or `anyio_backend` in a "
-                    "parametrize mark"
+                    "virtual time: expected the event loop that drives this clock, got another one; start the event loop with "
+                    "options() of this VirtualTime. Under pytest, check for an async fixture with a wider scope, or "
+                    "`anyio_backend` in a parametrize mark"
                 )
         return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return `backend_options` that run an event loop in this time.
+        """Return `backend_options` that run an event loop in this virtual time.
 
         Args:
             backend: `asyncio` or `trio`.
@@ -133,7 +132,7 @@ class VirtualTime:
         return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return the value of an `anyio_backend` fixture, changed to run in this time.
+        """Return the value of an `anyio_backend` fixture, changed to run in this virtual time.
 
         Example:
             ```python
@@ -150,5 +149,5 @@ class VirtualTime:
         return loop
 
     def _attach(self, read_time: Callable[[], float]) -> None:
-        # The right side is evaluated first: `elapsed` still reads the clock of the last run, so the times of all runs add up.
+        # The right side is evaluated first: `elapsed` still reads the clock of the previous run, so the times of all runs add up.
         self._elapsed_before, self._read_loop_time = self.elapsed, read_time

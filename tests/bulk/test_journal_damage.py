@@ -344,7 +344,7 @@ class TestEarlierUnknown:
 
 CHANGES = {
     "a fact": "UPDATE meta SET value = '21' WHERE name = 'hwm'",
-    "a fact of an earlier commit": f"UPDATE meta SET value = '20', crc = {checksum(['hwm', '20'])} WHERE name = 'hwm'",
+    "a fact of an earlier commit": f"UPDATE meta SET value = '20', crc = {checksum(['hwm', '20'])} WHERE name = 'hwm'",  # noqa: S608 - a number
     "a fact that is missing": "DELETE FROM meta WHERE name = 'suspects'",
     "a window": "UPDATE window SET rows = 21",
     "a window that is missing": "DELETE FROM window WHERE first = 20",

@@ -1,7 +1,7 @@
-"""The control plane: set up and drive the fake from any language, over plain HTTP and JSON under `/_fake/`.
+"""The control plane: HTTP and JSON endpoints under `/_fake/` that set up and control the fake from any language.
 
-`outreach-async serve` includes it. In Python, wrap a fake in `Controlled(fake)` before serving or mounting it. Below, `FAKE` is
-the first line that `serve` prints, with `/_fake` appended. Fill a workspace:
+`outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve or mount it. In
+the examples, the variable `FAKE` is the URL on the first line that `serve` prints, with `/_fake` appended. Fill a workspace:
 
     $ curl $FAKE/workspaces -d '{"id": "space_1", "custom_fields": ["Plan"]}'
     {"ids":["space_1"]}
@@ -14,7 +14,7 @@ the first line that `serve` prints, with `/_fake` appended. Fill a workspace:
     $ curl $FAKE/contacts -d '{"workspace": "space_1", "rows": [{"id": "contact_1", "email": "bo@acme.example", "city": "Lyon"}]}'
     {"ids":["contact_1"]}
 
-Change it, or script what a contact does with an e-mail that the fake will send as time advances:
+Change a campaign or a mailbox, or script what a contact does with an e-mail that the fake will send as time advances:
 
     $ curl -X PATCH $FAKE/campaigns -d '{"id": "camp_1", "status": "live", "rates": {"bounce": 0}}'
     {"ids":["camp_1"]}
@@ -23,8 +23,8 @@ Change it, or script what a contact does with an e-mail that the fake will send 
     $ curl $FAKE/contacts/answers -d '{"contact": "bo@acme.example", "replies_after": "2h"}' -o /dev/null -w '%{http_code}'
     200
 
-`GET $FAKE/world` returns everything as a world file, and `PUT $FAKE/world` loads one, of at most 16 MiB. `reset` restores the
-state in which the server started, or the last `checkpoint`: the stored data, the time and the behaviour. It also removes pending
+`GET $FAKE/world` returns all stored data as a world file, and `PUT $FAKE/world` loads a world file of at most 16 MiB. `reset`
+restores the stored data, the time and the behaviour of the last `checkpoint`, or of the server's start. It also removes pending
 faults and empties the request log:
 
     $ curl -X POST $FAKE/checkpoint
@@ -32,8 +32,8 @@ faults and empties the request log:
     $ curl -X POST $FAKE/reset
     {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
 
-Faults have the names and arguments of `outreach_async.fake.faults`. They strike in order, or by a rule, optionally with a
-probability drawn from the seed:
+Faults have the names and arguments of the functions in `outreach_async.fake.faults`. A script injects one fault into each of the
+next requests of an operation. A rule injects a fault into every matching request, optionally with a probability:
 
     $ curl $FAKE/faults/script -d '{"operation": "create_contact", "faults": [{"name": "status", "code": 503}, {"name": "ok"}]}'
     {"unfired":["create_contact: status(503)"]}
@@ -46,7 +46,8 @@ probability drawn from the seed:
     $ curl -X DELETE $FAKE/faults
     {"unfired":[]}
 
-Behaviour has the knobs of `Behaviour`. PATCH sets some of them, PUT starts from a preset:
+The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the given knobs and keeps the others. PUT resets every
+knob to a preset, and then sets the given ones:
 
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "error", "rate_limit": {"limit": 100}}' -o /dev/null -w '%{http_code}'
     200
@@ -55,21 +56,21 @@ Behaviour has the knobs of `Behaviour`. PATCH sets some of them, PUT starts from
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "eror"}'
     {"error":{"message":"past_end: Invalid enum value 'eror'","field":"past_end","remedy":"use one of empty, clamp, error"}}
 
-Time stands still until you advance it, by at most ten years per request:
+The fake's time stands still until you advance it. Each request can advance it by at most ten years (3,660 days):
 
     $ curl $FAKE/time/advance -d '{"days": 2, "hours": 12}'
     {"now":"2026-01-03T12:00:00Z","unix":1767441600.0}
 
-Read the stored contacts, and the request log, which masks keys and holds only requests to the service:
+Read the stored contacts and the request log. The log masks keys, and contains no requests to the control plane:
 
     $ curl "$FAKE/contacts?workspace=space_1&email=BO@acme.example"
     {"contacts":[{"id":"contact_1","email":"bo@acme.example","fields":{"city":"Lyon"},"campaigns":[],"owner":"key_1","created":1767225600}]}
     $ curl "$FAKE/requests?operation=create_contact&last=5"
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 
-`GET $FAKE/control.json` describes all of this as OpenAPI 3.1, and `GET $FAKE/openapi.json` the service. Errors are 4xx with
-`message`, `field` and `remedy`, and change nothing. The control plane accepts requests to `localhost` and IP addresses only, and
-none from web pages.
+`GET $FAKE/control.json` returns an OpenAPI 3.1 document of the control plane, and `GET $FAKE/openapi.json` one of the service. An
+invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field` and `remedy`. The control
+plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
 """
 
 from __future__ import annotations

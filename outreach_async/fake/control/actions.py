@@ -1,4 +1,4 @@
-"""The control plane's actions, one function each, from the request body to the response body."""
+"""The operations of the control plane: one function each, which takes the request body and returns the response body."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from outreach_async.fake.world_file import WorldError
 from outreach_async.transport.wire import Request
 
 _MAX_ADVANCE: Final = timedelta(days=3_660)
-"""Longest advance per request. The server computes everything that happens meanwhile, and other requests wait for it."""
+"""Maximum time to advance per request. Other requests wait while the server simulates this time."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest time. Estimates look decades ahead, and Python's calendar ends with the year 9999."""
+"""Latest time of the fake. Estimated dates can be decades later, and Python's `datetime` ends with the year 9999."""
 
 
 class Checkpoint:
     """The state that `reset` restores.
 
     Args:
-        service: The fake, whose current state it is.
+        service: The fake. Its current state is saved.
     """
 
     def __init__(self, service: InMemoryService) -> None:
@@ -39,7 +39,7 @@ class Checkpoint:
         self.save()
 
     def save(self) -> None:
-        """Replace it with the current state."""
+        """Replace the saved state with the current state of the fake."""
         self._snapshot, self._behaviour = self._service.snapshot(), self._service.behaviour
 
     def restore(self) -> None:
@@ -51,7 +51,7 @@ class Checkpoint:
 
 @attrs.frozen
 class ActionContext:
-    """The context of an action.
+    """The objects that an operation of the control plane works with.
 
     Attributes:
         service: The fake.
@@ -90,12 +90,12 @@ def checkpoint(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerSt
 
 
 def get_world(context: ActionContext, _: schemas.EmptyBody) -> bytes:
-    """Return everything stored as a world file."""
+    """Return all stored data as a world file."""
     return context.service.dump().encode()
 
 
 def put_world(context: ActionContext, body: dict[str, Any]) -> schemas.ServerState:
-    """Replace everything stored with a world file."""
+    """Replace all stored data with the content of a world file."""
     try:
         context.service.load(body)
     except WorldError as error:
@@ -117,7 +117,8 @@ def add_owner_key(context: ActionContext, body: schemas.OwnerKeyBody) -> schemas
 def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schemas.CreatedIds:
     """Add mailboxes."""
     if misplaced := {"workspace", "count", "trouble"} & body.fields.keys():
-        raise Problem(400, f"a mailbox has no {min(misplaced)!r}", f"fields.{min(misplaced)}", "pass it beside fields")
+        message = f"fields: expected names of mailbox fields, got {min(misplaced)!r}"
+        raise Problem(400, message, f"fields.{min(misplaced)}", f"pass {min(misplaced)} next to fields, not inside it")
     service = context.service
     return schemas.CreatedIds(ids=service.add_mailboxes(body.workspace, body.count, trouble=body.trouble, **body.fields))
 
@@ -130,7 +131,8 @@ def add_campaign(context: ActionContext, body: schemas.CampaignBody) -> schemas.
 def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schemas.CreatedIds:
     """Change fields of a mailbox."""
     if "mailbox" in body.fields:
-        raise Problem(400, "a mailbox has no 'mailbox'", "fields.mailbox", "pass the mailbox's id beside fields, as id")
+        message = "fields: expected names of mailbox fields, got 'mailbox'"
+        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id next to fields, as id")
     context.service.set_mailbox(body.id, **body.fields)
     return schemas.CreatedIds(ids=[body.id])
 
@@ -143,7 +145,7 @@ def change_campaign(context: ActionContext, body: schemas.CampaignChange) -> sch
 
 
 def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) -> schemas.ServerState:
-    """Script the actions of a contact on an e-mail."""
+    """Script the actions of a contact on an e-mail that has not been sent yet."""
     context.service.sim.script(**asdict(body))
     return state(context)
 
@@ -187,7 +189,7 @@ def script_faults(context: ActionContext, body: schemas.FaultScriptBody) -> sche
 
 
 def add_fault(context: ActionContext, body: schemas.FaultRuleBody) -> schemas.UnfiredFaults:
-    """Add a fault that strikes by a rule."""
+    """Add a rule that injects a fault into matching requests."""
     text = (body.containing or "").encode()  # every request contains the empty string
 
     def contains(request: Request) -> bool:
@@ -199,7 +201,7 @@ def add_fault(context: ActionContext, body: schemas.FaultRuleBody) -> schemas.Un
 
 
 def list_faults(context: ActionContext, _: Any = None) -> schemas.UnfiredFaults:
-    """List the faults that have not struck yet."""
+    """List the faults that have not fired yet."""
     return schemas.UnfiredFaults(unfired=context.service.faults.unfired)
 
 
@@ -215,46 +217,48 @@ def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourSta
 
 
 def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
-    """Start from a preset, and set some knobs."""
+    """Reset every knob to a preset, then set the given knobs."""
     preset: Behaviour = getattr(Behaviour, body.preset)()  # type: ignore[attr-defined]  # its members are created at run time
     context.service.behaviour = schemas.set_knobs(preset, body)
     return get_behaviour(context)
 
 
 def patch_behaviour(context: ActionContext, body: schemas.Knobs) -> schemas.BehaviourState:
-    """Set some knobs."""
+    """Set the given knobs, and keep the others."""
     context.service.behaviour = schemas.set_knobs(context.service.behaviour, body)
     return get_behaviour(context)
 
 
 def get_time(context: ActionContext, _: Any = None) -> schemas.ClockState:
-    """Return the time."""
+    """Return the fake's time."""
     return schemas.ClockState(now=_format_time(context.service.now), unix=context.service.now)
 
 
 def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockState:
-    """Advance the time."""
+    """Advance the fake's time."""
     try:
         step = timedelta(**asdict(body))
     except OverflowError:
         step = timedelta.max
     if step > _MAX_ADVANCE:
-        raise Problem(400, f"expected at most {_MAX_ADVANCE.days} days per request", None, "advance in several requests")
+        raise Problem(
+            400, f"expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
+        )
     if context.service.now + step.total_seconds() > _MAX_TIME:
-        raise Problem(400, "the time cannot reach the year 9000", None, "reset, or load a world with an earlier now")
+        raise Problem(400, "the time cannot reach the year 9000", None, "reset, or load a world file whose now is earlier")
     context.service.advance(seconds=step.total_seconds())
     return get_time(context)
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Return the member of a body that an error is about: the one that it quotes, or the one whose name it begins with."""
+    """Return the body member that an error message is about: a member that it quotes, or else the member that it starts with."""
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)
     return (_find_quoted(members, message) or "").lstrip(".") or (first[1] if first and first[1] in members else None)
 
 
 def _find_quoted(value: Any, message: str) -> str | None:
-    """Return the path to a string, or to a member's name, that a message quotes. Names on the first level are our own."""
+    """Return the path of the first string or member name in `value` that a message quotes; `None` if it quotes none of them."""
     if isinstance(value, str):
         return "" if repr(value) in message else None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

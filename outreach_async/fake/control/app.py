@@ -1,8 +1,10 @@
-"""Serve the control plane in front of a fake. Its requests never reach the service, its faults or its request log.
+"""Serve the control plane in front of a fake. Control requests never reach the service, its faults or its request log.
 
-A web page can send requests to a server on loopback. It cannot read the responses, unless its own name later resolves to that
-server (DNS rebinding): the browser then considers both to be one origin, and only the `Host` header reveals the page. Some
-requests do harm even if the response is never read; those carry the page's `Origin`.
+Two headers are checked, because a web page in a browser can send requests to a server on loopback:
+
+- `Host`: the page can read the responses if its own host name later resolves to that server (DNS rebinding). The browser then
+  treats the page and the server as one origin, and only the host name differs from those of the server.
+- `Origin`: some requests do harm even if the page cannot read the response. The browser adds the page's origin to them.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from outreach_async.transport.wire import Request, Response
 
 
 def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
-    """Check the host name of a request, and that it does not come from a web page of another origin.
+    """Check the host name of a request, and that the request does not come from a web page of another origin.
 
     Args:
         headers: The request's header fields.
-        names: Accepted names in lower case, besides `localhost` and IP addresses, which cannot resolve elsewhere.
+        names: Further accepted host names, in lower case. `localhost` and IP addresses are safe from DNS rebinding and accepted.
 
     Raises:
-        Problem: 403 if the name is not accepted, or the request comes from a web page.
+        Problem: 403 if the host name is not accepted, or the request comes from a web page.
     """
     host = headers.get("host", "")
     name = _parse_host_name(host)
@@ -40,8 +42,8 @@ def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
         remedy = "use localhost or an IP address, or start the server with --control-host NAME"
         raise Problem(403, "the control plane does not accept this host name", "host", remedy)
     if headers.get("origin", f"://{host}").partition("://")[2] != host:
-        remedy = "send the request from a program, without Origin"
-        raise Problem(403, "the control plane does not accept web pages", "origin", remedy)
+        remedy = "send the request from a program, without an Origin header"
+        raise Problem(403, "the control plane does not accept requests from web pages", "origin", remedy)
 
 
 def is_loopback(host: str) -> bool:
@@ -52,7 +54,7 @@ def is_loopback(host: str) -> bool:
 def _parse_host_name(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # brackets without an address
+    except ValueError:  # square brackets without a valid IPv6 address
         return ""
 
 
@@ -98,13 +100,13 @@ def control_document(url: str) -> dict[str, Any]:
 
 def _describe_operation(route: ControlRoute, by_kind: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     refusals = {status: _describe_response(text, by_kind[ProblemBody]) for status, text in _ERROR_DESCRIPTIONS.items()}
-    # The server refuses a long body while reading it, before it routes the request: the response is not a `ProblemBody`.
+    # The server refuses a body that is too long before it routes the request, so the response is not a `ProblemBody`.
     refusals["413"] = _describe_response("The body is longer than 16 MiB.", {"type": "object"})
     return {
         "operationId": route.handler.__name__.lstrip("_"),
         "summary": str(route.handler.__doc__).partition("\n")[0],
         **_describe_request(route, by_kind[route.request_type], components),
-        "responses": {str(route.status): _describe_response("Done.", by_kind[route.response_type]), **refusals},
+        "responses": {str(route.status): _describe_response("Success.", by_kind[route.response_type]), **refusals},
     }
 
 
@@ -133,10 +135,10 @@ class ControlRoute:
     Attributes:
         method: HTTP method.
         path: Path after the prefix.
-        handler: Function that carries it out.
-        response_type: Type of the response, for the document; bytes are JSON already.
-        request_type: Type of the request body; for GET, of the query.
-        status: HTTP status of the response.
+        handler: Function that performs the operation.
+        response_type: Type of the response body, for the OpenAPI document. The handler may also return JSON as bytes.
+        request_type: Type of the request body; for GET, of the query parameters.
+        status: HTTP status of a successful response.
     """
 
     method: str
@@ -147,7 +149,7 @@ class ControlRoute:
     status: int = 200
 
     def execute(self, context: ActionContext, query: str, body: bytes) -> Any:
-        """Carry out a request, and return the content of the response.
+        """Parse a request, perform the operation, and return the response body.
 
         Raises:
             Problem: The request is invalid, or cannot be carried out.
@@ -163,7 +165,7 @@ class ControlRoute:
 
 
 def _openapi(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
-    """Describe the service (OpenAPI 3.1)."""
+    """Return the OpenAPI 3.1 document of the service."""
     from importlib.resources import files  # slow to import, and used for this document only
 
     document = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
@@ -171,7 +173,7 @@ def _openapi(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
 
 
 def _control(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
-    """Describe the control plane (OpenAPI 3.1)."""
+    """Return the OpenAPI 3.1 document of the control plane."""
     return control_document(f"{context.base_url}{PREFIX}")
 
 
@@ -215,14 +217,14 @@ def find_route(method: str, path: str) -> ControlRoute:
         path: Path after the prefix; a trailing slash is ignored.
 
     Raises:
-        Problem: 404 for an unknown path, 405 for another method on a known one.
+        Problem: 404 for an unknown path, 405 for a known path with another method.
     """
     methods = {route.method: route for route in ROUTES if route.path == (path.rstrip("/") or "/")}
     if not methods:
         raise Problem(404, "unknown path", None, f"see {PREFIX}/control.json for every path")
     if method not in methods:
         allowed = ", ".join(methods)
-        raise Problem(405, f"{method} is not allowed here", None, f"allowed: {allowed}", {"allow": allowed})
+        raise Problem(405, f"{method} is not allowed on this path", None, f"allowed: {allowed}", {"allow": allowed})
     return methods[method]
 
 
@@ -230,8 +232,8 @@ class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. `reset` restores its state at this moment.
-        hosts: Accepted host names of the control plane, besides `localhost` and IP addresses.
+        service: The fake. Until there is a `checkpoint`, `reset` restores the state that the fake has now.
+        hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
 
     Attributes:
         service: The fake.
@@ -243,11 +245,11 @@ class ControlPlane:
         self._checkpoint = Checkpoint(service)
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Handle a request: one under the prefix here, any other by the service."""
+        """Handle a request: paths under `PREFIX` belong to the control plane, all others to the service."""
         return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Handle a request to a fake whose base URL is given, and not `http://` with the request's host."""
+        """Handle a request like `exchange`, but with an explicit base URL instead of `http://` and the request's host."""
         path, _, query = request.target.partition("?")
         if path != PREFIX and not path.startswith(f"{PREFIX}/"):
             return self.service.exchange(request)

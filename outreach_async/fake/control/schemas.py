@@ -1,10 +1,10 @@
-"""The bodies of the control plane's requests and responses, parsed strictly. An error names the place and the remedy.
+"""The request and response bodies of the control plane. Parsing is strict: an error names the invalid member and the remedy.
 
-Bodies are structs, and not attrs classes as elsewhere: msgspec parses them strictly, locates errors, refuses unknown members, and
-generates the schemas of the OpenAPI document from these classes.
+The bodies are msgspec structs, not attrs classes as elsewhere. msgspec parses them strictly, reports which member is invalid,
+rejects unknown members, and generates the schemas of the OpenAPI document from the structs.
 
-The structs of knobs and faults are generated from `Behaviour` and `faults`: what is added there is available here. Values that
-are functions can be set in Python only.
+The structs of knobs and faults are generated from `Behaviour` and `faults`, so new knobs and faults are available here as well.
+Values that are functions can be set only in Python.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from outreach_async.fake.errors import mask_keys
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
-"""The remedy for a request that cannot be carried out."""
+"""The remedy in an error about a valid request that cannot be carried out."""
 
 
 @attrs.define
 class Problem(Exception):
-    """A request that the control plane refuses.
+    """The control plane refuses a request.
 
     Attributes:
-        status: HTTP status code.
-        message: The reason, with keys masked.
-        field: The member or parameter at fault, with dots; `None` if there is none.
+        status: HTTP status code of the response.
+        message: The reason for the refusal, with keys masked.
+        field: Path of the invalid member or parameter, such as `rows[0].email`; `None` if no single one is at fault.
         remedy: How to correct the request.
-        headers: Header fields of the response.
+        headers: Additional header fields of the response.
     """
 
     status: int
@@ -51,10 +51,10 @@ class Problem(Exception):
 
 
 def parse_body(raw: bytes, kind: Any) -> Any:
-    """Parse a body.
+    """Parse a JSON request body into a value of type `kind`.
 
     Raises:
-        Problem: The body is not valid for this operation.
+        Problem: The body is not valid JSON, or not a valid `kind`.
     """
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -66,10 +66,10 @@ def parse_body(raw: bytes, kind: Any) -> Any:
 
 
 def parse_query(query: str, kind: Any) -> Any:
-    """Parse query parameters.
+    """Parse a query string into a value of type `kind`.
 
     Raises:
-        Problem: The parameters are not valid for this operation.
+        Problem: A parameter is repeated, or the parameters are not a valid `kind`.
     """
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -98,11 +98,11 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
     if first in KNOB_VALUES:
         return f"use one of {', '.join(map(str, KNOB_VALUES[first]))}"
     guess = suggest_similar(first, list(known)) if first not in known else ""
-    return guess or (f"accepted: {', '.join(known)}" if known else "send an object without other members")
+    return guess or (f"accepted: {', '.join(known)}" if known else "send an object, without unknown members or parameters")
 
 
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
-"""Operations, as faults name them."""
+"""Names of the service's operations, as in faults and in the request log."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 """Number of items to generate in one request."""
@@ -116,15 +116,15 @@ _WholeNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A request body. Unknown members are refused."""
+    """Base class of request bodies and query parameters. Unknown members are refused."""
 
 
 class EmptyBody(RequestBody):
-    """A body without members."""
+    """A request body without members."""
 
 
 class WorkspaceBody(RequestBody):
-    """A workspace, as `FakeService.add_workspace` takes it."""
+    """A workspace to add, with the arguments of `FakeService.add_workspace`."""
 
     id: Annotated[str, msgspec.Meta(pattern="^space_.")] | None = None
     custom_fields: (
@@ -136,14 +136,14 @@ class WorkspaceBody(RequestBody):
 
 
 class OwnerKeyBody(RequestBody):
-    """The API key of a user; generated if `key` is null."""
+    """An owner key to add, and the workspaces that it gives access to. If `key` is null, a key is generated."""
 
     workspaces: list[str]
     key: Annotated[str, msgspec.Meta(pattern="^key_.")] | None = None
 
 
 class MailboxesBody(RequestBody):
-    """Mailboxes, generated except for the given fields."""
+    """Mailboxes to add. The values of fields that are not given are generated."""
 
     workspace: str
     count: Count = 1
@@ -152,7 +152,7 @@ class MailboxesBody(RequestBody):
 
 
 class CampaignBody(RequestBody):
-    """A campaign, as `FakeService.add_campaign` takes it."""
+    """A campaign to add, with the arguments of `FakeService.add_campaign`."""
 
     workspace: str
     id: Annotated[str, msgspec.Meta(pattern="^camp_.")] | None = None
@@ -169,7 +169,7 @@ class CampaignBody(RequestBody):
 
 
 class CampaignChange(RequestBody):
-    """Changes of a campaign. Omitted members stay as they are."""
+    """Changes to a campaign. Omitted members keep their values."""
 
     id: str
     status: _NonBlankString | None = None
@@ -178,14 +178,14 @@ class CampaignChange(RequestBody):
 
 
 class MailboxChange(RequestBody):
-    """Changes of a mailbox: fields by name."""
+    """Changes to a mailbox: the new values of fields, by field name."""
 
     id: str
     fields: dict[str, Any]
 
 
 class ContactsBody(RequestBody):
-    """Contacts: a number to generate, or rows of `email` and fields by code."""
+    """Contacts to add: the number to generate, or rows with `email`, optionally `id`, and values by field code."""
 
     workspace: str
     rows: Count | list[dict[str, str | None]]
@@ -194,14 +194,14 @@ class ContactsBody(RequestBody):
 
 
 class ScriptedActionsBody(RequestBody):
-    """The actions of a contact on an e-mail that is still to be sent. Omitted actions do not happen."""
+    """The actions of a contact (such as an open) on an e-mail that has not been sent yet. Omitted actions do not happen."""
 
     contact: _NonBlankString
     """The contact's e-mail address or id."""
     step: Annotated[int, msgspec.Meta(ge=1)] = 1
     campaign: str | None = None
     opens_after: _SpanOrSeconds | None = None
-    """Seconds from the sending, or a string such as `90s`, `2h` or `1d12h`; the same for the others."""
+    """Time from sending to the open: seconds, or a string such as `90s`, `2h` or `1d12h`. The members below have this format."""
     clicks_after: _SpanOrSeconds | None = None
     replies_after: _SpanOrSeconds | None = None
     unsubscribes_after: _SpanOrSeconds | None = None
@@ -210,14 +210,14 @@ class ScriptedActionsBody(RequestBody):
 
 
 class FaultScriptBody(RequestBody):
-    """Faults for the next requests of an operation, one each, in order."""
+    """Faults for the next requests of an operation, in order: one fault per request."""
 
     operation: OperationName
     faults: Annotated[list[FaultBody], msgspec.Meta(min_length=1)]
 
 
 class FaultRuleBody(RequestBody):
-    """A fault that strikes every request that meets all conditions."""
+    """A fault to inject into every request that meets all conditions."""
 
     fault: FaultBody
     operation: OperationName | None = None
@@ -225,11 +225,11 @@ class FaultRuleBody(RequestBody):
     """A string that the request's target or body must contain."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
     p: _Probability | None = None
-    """Probability that the fault strikes, drawn from the seed."""
+    """Probability that the fault fires. The draws depend only on the seed of the fake and the numbers of the requests."""
 
 
 class AdvanceBody(RequestBody):
-    """The time to advance by."""
+    """The time to advance by: the sum of all members."""
 
     weeks: _Duration = 0.0
     days: _Duration = 0.0
@@ -239,14 +239,14 @@ class AdvanceBody(RequestBody):
 
 
 class ContactsQuery(RequestBody):
-    """The workspace whose contacts to list, and optionally the e-mail address of one of them."""
+    """The workspace whose contacts to list, and optionally the e-mail address of a single contact."""
 
     workspace: str
     email: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class RequestsQuery(RequestBody):
-    """The entries of the request log to list."""
+    """The entries of the request log to list: the last ones, of all operations or of one."""
 
     operation: OperationName | msgspec.UnsetType = msgspec.UNSET
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
@@ -260,7 +260,7 @@ class ServerState(msgspec.Struct):
     requests: int
     """Number of requests that reached the service."""
     unfired: int
-    """Number of faults that have not struck yet."""
+    """Number of faults that have not fired yet."""
     openapi: str
     """URL of the service's OpenAPI document."""
     control: str
@@ -268,20 +268,20 @@ class ServerState(msgspec.Struct):
 
 
 class CreatedIds(msgspec.Struct):
-    """Ids of the added items in order; for an owner key, the key."""
+    """The ids of the added or changed items, in order. The id of an owner key is the key itself."""
 
     ids: list[str]
 
 
 class ClockState(msgspec.Struct):
-    """The fake's time: ISO 8601 in UTC, and Unix seconds."""
+    """The fake's time, in ISO 8601 (UTC) and in Unix seconds."""
 
     now: str
     unix: float
 
 
 class StoredContacts(msgspec.Struct):
-    """Stored contacts, in the order of their creation."""
+    """Stored contacts, in order of creation."""
 
     contacts: list[dict[str, Any]]
 
@@ -300,11 +300,11 @@ class LoggedRequest(msgspec.Struct):
     request_id: str | None
     at: float
     fault: str | None
-    """The fault that struck; null if none did."""
+    """The fault that fired; null if no fault fired."""
 
 
 class LoggedRequests(msgspec.Struct):
-    """The request log: the number of requests, and the last ones."""
+    """The request log: the number of all requests, their counts by operation and by status, and the last requests."""
 
     total: int
     counts: dict[str, int]
@@ -313,20 +313,20 @@ class LoggedRequests(msgspec.Struct):
 
 
 class UnfiredFaults(msgspec.Struct):
-    """Faults that have not struck yet."""
+    """Descriptions of the faults that have not fired yet."""
 
     unfired: list[str]
 
 
 class BehaviourState(msgspec.Struct):
-    """The value of every knob, and the named values that it accepts."""
+    """The value of every knob, and the named values that each knob accepts."""
 
     behaviour: dict[str, Any]
     readings: dict[str, list[Any]]
 
 
 class ProblemDetail(msgspec.Struct):
-    """The reason of an error, its place and the remedy."""
+    """The reason for an error, the path of the invalid member or parameter, and the remedy."""
 
     message: str
     field: str | None
@@ -334,7 +334,7 @@ class ProblemDetail(msgspec.Struct):
 
 
 class ProblemBody(msgspec.Struct):
-    """An error of the control plane."""
+    """The body of an error response."""
 
     error: ProblemDetail
 
@@ -344,7 +344,7 @@ def _define_struct(name: str, fields: Iterable[Any], **options: Any) -> type[msg
 
 
 def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any], Any]) -> Iterator[Any]:
-    """Return the members of a struct for an attrs class. Those without a default are required."""
+    """Yield the struct members for the fields of an attrs class. A field without a default becomes a required member."""
     for field in attrs.fields(attrs.resolve_types(kind)):
         type_ = to_type(field.type)
         yield (field.name, type_) if field.default is attrs.NOTHING else (field.name, type_ | msgspec.UnsetType, msgspec.UNSET)
@@ -353,11 +353,11 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""Structs of the values that are objects."""
+"""Structs for knob values that are JSON objects, by attrs class."""
 
 
 def _to_json_type(annotation: Any) -> Any:
-    """Return a knob's type as JSON can express it."""
+    """Return the part of a knob's type that JSON can express: the type without functions."""
     if get_origin(annotation) is Literal:
         return annotation
     kinds = get_args(annotation) or (annotation,)
@@ -374,7 +374,7 @@ else:
 
 
 def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
-    """Return a behaviour with the given knobs set.
+    """Return a copy of a behaviour with the given knobs set.
 
     Raises:
         Problem: A knob does not accept its value.
@@ -395,7 +395,7 @@ def _given_members(body: msgspec.Struct) -> dict[str, Any]:
 
 
 def describe_behaviour(behaviour: Behaviour) -> BehaviourState:
-    """Return every knob as JSON, with credentials masked and functions named, and the named values of each."""
+    """Return the value and the named values of every knob as JSON. Credentials are masked, and functions are shown by name."""
     knobs = {field.name: _to_json(getattr(behaviour, field.name)) for field in attrs.fields(Behaviour)}
     return BehaviourState(knobs, {name: [_to_json(value) for value in values] for name, values in KNOB_VALUES.items()})
 
@@ -418,7 +418,8 @@ FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {
 
 _HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 
-# Types of arguments whose annotation JSON cannot express, or with bounds, so that an error names the place. Bytes become strings.
+# Types that replace the annotations of arguments. JSON cannot express the annotation (bytes become strings), or the type adds a
+# bound, so that an error names the argument.
 _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
     "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
     "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
@@ -446,7 +447,7 @@ _STRUCTS: Final = {"ok": _define_fault_struct("ok", [])} | {
     if name != "commit_then"
 }
 
-# A request that never arrived cannot have been stored.
+# `commit_then` does not accept `refuse`: the service cannot execute a request that never arrives.
 _COMMITTABLE_STRUCTS: Final = [struct for name, struct in _STRUCTS.items() if name != "refuse"]
 
 if TYPE_CHECKING:
@@ -460,14 +461,14 @@ FAULT_SIGNATURES: Final = "; ".join(
     f"{name}({', '.join(inspect.signature(FAULT_FACTORIES[name]).parameters) if name in FAULT_FACTORIES else ''})"
     for name in ("ok", *FAULT_FACTORIES)
 )
-"""The faults and their arguments, in readable form."""
+"""The names of all faults with their arguments, for error messages."""
 
 
 def build_fault(body: FaultBody) -> Fault:
     """Return the fault that a body describes.
 
     Raises:
-        ValueError: Its arguments are inconsistent.
+        ValueError: The fault's arguments contradict each other.
     """
     name = str(body.__struct_config__.tag)
     if name == "ok":

@@ -1,9 +1,9 @@
-"""Simulate a campaign as time passes: e-mails are sent according to queues, waits and daily limits, and people respond.
+"""Simulate campaigns as time passes: send e-mails within waits and daily limits, and draw the responses of contacts.
 
-chance   the responses to an e-mail: rates, draws that depend only on their names, and future events in order of time
-state    the counts of mailboxes per day, campaigns in motion, and cheap copies of all of it
-engine   advances the state
-control  `fake.sim`: scripts and listeners of a test
+chance   the kinds of events, response rates and random draws
+state    counts per mailbox and day, queues of campaigns, and copies of this state
+engine   processes every event up to a given time
+script   `fake.sim`: scripted responses, and listeners for events
 
-The state in a world file is read and written by `outreach_async.fake.world_file`.
+`outreach_async.fake.world_file` reads and writes the state in world files.
 """

@@ -1,6 +1,7 @@
-"""Draw the responses to an e-mail, and order the events that follow from them.
+"""Define the events of the simulation, and draw the responses to an e-mail.
 
-Every draw is a hash of names. The order of calls, the size of time steps and other contacts do not affect it.
+Every random number is a hash of the names that identify the draw. It does not depend on the order of calls, the size of time
+steps, or other contacts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from outreach_async.fake.arguments import check_known
 
 
 class EventKind(enum.IntEnum):
-    """The kind of an event. Of two events at one instant the lower kind is first, so an open precedes its consequences."""
+    """The kind of an event. Events at the same time are processed in the order of their kinds, so opens come before clicks."""
 
     DUE = 0
     """An e-mail is due."""
@@ -30,28 +31,29 @@ class EventKind(enum.IntEnum):
 
 
 KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
-"""Names of past events, by kind."""
+"""The values of `Activity.kind`, by `EventKind`."""
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 DAY: Final = 86_400 * SECOND
-"""Times are whole microseconds: sums are exact, so one advance ends exactly where two halves of it end."""
+"""One day. Times are whole microseconds, so sums are exact: two advances of half a day end exactly where one of a day ends."""
 
 
 class FutureEvent(NamedTuple):
-    """A future event.
+    """A scheduled event.
 
     Attributes:
         at: Time, in Unix microseconds.
         kind: An `EventKind`.
         campaign: The campaign's id.
-        contact: The contact's id; `#` and a number for a seeded contact that is not stored. `~` and a number follow it in the
-            later rounds of a contact that rejoined.
+        contact: The contact's id. A contact that is only part of a campaign's seeded counts has `#` and a number instead. If a
+            contact has rejoined the campaign, `~` and the number of the round are appended.
         step: Index of the step, from 0.
-        token: Name for the contact's draws: the key of its e-mail address, which does not change when others are added.
+        token: Name of the contact in random draws. For a stored contact, the key of its e-mail address, which does not change
+            when other contacts are added; for other contacts, `contact`.
         end_step: Index of the first step that the contact does not reach.
-        mailbox: Id of the mailbox that sent the contact's first e-mail; empty before it. In a response, the mailbox that sent the
-            e-mail.
+        mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
+            response, id of the mailbox that sent the e-mail.
         template: Index of the e-mail's template in its step.
         day: UTC day on which the e-mail was sent, in days since 1970.
     """
@@ -69,38 +71,38 @@ class FutureEvent(NamedTuple):
 
 
 Draw = Callable[[str], float]
-"""Draws a number in [0, 1) by the name of the decision."""
+"""A function that returns a number in [0, 1) for the name of a draw, such as `open delay`."""
 
 ResponsePlan = tuple[tuple[int, int], ...]
-"""The responses to an e-mail: kinds of events, and microseconds from the sending to each."""
+"""The responses to an e-mail: for each one, the kind of event, and the microseconds from sending to the event."""
 
 
 def draw(*names: object) -> float:
     """Return a number in [0, 1) that depends only on the names."""
     text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
     number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
-    return (number >> 11) / 2**53  # 53 of the 64 bits: as many as the fraction of a float has
+    return (number >> 11) / 2**53  # use 53 of the 64 bits, the precision of a float
 
 
 def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}")
     if not 0 <= value <= 1:
-        raise ValueError(f"rates: expected {attribute.name} from 0 to 1, got {value}")
+        raise ValueError(f"rates: expected a number from 0 to 1 for {attribute.name}, got {value}")
 
 
 @attrs.frozen
 class Rates:
-    """The probabilities of responses.
+    """The probabilities of the responses to an e-mail.
 
     Attributes:
-        open: Share of delivered e-mails. Clicking, replying and unsubscribing require an open, so the share is raised to what
-            they need.
-        click: Share of delivered e-mails.
-        reply: Share of delivered e-mails.
-        bounce: Share of all e-mails: those that are not delivered.
-        unsubscribe: Share of delivered e-mails. No contact both replies and unsubscribes.
-        interested: Share of replies.
+        open: Share of delivered e-mails that are opened. Clicks, replies and unsubscribes require an open: if this share is too
+            low for them, the lowest sufficient share is used instead.
+        click: Share of delivered e-mails with a click.
+        reply: Share of delivered e-mails with a reply.
+        bounce: Share of all e-mails that bounce. All other e-mails are delivered.
+        unsubscribe: Share of delivered e-mails with an unsubscribe. No e-mail has both a reply and an unsubscribe.
+        interested: Share of replies that show interest.
     """
 
     open: float = attrs.field(default=0.4, validator=_validate_share)
@@ -114,11 +116,11 @@ class Rates:
         """Return a copy with some rates replaced.
 
         Raises:
-            TypeError: A rate is unknown, or not a number.
+            TypeError: `changes` is not a mapping, or a rate is unknown or not a number.
             ValueError: A rate is not from 0 to 1.
         """
         if not isinstance(changes, Mapping):
-            raise TypeError(f"rates: expected a mapping of shares by name, got {type(changes).__name__}")
+            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}")
         for name in changes:
             check_known(name, attrs.fields_dict(Rates), "rates")
         return attrs.evolve(self, **changes)
@@ -130,17 +132,17 @@ class Rates:
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Draw the responses to an e-mail. A bounced e-mail is not opened, and an unopened one has no other response."""
+    """Draw the responses to an e-mail. A bounced e-mail is never opened, and an unopened e-mail gets no other response."""
     if draw_number("bounce") < rates.bounce:
         return ((EventKind.BOUNCE, _interpolate(MINUTE, 30 * MINUTE, draw_number("bounce delay"))),)
     if draw_number("open") >= rates.effective_open:
         return ()
-    # The cube makes early opens more probable: half of them come within nine hours.
+    # The cube makes early opens more probable: half of all opens happen within nine hours.
     opened = _interpolate(MINUTE, 3 * DAY, draw_number("open delay") ** 3)
     plan = [(EventKind.OPEN, opened)]
     if draw_number("click") * rates.effective_open < rates.click:
         plan.append((EventKind.CLICK, opened + _interpolate(SECOND, 10 * MINUTE, draw_number("click delay"))))
-    # The contact's path ends with a reply, with an unsubscribe, or not at all.
+    # A reply and an unsubscribe each end the contact's path through the campaign, so at most one of them is drawn.
     if draw_number("reply") * rates.effective_open < rates.reply:
         kind = EventKind.INTERESTED if draw_number("interested") < rates.interested else EventKind.REPLY
         plan.append((kind, opened + _interpolate(MINUTE, 2 * DAY, draw_number("reply delay") ** 2)))

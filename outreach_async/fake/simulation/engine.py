@@ -1,8 +1,8 @@
-"""Advance the simulation: process every event up to an instant, in order.
+"""Advance the simulation: process every event up to a given time, in order.
 
-An e-mail is sent when it is due and its campaign is live. It leaves through the mailbox that sent the contact's first e-mail,
-or, if that one is full today, through the one with the most capacity left. If no mailbox has capacity, it waits for the next
-midnight (UTC). Campaigns that wait for the same midnight take turns.
+An e-mail is sent when it is due and its campaign is live. It is sent by the mailbox that sent the contact's first e-mail, or, if
+that mailbox has no capacity left today, by the campaign's mailbox with the most capacity left. If no mailbox has capacity, the
+e-mail waits until the next midnight (UTC). Campaigns that wait for the same midnight take turns.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LIVE: Final = "live"
 
 @attrs.frozen
 class Activity:
-    """A past event.
+    """An event that has happened.
 
     Attributes:
         at: Time, in Unix seconds.
         kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
-        contact: Contact id; `#` and a number for a contact that a campaign was seeded with but is not stored. `~1`, `~2` and so
-            on follow it in the later rounds of a contact that rejoined.
-        step: Order of the step, from 1.
+        contact: Contact id. A contact that is only part of a campaign's seeded counts has `#` and a number instead. If a contact
+            has rejoined the campaign, `~1`, `~2` and so on are appended.
+        step: `order` of the step, from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
 
@@ -60,19 +60,19 @@ Listener = Callable[[Activity], object]
 class MailboxPool:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
-    Capacity only shrinks within a day, so an entry of the heap is never too low. An entry that comes up is compared with the
-    current capacity, and put back if the mailbox was used meanwhile. The first accurate entry is the maximum.
+    Capacity only shrinks within a day, so an entry in the heap may be too high but is never too low. The top entry is compared
+    with the mailbox's current capacity, and replaced if it is outdated. The first top entry that is accurate is the maximum.
     """
 
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
         self._remaining_capacity = remaining_capacity
         self._members = frozenset(mailboxes)
-        # Of mailboxes with equal capacity, the campaign's first one is first.
+        # Of mailboxes with equal capacity, the one that the campaign lists first comes first.
         self._heap = [(-remaining_capacity(id_), place, id_) for place, id_ in enumerate(mailboxes)]
         heapq.heapify(self._heap)
 
     def choose(self, sticky: str) -> str | None:
-        """Return a mailbox for a contact: its first one, otherwise the one with most capacity; `None` if all are full."""
+        """Return `sticky` if it is in the pool and has capacity, else the mailbox with the most capacity, else `None`."""
         if sticky in self._members and self._remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
@@ -89,14 +89,14 @@ class MailboxPool:
 
 @attrs.define
 class SimulationEngine:
-    """Advances one world.
+    """Advances the simulation of one world.
 
     Attributes:
-        simulation: The simulation.
+        simulation: The state of the simulation.
         campaigns: Campaigns by id.
         mailboxes: Mailboxes by id.
-        seed: Seed of the draws.
-        listeners: Callables that receive every past event.
+        seed: Seed of the random draws.
+        listeners: Functions to call with each event.
     """
 
     simulation: Simulation
@@ -108,12 +108,12 @@ class SimulationEngine:
     _pools: dict[str, MailboxPool] = attrs.Factory(dict)
 
     def run(self, until: int) -> None:
-        """Process every event up to and including an instant, in Unix microseconds."""
+        """Process every event up to and including the time `until`, in Unix microseconds."""
         state = self.simulation
         state.schedule_pending(self.campaigns, self.seed)
         while True:
             first = state.heap[0].at if state.heap else None
-            # At one instant, waiting contacts are served before those that are due only now, so that no one is overtaken.
+            # Contacts that already wait are served before contacts that become due at the same time.
             if state.wake is not None and state.wake <= until and (first is None or state.wake <= first):
                 now, state.wake = state.wake, None
                 self._serve_queues(now)
@@ -132,7 +132,7 @@ class SimulationEngine:
         campaign = self.campaigns[event.campaign]
         step = campaign.steps[event.step]
         if step.status != LIVE or all(template.status != LIVE for template in step.templates):
-            return  # the contact stays left to send: no operation can start a step that does not run
+            return  # the contact stays in `left_to_send`: no operation can make a step or template live
         self.simulation.mutable_flow(campaign.id).queue.append(event)
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
             self.simulation.schedule_wake(_midnight(event.at))
@@ -145,10 +145,10 @@ class SimulationEngine:
             self.simulation.schedule_wake(_midnight(now))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
-        """Send to the first contact in a campaign's queue.
+        """Send the first e-mail in a campaign's queue.
 
         Returns:
-            Whether there was a contact, and a mailbox with capacity.
+            Whether an e-mail was sent: `False` if the queue is empty, or no mailbox has capacity.
         """
         flow = self.simulation.mutable_flow(campaign.id)
         while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
@@ -175,7 +175,7 @@ class SimulationEngine:
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
-        # A contact that rejoined draws anew in each round, which its name shows.
+        # A contact that rejoined gets new random numbers in each round. The name of its round ends with ~ and a number.
         round_name = (due.contact,) if "~" in due.contact else ()
         draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
         template = choose_template(step, flow.counts[place], draw_number)
@@ -186,7 +186,8 @@ class SimulationEngine:
         ledger.count_sent()
         sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
         self._record_activity(sent, flow)
-        # A script for this campaign, then one for any campaign, else a draw. A script without actions is empty, but counts.
+        # A script for this campaign takes precedence over a script for any campaign. Responses are drawn only if there is no
+        # script: a script without actions is an empty plan.
         scripts = self.simulation.scripts
         plan = scripts.get((due.token, campaign.id, place), scripts.get((due.token, "", place)))
         if plan is None:
@@ -216,7 +217,7 @@ class SimulationEngine:
         self._record_activity(event, flow)
 
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
-        """Store the time of an event, and pass it to the listeners."""
+        """Store the time of an event as the last activity, and pass the event to the listeners."""
         at = event.at / SECOND
         flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:
@@ -228,17 +229,17 @@ class SimulationEngine:
 
 
 def _midnight(now: int) -> int:
-    """Return the next midnight, in UTC."""
+    """Return the first midnight (UTC) after a time, in Unix microseconds."""
     return (now // DAY + 1) * DAY
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
-    """Choose the template of an e-mail (rule T7): a drawn share is personalised, and the letters take turns at the rest.
+    """Choose the template of an e-mail (rule T7): a random share is personalized, and templates A, B, ... take turns otherwise.
 
     Args:
-        step: The step, which has a live template.
-        counts: The counts of each of its templates, e-mails sent first.
-        draw_number: Draws by the name of the decision.
+        step: The step, with at least one live template.
+        counts: The counts of each template of the step. The first count is the number of e-mails sent.
+        draw_number: Function that returns a number in [0, 1) for the name of a draw.
 
     Returns:
         The template's index.

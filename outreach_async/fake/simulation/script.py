@@ -24,19 +24,19 @@ class SimulationControl:
     """Script the actions of contacts, and listen to events.
 
     Args:
-        seeding: Returns a context manager that yields the seeder of the world.
+        seeding: Function that returns a context manager, which yields the seeder of the world.
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
         self._transaction = seeding
         self.listeners: list[Listener] = []
-        """Callables that receive every past event, as it happens."""
+        """Functions to call with each event when it happens."""
 
     def watch(self, listener: Listener) -> None:
         """Call a listener with every e-mail, open, click, reply, unsubscribe and bounce from now on, in order of time.
 
-        It receives an `outreach_async.fake.Activity`; pass a list's `append` to collect them. `reset` removes listeners.
-        Snapshots and world files do not contain them.
+        The listener receives an `outreach_async.fake.Activity`. To collect all events, pass the `append` method of a list.
+        `reset` removes all listeners. Snapshots and world files do not contain listeners.
 
         Example:
             ```python
@@ -62,24 +62,25 @@ class SimulationControl:
         bounces_after: Span | None = None,
         interested: bool = False,
     ) -> None:
-        """Script the actions of a contact on an e-mail that is still to be sent. Omitted actions do not happen.
+        """Script the actions of a contact on an e-mail that has not been sent yet. Omitted actions do not happen.
 
-        A contact that clicks, replies or unsubscribes has opened the e-mail, at that time at the latest.
+        A click, reply or unsubscribe requires an open. If `opens_after` is omitted, the open happens together with the first of
+        these actions.
 
         Args:
-            contact: The contact's e-mail address, stored or not; or the id of a stored contact.
-            step: The step's order, from 1.
+            contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
+            step: `order` of the step, from 1.
             campaign: Campaign id; `None` for any campaign.
-            opens_after: Span from the sending to the open: `"2h"`, `"1d12h"`, seconds or a timedelta; the same for the others.
-            clicks_after: Span from the sending to the click.
-            replies_after: Span from the sending to the reply, which ends the contact's path through the campaign.
-            unsubscribes_after: Span from the sending to the unsubscribe, which ends the path, too.
-            bounces_after: Span from the sending to the bounce, which ends the path, too.
+            opens_after: Time from sending to the open: `"2h"`, `"1d12h"`, seconds or a timedelta.
+            clicks_after: Time from sending to the click, in the same format.
+            replies_after: Time from sending to the reply, which ends the contact's path through the campaign.
+            unsubscribes_after: Time from sending to the unsubscribe, which also ends the path.
+            bounces_after: Time from sending to the bounce, which also ends the path.
             interested: Whether the reply shows interest.
 
         Raises:
             TypeError: A span or the step has the wrong type.
-            ValueError: The actions contradict each other, a span is malformed, or there is no such contact or campaign.
+            ValueError: The actions contradict each other, a span is malformed, or the contact or campaign does not exist.
 
         Example:
             ```python
@@ -109,7 +110,11 @@ class SimulationControl:
 
 
 def _find_token(seeder: Seeder, contact: str) -> str:
-    """Return the token of a contact's draws."""
+    """Return the token that identifies a contact in random draws.
+
+    Raises:
+        ValueError: There is no contact with this id.
+    """
     if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
         return seeder.email_key(contact.strip())
     for contacts in seeder.world.contacts.values():
@@ -123,12 +128,12 @@ def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
         raise ValueError("interested: expected a reply too, got none; pass replies_after")
     if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after: expected no other action, got some; omit the others, or bounces_after")
+        raise ValueError("bounces_after: expected no other action with a bounce, got one; omit it, or omit bounces_after")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
-        raise ValueError("replies_after, unsubscribes_after: expected one of them, got both, and each ends the path; omit one")
+        raise ValueError("replies_after, unsubscribes_after: expected at most one, as each ends the path, got both; omit one")
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: expected a span up to that of the next action, got a longer one; shorten or omit it")
+        raise ValueError("opens_after: expected at most the span of the first other action, got a longer one; shorten or omit it")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 

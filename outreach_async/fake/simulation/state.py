@@ -1,8 +1,9 @@
-"""The simulation's state: mailboxes' counts per day, campaigns in motion, and cheap copies (copy on write).
+"""The state of the simulation: counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
 
-The figures that a mailbox was seeded with belong to one day. As time passes they leave the windows as if they had been sent
-evenly: those of the day itself count on that day, the rest of the 30 days leaves over the next 29 days, and the rest of the 90
-days over 60. Opens and bounces belong to the day on which their e-mail was sent, so that no share exceeds the whole.
+A mailbox is seeded with statistics as of one day. As time passes, the seeded e-mails drop out of the 30-day and 90-day windows:
+the e-mails of the seeded day when that day does, the other e-mails of its 30 days evenly over 29 days, and the other e-mails of
+its 90 days evenly over 60 days. Opens and bounces are counted on the day on which their e-mail was sent, so that no share exceeds
+100 %.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ QUARTER: Final = 90
 
 @attrs.frozen
 class SeededStats:
-    """The figures that a mailbox was seeded with.
+    """The statistics that a mailbox was seeded with.
 
     Attributes:
-        day: UTC day of the figures, in days since 1970.
-        sent_today: E-mails sent on that day.
-        sent_30days: E-mails sent in the 30 days up to it.
-        sent_90days: E-mails sent in the 90 days up to it.
-        bounced_30days: Bounces of the 30 days.
-        opened_14days: Share opened of 14 days.
-        opens: Share opened of all e-mails.
-        clicks: Share clicked of all e-mails.
-        pinned: Figures set to values that no service could have counted; they stay unchanged.
+        day: UTC day of the statistics, in days since 1970.
+        sent_today: E-mails sent on `day`.
+        sent_30days: E-mails sent in the 30 days that end with `day`.
+        sent_90days: E-mails sent in the 90 days that end with `day`.
+        bounced_30days: Bounced e-mails of the 30 days.
+        opened_14days: Share of opened e-mails, of the 14 days that end with `day`.
+        opens: Share of opened e-mails, of all e-mails.
+        clicks: Share of clicked e-mails, of all e-mails.
+        pinned: Names of statistics that were seeded with an invalid value, which never changes.
     """
 
     day: int
@@ -51,7 +52,7 @@ class SeededStats:
 
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> SeededStats:
-        """Read a mailbox's figures. Invalid ones count as 0."""
+        """Return the seeded statistics of a mailbox. Invalid values count as 0."""
         values = mailbox.values
         counts = {
             name: values[name] if type(values[name]) is int and values[name] >= 0 else None
@@ -68,24 +69,24 @@ class SeededStats:
         return cls(int(mailbox.as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def sent_30days_after(self, days: int) -> int:
-        """Return the e-mails still in the window of 30 days after a number of days."""
+        """Return how many seeded e-mails are still in the 30-day window after a number of days."""
         return (self.sent_today if days < MONTH else 0) + _remaining(self.sent_30days - self.sent_today, MONTH - 1, days)
 
     def sent_90days_after(self, days: int) -> int:
-        """Return the e-mails still in the window of 90 days after a number of days."""
+        """Return how many seeded e-mails are still in the 90-day window after a number of days."""
         today = self.sent_today if days < QUARTER else 0
         month = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return the bounces still in the window of 30 days after a number of days, always in the same proportion."""
+        """Return how many seeded bounces are still in the 30-day window. Their share of the seeded e-mails stays the same."""
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
 
 
 def _share_or_none(value: Any, of: int) -> Share | None:
-    """Return a rate as a share; a plain percentage refers to the total that the other figures suggest."""
+    """Return a seeded rate as a `Share`; `None` if it is invalid. A plain percentage becomes a share of the total `of`."""
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -93,20 +94,20 @@ def _share_or_none(value: Any, of: int) -> Share | None:
 
 
 def _remaining(total: int, days: int, passed: int) -> int:
-    """Return what remains of a total that leaves evenly over a number of days."""
+    """Return what is left after `passed` days of a total that decreases evenly to zero over `days` days."""
     return total * max(0, days - passed) // days
 
 
 @attrs.define
 class MailboxStats:
-    """A mailbox's counts by day, over windows that end with its latest day.
+    """A mailbox's counts per day, for windows that end with the latest day.
 
     Attributes:
-        seeded: The seeded figures; the other counts do not include them.
+        seeded: The seeded statistics. The counts below do not include them.
         day: The latest day, in days since 1970.
-        sent: E-mails by day, the latest day last.
-        opened: Opened e-mails by the day of their sending.
-        bounced: Bounced e-mails by the day of their sending.
+        sent: E-mails per day. The last value is that of the latest day.
+        opened: Opened e-mails per day, by the day on which they were sent.
+        bounced: Bounced e-mails per day, by the day on which they were sent.
         total_sent: E-mails sent in total.
         total_opens: Opens in total.
         total_clicks: Clicks in total.
@@ -125,7 +126,7 @@ class MailboxStats:
 
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
-        """Return the ledger of a mailbox as it was seeded."""
+        """Return the statistics of a mailbox as it was seeded."""
         seeded = SeededStats.from_mailbox(mailbox)
         return cls(seeded, seeded.day)
 
@@ -134,7 +135,7 @@ class MailboxStats:
         return attrs.evolve(self, sent=list(self.sent), opened=list(self.opened), bounced=list(self.bounced))
 
     def advance_to(self, day: int) -> None:
-        """Advance to a day. Time never goes back, so an earlier day changes nothing."""
+        """Move the windows forward to a day. An earlier day changes nothing, because time never goes back."""
         new = [0] * min(day - self.day, QUARTER)
         if new:
             self.day = day
@@ -144,7 +145,7 @@ class MailboxStats:
 
     @property
     def sent_today(self) -> int:
-        """E-mails sent on the latest day."""
+        """Number of e-mails sent on the latest day, including seeded ones."""
         return self.sent[-1] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
 
     def count_sent(self) -> None:
@@ -153,18 +154,18 @@ class MailboxStats:
         self.total_sent += 1
 
     def count_opened(self, day: int) -> None:
-        """Count the open of an e-mail that was sent on a day."""
+        """Count the open of an e-mail that was sent on the given day."""
         self.total_opens += 1
         if self.day - day < FORTNIGHT:
             self.opened[day - self.day - 1] += 1
 
     def count_bounced(self, day: int) -> None:
-        """Count the bounce of an e-mail that was sent on a day."""
+        """Count the bounce of an e-mail that was sent on the given day."""
         if self.day - day < MONTH:
             self.bounced[day - self.day - 1] += 1
 
     def item_values(self) -> Mapping[str, Any]:
-        """Return the figures of the mailbox's item as of the latest day, without those that stay as they were seeded."""
+        """Return the statistics in the mailbox's list item as of the latest day, without those that keep their seeded values."""
         seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
             return {}
@@ -182,37 +183,37 @@ class MailboxStats:
 
 
 COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
-"""The counts of each template, in this order."""
+"""Names of the counts of a template, in the order in which `CampaignFlow.counts` stores them."""
 
 COUNT_INDEXES: Final = (0, 1, 2, 3, 3, 4)
-"""Index of the count that an event increases, by its kind. A bounce increases none (rule T10)."""
+"""Index in `COUNT_NAMES` of the count that an event increments, by `EventKind`. A bounce increments no count (rule T10)."""
 
 ENDING_KINDS: Final = frozenset({EventKind.REPLY, EventKind.INTERESTED, EventKind.UNSUBSCRIBE, EventKind.BOUNCE})
-"""Kinds of events that end a contact's path."""
+"""Kinds of events that end a contact's path through a campaign."""
 
 ENDED: Final = -1
-"""Takes the place of the next step when a path has ended."""
+"""The value in `CampaignFlow.progress` for a contact whose path has ended."""
 
 PendingJoin = tuple[str, str, int]
-"""A contact that joined: its id, the token of its draws, and the time, in Unix microseconds."""
+"""A contact that joined a campaign: its id, its token in random draws, and the time of joining in Unix microseconds."""
 
 
 @attrs.define
 class CampaignFlow:
-    """A campaign's queue and counts. The campaign's record holds the seeded values.
+    """A campaign's queue and current counts. The campaign's record holds the seeded counts.
 
     Attributes:
         seeded_at: Time at which the campaign was seeded, in Unix microseconds.
-        counts: The five counts of every template of every step.
-        left_to_send: Contacts left to send to, by step.
+        counts: The counts (`COUNT_NAMES`) of every template of every step.
+        left_to_send: For each step, the number of contacts left to send to.
         bounces: Number of bounced e-mails.
         interested: Number of replies that show interest.
         last_activity: Time of the last event, in Unix seconds; `None` before the first.
-        started: Whether the seeded contacts are under way.
-        pending_joins: Contacts that joined and are not under way yet.
-        queue: Due e-mails that could not be sent yet.
-        progress: The next step of each contact that has received one, or `ENDED`.
-        rounds: Number of times a contact has rejoined.
+        started: Whether the first events of the seeded contacts have been scheduled.
+        pending_joins: Contacts that joined, but whose first event has not been scheduled yet.
+        queue: E-mails that are due, but have not been sent yet.
+        progress: By contact, the index of the next step, or `ENDED`. Contacts that have not been sent anything are omitted.
+        rounds: By contact, the number of times that it has rejoined.
     """
 
     seeded_at: int
@@ -244,7 +245,7 @@ class CampaignFlow:
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
-        """Return the sum of one of the counts over every template (rule T10)."""
+        """Return the sum of the count at an index of `COUNT_NAMES` over all templates (rule T10)."""
         return sum(part[place] for step in self.counts for part in step)
 
     # Joining and leaving.
@@ -256,17 +257,17 @@ class CampaignFlow:
             self.left_to_send[step] += 1
 
     def rejoin(self, contact: str, token: str, at: int) -> None:
-        """Restart a contact. Its old path ends, and its e-mails remain counted."""
+        """Restart a contact at the first step. Its old path ends, but its sent e-mails remain counted."""
         number = self.rounds.get(contact, 0)
         self.end_path(_name_in_round(contact, number), len(self.left_to_send))
         self.rounds[contact] = number + 1
         self.join(_name_in_round(contact, number + 1), token, at)
 
     def end_path(self, contact: str, stop: int) -> bool:
-        """End a contact's path: no step has it left to send to any more (rule T4).
+        """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4).
 
         Returns:
-            Whether the path had not ended before.
+            `False` if the path had already ended.
         """
         coming = self.progress.get(contact, 0)
         if coming == ENDED:
@@ -277,20 +278,20 @@ class CampaignFlow:
         return True
 
     def start_pending(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
-        """Yield the first event of every contact that is not under way yet. Each contact starts once."""
+        """Yield the first event of every contact whose first event has not been scheduled yet. Each event is yielded once."""
         waits = [step.wait_time * 1000 for step in campaign.steps]
         if not self.started:
             self.started = True
             for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
                 contact = f"#{number:09}"
-                # A seeded contact beyond the first step has waited for a part of its time. That part is unknown, so it is drawn.
+                # A seeded contact past the first step has already waited for part of its wait time. That part is random.
                 passed = draw(seed, campaign.id, contact, start, "wait") if start else 0.0
                 at = self.seeded_at + waits[start] - int(waits[start] * passed)
                 yield FutureEvent(at, EventKind.DUE, campaign.id, contact, start, contact, stop)
         joined, self.pending_joins = self.pending_joins, []
         if waits:
             for contact, token, at in joined:
-                # An e-mail that was due before the world was created is due at its creation.
+                # An e-mail that would have been due before the campaign was seeded is due when the campaign was seeded.
                 yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, contact, 0, token, len(waits))
 
 
@@ -299,7 +300,7 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return paths of contacts that leave each step with the given number of contacts to send to.
+    """Return paths of contacts such that each step has the given number of contacts left to send to.
 
     Returns:
         For each contact, its first step and the first step that it does not reach.
@@ -314,7 +315,7 @@ def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 ScriptKey = tuple[str, str, int]
-"""A contact's token, the id of a campaign or an empty string for any, and the index of the step."""
+"""A contact's token in random draws, the id of a campaign (empty for any campaign), and the index of the step."""
 
 
 @attrs.define
@@ -323,10 +324,10 @@ class Simulation:
 
     Attributes:
         heap: Future events, as a heap.
-        flows: Campaigns in motion, by id.
-        stats: Mailbox counts by id, for the mailboxes that were read or used since the day they were seeded.
+        flows: Queue and counts of each campaign, by campaign id.
+        stats: Counts by mailbox id, for mailboxes that were used, or read on a later day than the one they were seeded on.
         scripts: Scripted responses to e-mails.
-        wake: Time to serve the queues again, in Unix microseconds; `None` if no queue waits.
+        wake: Time at which to send queued e-mails, in Unix microseconds; `None` if none is scheduled.
     """
 
     heap: list[FutureEvent] = attrs.field(factory=list, repr=False)
@@ -335,18 +336,18 @@ class Simulation:
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """Ids of the flows and ledgers that no copy shares, and which may be changed in place."""
+    """Ids of the flows and statistics that are not shared with a copy, so that they may be changed in place."""
 
     def copy(self) -> Simulation:
-        """Return a copy of the tables. It shares their values until one side changes them."""
-        # Both sides share every flow and ledger from now on: the side that changes one copies it first.
+        """Return a copy that shares flows and statistics with the original until one of the two changes them."""
+        # All flows and statistics are shared from now on. Whoever changes one must copy it first.
         self._owned_ids.clear()
         return Simulation(list(self.heap), dict(self.flows), dict(self.stats), dict(self.scripts), self.wake)
 
-    # Access for changes.
+    # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow for changes, copied first if it is shared."""
+        """Return a campaign's flow, to change in place. A shared flow is copied first."""
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -354,7 +355,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's ledger as of a day for changes, copied first if it is shared."""
+        """Return a mailbox's statistics as of a day, to change in place. Shared statistics are copied first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -363,37 +364,37 @@ class Simulation:
         return ledger
 
     def current_stats(self, mailbox: Mailbox, day: int) -> MailboxStats | None:
-        """Return a mailbox's ledger as of a day, to read; `None` if its figures are still the seeded ones."""
+        """Return a mailbox's statistics as of a day, only to read; `None` if the seeded statistics still apply."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None:
             return self.mutable_stats(mailbox, day) if day > mailbox.as_of // DAY else None
         return ledger if ledger.day >= day else self.mutable_stats(mailbox, day)
 
-    # Changes from outside.
+    # Changes from outside the simulation.
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Start a campaign's simulation."""
+        """Add a campaign to the simulation."""
         counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
         lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
         self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
-        """Add a contact to its new campaigns. A changed time of joining means that the contact rejoined."""
+        """Add a contact to its new campaigns. If the time of an existing enrolment has changed, the contact rejoins."""
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:
                 self.mutable_flow(place.campaign).rejoin(contact.id, token, to_microseconds(place.at))
-        # A contact never leaves a campaign, so the additional enrolments are at the end.
+        # A contact never leaves a campaign, so new enrolments are at the end.
         for place in contact.enrolments[len(old) :]:
             self.mutable_flow(place.campaign).join(contact.id, token, to_microseconds(place.at))
 
     def schedule_wake(self, at: int) -> None:
-        """Serve the queues at a time, or earlier if that is scheduled already."""
+        """Schedule a time to send queued e-mails. An earlier time that is already scheduled is kept."""
         self.wake = at if self.wake is None else min(self.wake, at)
 
     def schedule_pending(self, campaigns: dict[str, Campaign], seed: int) -> None:
-        """Schedule the first event of every contact that joined."""
+        """Schedule the first event of every contact that has none yet."""
         for id_ in [id_ for id_, flow in self.flows.items() if flow.pending_joins or not flow.started]:
             for event in self.mutable_flow(id_).start_pending(campaigns[id_], seed):
                 heapq.heappush(self.heap, event)
