@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async import errors
 from outreach_async.conformance.calibration import Measurement
 from outreach_async.conformance.survey import HttpExchange
 from outreach_async.conformance.target import parse_document
@@ -162,8 +163,7 @@ class StatedRule:
 
 def shorten(value: object) -> str:
     """Return a short representation of a value from a response."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return errors.shorten(repr(value), _MAX_SHOWN)
 
 
 def check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import anyio
 import attrs
 
-from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.errors import InvalidRequest, TransportError, shorten
 from outreach_async.responses import mask_string, parse_retry_after, secret_parts
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
@@ -265,7 +265,7 @@ class Site:
         """Return a response as a string of about 500 characters at most, with secrets masked."""
         body = mask_string(response.body[:_MAX_BODY_READ].decode(errors="replace"), self.secrets)
         words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
-        return f"{response.status} {words[:_MAX_SHOWN]}{'...' if len(words) > _MAX_SHOWN else ''}".rstrip()
+        return f"{response.status} {shorten(words, _MAX_SHOWN)}".rstrip()
 
 
 OMITTED: Final = object()

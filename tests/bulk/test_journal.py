@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,12 @@ def test_a_journal_opens_its_writer(path: Path) -> None:
         writer = Journal(path).writer(IDENTITY, resume=resume)
         assert writer.resumed is resume
         writer.close()
+
+
+def test_the_options_of_a_journal_are_keyword_only() -> None:
+    path, *options = signature(Journal).parameters.values()
+    assert path.kind is path.POSITIONAL_OR_KEYWORD
+    assert {option.kind for option in options} == {path.KEYWORD_ONLY}
 
 
 def test_a_new_journal_is_empty_and_not_resumed(tmp_path: Path) -> None:
