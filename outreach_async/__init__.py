@@ -1,7 +1,7 @@
 """An async client for the outreach service, on asyncio and trio.
 
 Import the public names from `outreach_async` itself. This minimal program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE` from the environment. You can pass these values to `OutreachClient` instead:
+`OUTREACH_WORKSPACE` from the environment; you can also pass these values to `OutreachClient` as arguments:
 
 ```python
 import anyio
@@ -36,9 +36,9 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
                                    fixtures, virtual time, and checking a live service
 
 The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
-`space_1`. They also assume that `anyio`, `asyncio`, `json`, `Path` and the names of their own package, of `outreach_async` and of
-`outreach_async.fake` are imported. They use `await` at the top level, as `python -m asyncio` allows. `# ->` marks the output of a
-line.
+`space_1`. They also assume that `anyio`, `asyncio`, `json`, `Path` and the public names of the package that they describe, of
+`outreach_async` and of `outreach_async.fake` are imported. They use `await` at the top level, as `python -m asyncio` allows.
+`# ->` marks the output of a line.
 """
 
 from __future__ import annotations

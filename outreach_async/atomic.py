@@ -25,7 +25,7 @@ def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path to write to, and replace the file with the temporary file when the block ends.
+    """Yield a temporary path to write to. When the block ends, replace the file at `path` with the temporary file.
 
     If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
     replaced. An existing file keeps its permissions; other hard links to it keep the old contents. A pipe or a device is written

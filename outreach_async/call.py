@@ -24,8 +24,8 @@ class CallOptions:
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, only the attempts that
-            count against the row use up the deadline; waits and failures of the service do not.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, neither waits nor
+            failures that are attributed to the service instead of the row use up the deadline.
     """
 
     timeout: float | None
@@ -33,7 +33,7 @@ class CallOptions:
 
 
 def event_loop_clock() -> Callable[[], float]:
-    """Return the clock of the running event loop. `anyio.current_time` is slower, because it looks up the loop on every call."""
+    """Return a function that returns the running event loop's time. It is faster than `anyio.current_time`."""
     return current_token().backend_class.current_time
 
 
@@ -44,21 +44,22 @@ class Call(Generic[T]):
         operation: The operation to run.
         options: The time limits of the call.
         throttle: The throttle of the client or of the bulk run.
-        now: The clock of the running event loop.
+        now: Returns the time on the running event loop's clock.
 
     Attributes:
         operation: The operation to run.
         options: The time limits of the call.
         throttle: The throttle of the client or of the bulk run.
-        now: The clock of the running event loop.
-        deadline_at: The time at which the deadline passes; infinite within a bulk run.
+        now: Returns the time on the running event loop's clock.
+        deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
-        started: When the last attempt started.
+        started: Time at which the last attempt started.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
-        counted_failures: Number of failed attempts that count against the call. Within a bulk run, some failures do not count.
-        time_left: Seconds of the deadline that the counted attempts have not used up.
-        budget_spent: Total cost of the call's retries, taken from the retry budget.
+        counted_failures: Number of failed attempts that count against the call. Within a bulk run, failures attributed to the
+            service do not count.
+        time_left: Seconds of the deadline that are left after subtracting the durations of the counted failures.
+        budget_spent: Total amount that the call's retries have taken from the retry budget.
         maybe_applied_earlier: Whether the service may have applied an attempt before the current one, including attempts of an
             earlier process.
         maybe_applied: Whether the service may have applied any attempt.
@@ -86,7 +87,7 @@ class Call(Generic[T]):
         self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
     def start_attempt(self, now: float) -> Progress:
-        """Start an attempt and return its progress."""
+        """Record that an attempt starts, and return a new progress for it."""
         self.started = now
         self.progress = Progress()
         return self.progress
@@ -127,7 +128,7 @@ class Call(Generic[T]):
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
-        """Raise the error with the number of attempts, and with whether any of them may have been sent or applied."""
+        """Raise the error after setting its number of attempts and whether any attempt may have been sent or applied."""
         error.operation = self.operation.name
         error.attempts = self.attempts
         error.maybe_sent |= self._maybe_sent

@@ -1,4 +1,4 @@
-"""`OutreachClient`: an engine, the client's settings, and the resources that use both."""
+"""`OutreachClient`, which combines an engine, the client's settings, and the resources that use both."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class OutreachClient:
         base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
         owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
         workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
-        transport: Sends the requests; pass it instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `FakeTransport(...)` or your own transport. The client closes it.
+        transport: The transport that sends the requests, instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+            `FakeTransport(...)` or your own transport. Closing the client closes the transport.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
@@ -46,10 +46,10 @@ class OutreachClient:
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
     Attributes:
-        campaigns: `list()` and `steps(campaign)`; see `help(client.campaigns)`, and likewise for the others.
-        mailboxes: `list()`.
-        contacts: `create(contact)` and `create_many(rows)`.
-        workspaces: `fields()`.
+        campaigns: Methods for campaigns: `list()` and `steps(campaign)`; see `help(client.campaigns)`.
+        mailboxes: Methods for mailboxes: `list()`; see `help(client.mailboxes)`.
+        contacts: Methods for contacts: `create(contact)` and `create_many(rows)`; see `help(client.contacts)`.
+        workspaces: Methods for workspaces: `fields()`; see `help(client.workspaces)`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -110,7 +110,7 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Self:
-        """Return a copy of the client with other options.
+        """Return a copy of the client with some options replaced.
 
         The copy shares the client's connections, limit of requests in flight, retry budget and hooks. The copy does not need to
         be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to the
@@ -156,7 +156,7 @@ class OutreachClient:
             body: The whole body; sent as `application/json` unless `headers` set another content type.
             headers: Header fields to add.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call, in seconds.
+            deadline: Limit for the call over all attempts and waits, in seconds.
 
         Raises:
             InvalidRequest: An argument is invalid.
@@ -208,7 +208,7 @@ def _build_request_defaults(headers: Mapping[str, str], owner_key: object, trans
 
 
 def _is_transport(transport: object) -> bool:
-    """Return whether this is a transport. Classes and the clients of httpx and httpx2 are not, despite equal method names."""
+    """Return whether an object is a transport. Classes, and clients of httpx and httpx2, only have methods of the same names."""
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 

@@ -1,4 +1,4 @@
-"""The codec between JSON bytes and models.
+"""The codec that converts between JSON bytes and models.
 
 msgspec decodes each body first, because it supports attrs classes natively and is strict. Bodies that msgspec rejects, and bodies
 with fields that the models do not define, are decoded again by the cattrs converter of `structuring`. The converter reports every
@@ -30,13 +30,13 @@ _LARGE_BODY: Final = 2**20
 """Size of a body in bytes above which only the first fault is reported."""
 
 _MIN_BYTES_PER_COMMA: Final = 16
-"""Minimum number of bytes per comma for decoding a large page item by item.
+"""Minimum number of bytes per comma in a large page for the page to be decoded item by item.
 
-This limits the number of items, each of which takes 64 bytes of memory.
+The minimum limits the number of items, each of which takes 64 bytes of memory.
 """
 
 _MAX_FAULTS: Final = 10_000
-"""Maximum number of faults in the items of a page. A page with more faults is rejected, because finding each takes 10 us."""
+"""Maximum number of faults in the items of a page. A page with more faults is rejected, because finding a fault takes 10 us."""
 
 _WHITESPACE: Final = b" \t\n\r"  # RFC 8259, section 2
 
@@ -47,24 +47,24 @@ encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Python's names for the types that msgspec reports as found, where the two differ."""
+"""Python's names for the types that msgspec reports as found; types with the same name are omitted."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names in fault messages for the types that msgspec reports as expected, where the two differ."""
+"""Names in fault messages for the types that msgspec reports as expected; types with the same name are omitted."""
 
 
 class _PartialObject(msgspec.Struct):
-    """The members read from an object that is too large, or has too many faults, to be decoded in full."""
+    """The status and id of an object that is too large, or has too many faults, to be decoded in full."""
 
     status: msgspec.Raw = msgspec.Raw(b"null")
     id: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class DecodeError(ValueError):
-    """The bytes do not match the interface.
+    """A JSON body or value does not match the interface.
 
     Attributes:
-        faults: Every fault found, each in the form `path: expected kind, got kind`. For a list, only the faults of the first 20
-            faulty items.
+        faults: The faults found, each in the form `path: expected kind, got kind`. Each list contributes the faults of its first
+            20 faulty items; a body above 1 MiB contributes only its first fault.
         value: The decoded JSON object, or only its `status` and `id` if it is above 1 MiB; `None` if the bytes are not a JSON
             object.
     """
@@ -75,7 +75,7 @@ class DecodeError(ValueError):
         self.value = value
 
     def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Pickle the faults and the value. By default, `__init__` would receive the message instead."""
+        """Return the data for pickling: the faults and the value. By default, unpickling would pass the message to `__init__`."""
         return DecodeError, (self.faults, self.value)
 
 
@@ -85,7 +85,7 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     Args:
         kind: The model class.
         body: The JSON body.
-        fully: Whether to report every fault of an invalid body instead of only the first; `None` decides by the body's size.
+        fully: Whether to report every fault of an invalid body instead of only the first; `None` does so for bodies up to 1 MiB.
 
     Raises:
         DecodeError: The body is not JSON, or does not match the model. Values are never coerced.
@@ -122,10 +122,10 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
 
 
 def structure(kind: type[T], value: object) -> T:
-    """Build a model from JSON values, strictly, keeping unknown fields.
+    """Build a model from JSON values. Values are never coerced, and unknown fields are kept.
 
     Raises:
-        DecodeError: The values do not match the model; the error has every fault and the value.
+        DecodeError: The values do not match the model; the error holds the faults and the value.
     """
     from outreach_async.structuring import STRUCTURE_ERRORS, default_converter, list_faults
 
@@ -145,7 +145,7 @@ def to_wire(model: object) -> Any:
 
 
 def encode_contact(contact: NewContact) -> bytes:
-    """Encode the members of the create-contact body that describe the contact. The caller must have checked the contact."""
+    """Encode a contact as a JSON object for the body of a create request. The caller must have checked the contact."""
     if contact.custom or contact.extra:
         return encode(contact.members())
     return encode(contact)  # msgspec omits UNSET values and private fields, including `custom` and `extra`
@@ -185,7 +185,7 @@ def _first_fault(body: bytes, error: Exception) -> str:
 
 
 def _decode_partially(body: bytes) -> dict[str, Any] | None:
-    """Decode only the status and the id of a JSON object, if they are strings; return `None` if the body is not an object."""
+    """Return the status and the id of a JSON object, each only if it is a string; `None` if the body is not an object."""
     try:
         outline = _decoder(_PartialObject).decode(body)
         members = {"status": outline.status, "id": outline.id}
@@ -208,12 +208,12 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the model has every member of the body. msgspec silently drops unknown members, so this counts colons.
+    """Return whether the model has every key of the body. msgspec drops unknown keys silently; counting colons reveals them.
 
-    Every member of the model appears in the body with one colon. If the body has exactly as many colons, it has no other members.
-    A string may contain colons too. If the numbers differ, whitespace is removed and only the colons directly after a quote are
-    counted. If a string contains `":`, the numbers still differ. This costs only time, because the body is then decoded again by
-    the slower converter.
+    Every key of the model appears in the body with one colon. If the body has exactly as many colons, it has no other keys.
+    Strings may contain colons too. If the numbers differ, the whitespace is therefore removed, and only colons directly after a
+    quote are counted. If a string contains `":`, the result is false although the model has every key. This costs only time,
+    because the slower converter then decodes the body again.
     """
     members = _count_members(model.__class__)
     if items := getattr(model, "data", None):
@@ -232,7 +232,11 @@ def _count_members(kind: Any) -> int:
 
 
 def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a page one by one. Return `None` if the page itself is invalid or has too many faults to report."""
+    """Decode the items of a page one by one. Return `None` if the page has no list of items, or too many faults to report.
+
+    Raises:
+        DecodeError: The page itself does not match the interface.
+    """
     if value is None or not isinstance(raw_items := value.get("data"), list):
         return None
     page = structure(kind, {**value, "data": []})
@@ -250,9 +254,9 @@ def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Pa
 
 
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a large page one by one, as `_decode_items` does, with memory bounded by the size of the page.
+    """Decode the items of a large page one by one, as `_decode_items` does, with memory limited in proportion to the page's size.
 
-    Invalid items keep every fault and member until these items add up to 1 MiB. Later invalid items keep only their first fault,
+    Invalid items keep every fault and key until these items add up to 1 MiB. Later invalid items keep only their first fault,
     id and status.
     """
     if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):

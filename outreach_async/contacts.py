@@ -20,8 +20,8 @@ class CreateContactResponse(ResponseModel):
 
     Attributes:
         status: The outcome.
-        id: The contact's id, or `None`.
-        details: A short text from the service, or `None`.
+        id: The contact's id; `None` if the service returned none.
+        details: A short text from the service; `None` if it returned none.
         extra: Response fields that this class does not define.
     """
 
@@ -36,7 +36,7 @@ class CreatedContact(CreateContactResponse):
 
     Attributes:
         status: The service's last status: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
-        id: Starts with `contact_`; `None` if the contact was skipped, or if the id contained the owner key.
+        id: Id of the contact; starts with `contact_`. `None` if the contact was skipped, or if the id contained the owner key.
         details: `None` on success; a short string if the contact was skipped as a duplicate.
         possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
             retry finds the contact, an earlier attempt of the same call may have added it.
@@ -94,7 +94,7 @@ class NewContact:
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
-        first_name: A string sent under its own name, like every field below.
+        first_name: First name. This field and the other standard fields are sent under their own names.
         state: Two-letter abbreviation or full name.
         country: Two-letter abbreviation or full name.
         timezone: A time zone that the service accepts; the interface does not list the valid values.
@@ -102,7 +102,7 @@ class NewContact:
         job_start_date: A date; the interface does not list the accepted formats.
         graduation_date: A date; the interface does not list the accepted formats.
         custom: Custom variables by code, `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
-        extra: Values of other fields, by the codes that `client.workspaces.fields()` lists.
+        extra: Values of fields that are neither standard nor custom, by the codes that `client.workspaces.fields()` lists.
 
     Example:
         ```python
@@ -159,11 +159,11 @@ class NewContact:
 
     @property
     def extra(self) -> Mapping[str, str | None]:
-        """Values of other fields, by code."""
+        """Values of fields that are neither standard nor custom, by code."""
         return self._extra
 
     def standard(self) -> dict[str, str | None]:
-        """Return the standard fields that are set, by wire name.
+        """Return the values of the standard fields that are set, by wire name.
 
         Example:
             ```python
@@ -173,7 +173,7 @@ class NewContact:
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
     def members(self) -> dict[str, str | None]:
-        """Return the members of the create-contact body that describe the contact: the e-mail and the fields that are set.
+        """Return the part of a create request's body that describes the contact: the e-mail and the fields that are set.
 
         Example:
             ```python

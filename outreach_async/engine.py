@@ -1,4 +1,4 @@
-"""The engine: runs a call attempt by attempt, within its deadline. No other module of the client awaits `Transport.send`."""
+"""The engine, which runs each call attempt by attempt. No other module of the client awaits `Transport.send`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Engine:
         transport: Sends the requests.
         max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
         policy: The retry policy.
-        wall_clock: Returns Unix time in seconds, for a `Retry-After` given as a date.
+        wall_clock: Returns Unix time in seconds; used for a `Retry-After` that is a date.
         observer: Emits the events of calls and attempts; `None` if the client has no hooks.
     """
 
@@ -94,8 +94,8 @@ class Engine:
         """Run a call until it returns or raises, as `run` does, in a scope that is cancelled when an attempt runs out of time.
 
         After this cancellation, the caller must leave the scope and execute the same call again in a new scope. One scope can
-        serve many calls in sequence until an attempt times out. A scope per attempt would take more time than everything else
-        here.
+        serve many calls in sequence until an attempt times out. Creating a scope for each attempt would take more time than the
+        rest of this method.
         """
         response: Response | None
         if self.observer:
@@ -165,7 +165,7 @@ class Engine:
         return response
 
     def _try_start(self, call: Call[Any]) -> bool:
-        """Reserve a start and a slot if an attempt may start at once, and return whether it may. This fast path never awaits."""
+        """Start an attempt and take a slot if both are possible without awaiting, and return whether this was done."""
         now = call.now()
         if not call.not_before <= now < call.deadline_at or not self._slots.free:
             return False

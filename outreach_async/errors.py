@@ -13,8 +13,8 @@
 
 No error holds a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
 error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of this library,
-because the locals of these frames hold requests and responses. If an error of the HTTP library is the cause, it has no traceback.
-Every error can be pickled and copied.
+because the locals of these frames hold requests and responses. An error of the HTTP library that is the cause of an error has no
+traceback. Every error can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 class OutreachError(Exception):
-    """Base class of all errors.
+    """Base class of all errors that the library raises.
 
     Attributes:
         operation: The operation's name, such as `create_contact`; `None` outside an operation.
@@ -76,7 +76,7 @@ class OutreachError(Exception):
         self.maybe_applied = maybe_sent
 
     def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
-        """Pickle the message and all attributes. By default, `__init__` would receive the message alone."""
+        """Return the data for pickling: the message and all attributes. By default, `__init__` would get only the message."""
         return _rebuild_error, (type(self), str(self), vars(self).copy())
 
 
@@ -101,8 +101,8 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
 def drop_tracebacks(error: BaseException) -> None:
     """Drop the traceback of an error and of every error linked to it.
 
-    A traceback holds frames, and frames hold their locals: responses of megabytes, the error itself (a cycle that only the
-    garbage collector frees), and keys and header fields, which tools that show locals would print.
+    A traceback keeps the local variables of its frames: large responses, the error itself (a cycle that only the garbage
+    collector frees), and owner keys and header fields, which some tools would print.
     """
     for link in iterate_linked_errors(error):
         link.__traceback__ = None
@@ -137,7 +137,7 @@ class TransportError(OutreachError):
 
 
 class DeadlineExceeded(OutreachError, TimeoutError):
-    """The call's `deadline` passed during its attempts and waits. `__cause__` is the last attempt's error, if there was one.
+    """The call did not end within its `deadline`. `__cause__` is the last attempt's error, if there was one.
 
     Example:
         ```python
@@ -151,7 +151,7 @@ class DeadlineExceeded(OutreachError, TimeoutError):
 
 
 class UnexpectedResponse(OutreachError):
-    """The response does not match the interface: no JSON, a missing field, a value of another type, or a status other than `ok`.
+    """The response does not match the interface: no JSON, a missing field, a value of another type, or an unknown `status` value.
 
     Attributes:
         well_formed: Whether the body was a JSON object, which means that it was not damaged in transit.
@@ -183,10 +183,10 @@ class StatusError(OutreachError):
 
 
 class RateLimited(StatusError):
-    """The service returned status 429.
+    """The service throttled the call: it returned status 429, or the wait that it asked for exceeds the call's deadline.
 
     Attributes:
-        retry_after: Seconds that the service asked to wait; `None` if it did not say.
+        retry_after: Number of seconds that the service asked the client to wait; `None` if the service stated none.
 
     Example:
         ```python
@@ -228,7 +228,7 @@ class BulkStopped(OutreachError):
 
         Args:
             cause: The error that stopped the run.
-            text: The start of the message: what happened to the run.
+            text: The start of the message, which says what happened to the run.
         """
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
         error = cls(f"{text}: {cause}", **{name: getattr(cause, name) for name in names})
@@ -242,7 +242,7 @@ class BulkSuspended(BulkStopped):
     With a journal, rows in progress have no outcome yet. The same call with `resume=True` continues where this run ended.
 
     Attributes:
-        retry_after: Seconds to wait before resuming; `None` if the service did not say.
+        retry_after: Number of seconds to wait before resuming; `None` if the service stated none.
 
     Example:
         ```python

@@ -3,7 +3,8 @@
 The events occur in this order:
 
     a call      CallStarted, AttemptStarted, AttemptEnded, RetryScheduled, AttemptStarted, AttemptEnded, ..., CallEnded
-    a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkRateChanged while it is throttled, ..., BulkStateChanged
+    a bulk run  BulkStateChanged, the events of its calls, RowEnded for each row, BulkRateChanged while the run is throttled,
+                ..., BulkStateChanged
 
 ```python
 import anyio
@@ -70,7 +71,7 @@ Example:
 """
 
 BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
-"""The states of a bulk run: the first three while it runs, the other four after it has ended.
+"""The states of a bulk run. The run has ended if its state is `finished`, `interrupted`, `stopped` or `suspended`.
 
 Example:
     ```python
@@ -87,8 +88,8 @@ class CallStarted:
         call: Number of the call, unique in this process.
         operation: Name of the operation, such as `create_contact`.
         method: The HTTP method.
-        target: Path and query with secrets masked; for `request()` only the path, because its query may hold anything.
-        base_url: The URL before the target, without user and password; `None` if the transport does not state it.
+        target: Path and query, with secrets masked; for `client.request()` only the path, because the query may hold any data.
+        base_url: Base URL of the service, without user and password; `None` if the transport does not state one.
         run: Number of the bulk run that the call belongs to; `None` outside a run.
 
     Example:
@@ -245,12 +246,12 @@ class BulkStateChanged:
         run: Number of the run, unique in this process.
         state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
         before: The previous state; `None` at the start.
-        rows: Number of rows with an outcome, including those of earlier processes.
+        rows: Number of rows with an outcome, including rows that earlier processes finished.
         limit: The run's own rate limit in requests per second; `None` while it has none.
-        wait: Seconds that a pause will last, as far as known.
+        wait: Expected duration of a pause, in seconds; otherwise 0.
         error: Class name of the error that ended the run early; `None` otherwise.
-        status_code: The HTTP status of that error; `None` without one.
-        request_id: The `x-request-id` of that error; `None` without one.
+        status_code: The HTTP status of the response that caused the error; `None` without one.
+        request_id: The `x-request-id` of the response that caused the error; `None` without one.
 
     Example:
         ```python
@@ -314,8 +315,8 @@ class RowEnded:
         certain: Whether `status` is known to be the actual outcome.
         attempts: Number of attempts to send the row.
         error: Name of the error's class; `None` if the service reported the outcome.
-        status_code: The HTTP status of that error; `None` without one.
-        request_id: The `x-request-id` of that error; `None` without one.
+        status_code: The HTTP status of the response that caused the error; `None` without one.
+        request_id: The `x-request-id` of the response that caused the error; `None` without one.
 
     Example:
         ```python

@@ -24,7 +24,8 @@ from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 class RequestSlots:
     """Limits the number of requests in flight. Waiting tasks are served in FIFO order.
 
-    This class replaces anyio's CapacityLimiter, which is five times slower, and its Semaphore, which is tied to one event loop.
+    This class replaces anyio's CapacityLimiter, which is five times slower, and anyio's Semaphore, which is tied to one event
+    loop.
     """
 
     def __init__(self, total: int) -> None:
@@ -57,7 +58,7 @@ class RequestSlots:
             raise
 
     def release(self) -> None:
-        """Release a slot. If tasks are waiting, the one that has waited longest gets the slot."""
+        """Release a slot. If tasks are waiting, the task that has waited longest gets the slot."""
         # The slot goes straight to the waiter and never counts as free. Otherwise `try_acquire` could overtake the waiters.
         if self._waiters:
             self._waiters.popleft().set()
@@ -75,7 +76,7 @@ _ALL_SLOTS: Final[WeakSet[RequestSlots]] = WeakSet()
 
 
 def reset_all_after_fork() -> None:
-    """Reset all slots of the process."""
+    """Reset the request slots of every client in a newly forked child process."""
     for slots in _ALL_SLOTS:
         slots.reset_after_fork()
 
@@ -88,7 +89,7 @@ class RetryAfterGate:
     """Holds back every request of a client until a given time on the event loop's clock.
 
     Attributes:
-        reason: Why the gate was closed.
+        reason: Text that says why the gate was last closed; empty if it never was.
     """
 
     def __init__(self) -> None:
@@ -118,7 +119,7 @@ class RetryAfterGate:
 
 
 class RetryBudget:
-    """Limits the retries of all calls together, so that a failing service does not receive more requests than a healthy one."""
+    """Limits the retries of all calls together, which keeps retries from overloading a failing service."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -152,10 +153,10 @@ class FailedAttempt:
     Attributes:
         error: The error of the attempt.
         kind: What the failure proves about the request.
-        started: When the attempt started.
-        ended: When the attempt failed.
+        started: Time at which the attempt started.
+        ended: Time at which the attempt failed.
         counted_failures: Number of earlier failures counted against the call.
-        retry_after: Seconds that the service asked to wait; `None` if it did not ask.
+        retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
         can_retry: False if the call ends regardless of the decision. The retry budget must then not be charged for a retry.
     """
 
@@ -169,7 +170,7 @@ class FailedAttempt:
 
     @property
     def description(self) -> str:
-        """The failure, without quoting the response."""
+        """A description of the failure that does not quote the response."""
         return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
 
 
@@ -190,27 +191,27 @@ class Throttle(Protocol):
         """Number of the bulk run; `None` outside a run."""
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt now if nothing prevents it, and return whether it started."""
+        """Record the start of an attempt if the attempt may start now, and return whether it may."""
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it.
+        """Wait until an attempt may start, at `not_before` or later, and record that it starts.
 
         Raises:
             OutreachError: No further attempt may start.
         """
 
     def cancel_start(self) -> None:
-        """Release a reserved start, because the attempt will not be sent."""
+        """Undo the recorded start of an attempt that will not be sent."""
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt; `budget_spent` is the cost of its call's retries."""
+        """Record a successful attempt. `budget_spent` is what the call's retries have taken from the retry budget."""
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a failed attempt and decide what to do next."""
 
 
 class ClientThrottle:
-    """The throttle of all calls of a client outside bulk runs: every failure counts against its call."""
+    """The throttle of a client's calls outside bulk runs. Every failed attempt counts against its call."""
 
     run = None
 
@@ -236,7 +237,7 @@ class ClientThrottle:
         self._budget.refund(budget_spent or 1)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Close the gate for as long as the service asks, and charge the retry budget."""
+        """Close the gate for as long as the service asks, charge the retry budget for a retry, and return the decision."""
         if attempt.retry_after is not None:
             # One throttled call holds back every call of the client, because the others would be throttled as well.
             self.gate.close(attempt, min(attempt.retry_after, self._policy.retry_after_cap))

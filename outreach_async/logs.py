@@ -53,7 +53,7 @@ def log_failure(call: Call[Any], error: OutreachError, failure_kind: FailureKind
 
 
 def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, wait: float) -> None:
-    """Log that a failed call is retried. Rows of a bulk run are logged at debug only, because there can be millions."""
+    """Log that a failed call is retried. In a bulk run, log at debug only, because a run can have millions of rows."""
     level = logging.INFO if call.throttle.run is None else logging.DEBUG
     if LOGGER.isEnabledFor(level):
         extra = {**_failure_fields(call, error, failure_kind), "wait": wait}
@@ -62,7 +62,7 @@ def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, 
 
 
 def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
-    """Log a bulk run's new state: the fields of a `BulkStateChanged` event, and the reason if the run ended early."""
+    """Log a bulk run's new state, given as the fields of a `BulkStateChanged` event, and why the run ended early, if it did."""
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
     details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []
@@ -74,7 +74,7 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
 
 
 def describe_error(error: OutreachError) -> str:
-    """Describe an error without the service's message, which is part of a response body and may name a contact."""
+    """Return a description of an error without the service's message, which comes from the body and may name a contact."""
     return str(error) if error.status_code is None else f"{type(error).__name__} {error.status_code}"
 
 

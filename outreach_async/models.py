@@ -40,25 +40,25 @@ class Campaign(ResponseModel):
     """A campaign in the campaign list (section "Campaign").
 
     Attributes:
-        id: Starts with `camp_`.
+        id: Id of the campaign; starts with `camp_`.
         status: `draft`, `live`, `paused` or an unknown string.
         name: Campaign name.
         steps: Number of steps.
         contacts: Number of contacts.
-        opens: Opens, in percent.
+        opens: Open rate, in percent.
         initials: A number that the interface does not explain.
-        interested: A number like a percentage; the interface does not explain it.
-        replies: Replies, in percent.
-        bounces: Bounces, in percent.
-        last_activity: How long ago the last activity was, as human-readable text.
+        interested: A number that looks like a percentage; the interface does not explain it.
+        replies: Reply rate, in percent.
+        bounces: Bounce rate, in percent.
+        last_activity: Time since the last activity, as human-readable text.
         opens_num: Count of opens.
         replies_num: Count of replies.
         bounces_num: Count of bounces.
         interested_num: Count of interested replies.
         days_left: Estimated days until the campaign ends.
-        days_left_date: Estimated end: a string or a Unix timestamp; `Complete` when finished.
-        days_left_display: Human-readable form of the days left.
-        created: Creation time, Unix timestamp.
+        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended.
+        days_left_display: The days left, as human-readable text.
+        created: Creation time, as a Unix timestamp.
         extra: Response fields that this class does not define.
 
     Example:
@@ -91,10 +91,10 @@ class Campaign(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Mailbox(ResponseModel):
-    """A synced sending account (section "Mailbox"). The interface states only names and types; units are inferred.
+    """A synced sending account (section "Mailbox"). The interface states only the fields' names and types; units are inferred.
 
     Attributes:
-        id: Starts with `mailbox_`.
+        id: Id of the mailbox; starts with `mailbox_`.
         status: `active` or an unknown string.
         email: The sending address.
         sender_name: The display name of the sender.
@@ -107,17 +107,17 @@ class Mailbox(ResponseModel):
         age: Age of the mailbox, as human-readable text.
         sent_today: E-mails sent today.
         sent_30days: E-mails sent in 30 days.
-        opened_14days: Opens in 14 days, in percent.
+        opened_14days: Open rate in 14 days, in percent.
         sent_90days: E-mails sent in 90 days.
         bounced_30days: E-mails bounced in 30 days.
         avg_open_rate: Average open rate, in percent.
         avg_click_rate: Average click rate, in percent.
-        last_activity: How long ago the last activity was, as human-readable text.
+        last_activity: Time since the last activity, as human-readable text.
         type: `Google`, `SMTP & IMAP` or an unknown string.
-        created: How long ago the mailbox was created, as human-readable text.
+        created: Time since the mailbox was created, as human-readable text.
         domain_ip: IP address of the domain; `None` if it has none.
         server_ip: IP address of the sending server.
-        created_at: Creation time, Unix timestamp.
+        created_at: Creation time, as a Unix timestamp.
         extra: Response fields that this class does not define.
 
     Example:
@@ -160,21 +160,21 @@ class Template(ResponseModel):
     """One variant of a step's e-mail (section "Template").
 
     Attributes:
-        id: Starts with `temp_`, or with `personalized_step_` for the personalized entry.
-        test_letter: `A`, `B`, ..., or `PER` for the personalized entry.
+        id: Id of the template; starts with `temp_`, or with `personalized_step_` for the personalized entry.
+        test_letter: Letter of the variant: `A`, `B`, ..., or `PER` for the personalized entry.
         name: Template name.
         status: `live` or an unknown string.
         new_thread: Whether the e-mail starts a new thread; `None` for the personalized entry.
         subject: Subject line; `None` for the personalized entry and for follow-ups in the same thread.
         body_text: Body text, which may hold placeholders in double curly braces; may be `None`.
         sent: E-mails sent.
-        opened: Opens, in percent.
+        opened: Open rate, in percent.
         opened_num: Count of opens.
-        clicked: Clicks, in percent.
+        clicked: Click rate, in percent.
         clicked_num: Count of clicks.
-        replied: Replies, in percent.
+        replied: Reply rate, in percent.
         replied_num: Count of replies.
-        unsubscribed: Unsubscribes, in percent.
+        unsubscribed: Unsubscribe rate, in percent.
         unsubscribed_num: Count of unsubscribes.
         extra: Response fields that this class does not define.
 
@@ -211,13 +211,13 @@ class Step(ResponseModel):
     """One step of a campaign (section "Step").
 
     Attributes:
-        id: Starts with `step_`.
+        id: Id of the step; starts with `step_`.
         order: Position of the step, from 1.
         status: `live` or an unknown string.
         type: `auto_email` or an unknown string.
         wait_time: Wait between steps, in milliseconds.
-        left_to_send: Contacts that still have to go through the step.
-        already_sent: Contacts that have completed the step.
+        left_to_send: Number of contacts that still have to go through the step.
+        already_sent: Number of contacts that have completed the step.
         out_of: Total number of contacts that go through the step.
         templates: Templates of the step.
         extra: Response fields that this class does not define.
@@ -266,14 +266,14 @@ class WorkspaceField(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Undecodable:
-    """An item of a page that does not match the interface, kept because the caller passed `undecodable="keep"`.
+    """A page's item that does not match the interface; it was kept because the caller passed `undecodable="keep"`.
 
     Attributes:
         index: Index of the item in the page's `data`, from 0.
         id: Id of the item; `None` if it could not be read.
         error: Every fault, each with its path and the type of the value; only the first fault if `fields` is incomplete.
-        fields: Members of the item, unchanged. In a page above 1 MiB, once the undecodable items add up to 1 MiB, further items
-            keep only their id and status.
+        fields: Keys and values of the item, unchanged. In a page above 1 MiB, once the undecodable items add up to 1 MiB, further
+            items keep only their id and status.
 
     Example:
         ```python
@@ -298,7 +298,7 @@ class Page(ResponseModel, Generic[T]):
         status: Always `ok`.
         headers: Column names saved in the user's settings; they do not filter the items.
         data: The items.
-        total_found: Number of items found by the search, over all pages.
+        total_found: Number of items on all pages together, as counted by the service.
         current_page: Number of this page.
         total_pages: Number of pages available.
         undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
@@ -327,7 +327,7 @@ class CampaignSteps(ResponseModel):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Expected completion: a string or a Unix timestamp; `Complete` when done.
+        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended.
         days_left_display: Summary of the days left.
         data: The steps, in the service's order.
         extra: Response fields that this class does not define.

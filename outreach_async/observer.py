@@ -1,4 +1,4 @@
-"""Emits the events of a client to its hooks. This module is imported only for clients with hooks; other clients do not pay."""
+"""The observer, which passes events to the hooks of a client. This module is imported only for clients with hooks."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit the start of a call, unless already emitted: after a timeout, the same call is executed again in a new scope."""
+        """Emit the start of a call when it is first executed. After a timeout, a call is executed again in a new scope."""
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets
@@ -104,7 +104,7 @@ class Observer:
         self._emit_of(call, events.AttemptEnded, attempt=call.attempts + 1, seconds=now - call.started, **fields)
 
     def on_retry(self, call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> None:
-        """Emit that a failed attempt will be retried."""
+        """Emit a `RetryScheduled` event for a failed attempt."""
         now = call.now()
         wait = max(0.0, call.not_before - now, call.throttle.gate.opens_at(now) - now)
         fields = {"error": type(error).__name__, "status_code": error.status_code, "evidence": failure_kind.name.lower()}

@@ -1,4 +1,4 @@
-"""Operations of the service as values: a request, a parser of its response, and when a retry is safe. This module does no I/O."""
+"""The service's operations as values, each with a request, a response parser and a retry condition. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AttemptInfo:
     Attributes:
         attempts: Number of attempts so far, including the attempt that received the response.
         maybe_applied: Whether the service may have applied an earlier attempt.
-        possible: Outcomes that remain possible if the response cannot be trusted; `None` if it can.
+        possible: Outcomes that remain possible if the response cannot be trusted; `None` if the response can be trusted.
     """
 
     attempts: int
@@ -46,10 +46,10 @@ class Operation(Generic[T]):
     Attributes:
         name: Name of the operation in errors and logs.
         request: The request to send.
-        parse: Parses a 2xx response; raises UnexpectedResponse.
-        idempotency: When the operation may be retried.
+        parse: Parses a 2xx response; raises `UnexpectedResponse` if the response does not match the interface.
+        idempotency: The condition under which the operation may be retried.
         secrets: Strings to mask in errors.
-        any_status: Whether `parse` receives responses of any status.
+        any_status: Whether `parse` receives responses of any status, not only 2xx.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Operation(Generic[T]):
 
 @attrs.frozen(repr=False)
 class RequestDefaults:
-    """Defaults for a client's requests: header fields, and the secrets in them.
+    """The header fields of a client's requests, and the secrets to mask in the client's errors.
 
     Attributes:
         read_headers: Header fields of a request without a body, by lower-case name.
@@ -78,7 +78,7 @@ class RequestDefaults:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the defaults with extra header fields, given by lower-case name."""
+        """Return the defaults with these header fields added, by lower-case name, and with the secrets in them."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
@@ -88,13 +88,16 @@ PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
-    """Return a builder of the operations that list campaigns (section "List campaigns")."""
+    """Return a function that builds the operation for each page of the campaign list (section "List campaigns")."""
     display = validation.require_display("display", display, mailboxes=False)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
-    """Return a builder of the operations that list mailboxes (section "List mailboxes"); `display` is at most 2,000."""
+    """Return a function that builds the operation for each page of the mailbox list (section "List mailboxes").
+
+    `display` is at most 2,000.
+    """
     display = validation.require_display("display", display, mailboxes=True)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
@@ -119,7 +122,7 @@ def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults
 def _build_list(
     items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
 ) -> PageBuilder[T]:
-    """Return a builder of the operations for the pages. All arguments are checked and encoded once for all pages."""
+    """Return a function that builds the operation for each page. The arguments are checked and encoded once for all pages."""
     workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
     name = f"list_{items}"
     parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
@@ -146,7 +149,7 @@ def _make_parser(
 
 
 def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
-    """Decode a body. A decode error is returned, not raised: as the context of another error, it would show the unmasked body."""
+    """Decode a body. Return a decode error instead of raising it: as another error's context, it would show the unmasked body."""
     try:
         return decode(kind, body)
     except DecodeError as error:
@@ -158,7 +161,7 @@ class ContactRequests:
     """Builds operations that create contacts (section "Create contact"). The shared options are checked and encoded once.
 
     Attributes:
-        duplicates: The `duplicates` option.
+        duplicates: The `duplicates` option of the create requests.
     """
 
     duplicates: str
@@ -179,7 +182,7 @@ class ContactRequests:
         strict_validation: object,
         campaign: object,
     ) -> ContactRequests:
-        """Check the options and encode them.
+        """Return a builder with these options, after checking and encoding them.
 
         Raises:
             InvalidRequest: An option has a value or type that the interface does not allow.
@@ -200,7 +203,7 @@ class ContactRequests:
 
     @property
     def prefix_size(self) -> int:
-        """Number of bytes in a request body before the contact's own members."""
+        """Number of bytes in a request body before the contact's own fields."""
         return len(self._prefix)
 
     def build(self, contact: NewContact) -> Operation[CreatedContact]:
@@ -212,7 +215,7 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        """Return the operation that creates a bulk row's contact. Its result is the service's response and the state of the call.
+        """Return the operation that creates a bulk row's contact, and whose result is the response and the state of the call.
 
         Raises:
             InvalidRequest: The contact is invalid.
@@ -253,7 +256,7 @@ class ContactRequests:
         return answer, info
 
     def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        """Drop the id if the id or the status contains the owner key, because such a response proves nothing."""
+        """Drop the id if the id or the status contains the owner key. The response then proves nothing about the outcome."""
         if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
             return answer, info
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
@@ -266,7 +269,7 @@ class ContactRequests:
 def raw_request(
     method: object, target: object, body: object, headers: Mapping[str, str], defaults: RequestDefaults
 ) -> Operation[Response]:
-    """Return the operation that sends any request. It accepts any status, and is not retried if a byte may have been sent."""
+    """Return the operation that sends any request. The operation accepts any status, and is retried only if no byte was sent."""
     fields = {**(defaults.write_headers if body else defaults.read_headers), **headers}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
     secrets = (*defaults.secrets, *map(Secret, secret_parts(headers)))

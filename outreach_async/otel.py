@@ -24,10 +24,10 @@ anyio.run(main)
 ```
 
 A call is a span of kind INTERNAL. Each of its attempts is a child span of kind CLIENT, as the conventions require for retried
-requests. During an attempt its span is the current span, which lets instrumented HTTP libraries add child spans.
+requests. During an attempt, the attempt's span is the current span, which lets instrumented HTTP libraries add child spans.
 
 By default, no trace header is sent to the service, because the service is a third party. Wrap the transport in `TracingTransport`
-to send `traceparent`. The global providers are used unless you pass others. Pass `base_url` if the transport does not have one.
+to send `traceparent`. By default, `OtelHook` uses the global providers. Pass `base_url` to `OtelHook` if the transport has none.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ URL_TEMPLATES: Final = {
 
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Bucket boundaries in seconds, as the conventions recommend."""
+"""Bucket boundaries of the duration metric in seconds, as the semantic conventions recommend."""
 
 
 @attrs.define
 class _CallSpans:
-    """A call in progress.
+    """The spans of a call in progress.
 
     Attributes:
         name: Name of the spans of the attempts.

@@ -52,8 +52,8 @@ class Collected(list[T]):
     Attributes:
         total_found: `total_found` of the last page; `None` if there was no page.
         repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
-        missing: Number of items that the service counted at some point but the walk did not find; 0 if `max_items` ended the walk
-            or if the walk started after page 1.
+        missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found;
+            0 if `max_items` ended the walk, or if the walk started after page 1.
         undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
 
     Example:
@@ -75,11 +75,11 @@ class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
     A walk ends at page `total_pages`, at an empty page, at a page without new ids (unless items inserted during the walk explain
-    it), and at an error status for a page that may be past the end. A walk does not end at a short page, because a service may
-    silently reduce `display`.
+    it), and at an error status for a page that may be past the end of the list. A walk does not end at a short page, because a
+    service may silently reduce `display`.
 
-    The service may number its pages from 0. If a walk that started at page 1 finds no new items on the last page, it looks back:
-    it visits page 0, and then the following pages as long as inserted items may have pushed other items there.
+    The service may number its pages from 0. If a walk that started at page 1 finds no new items, or repeated items, on the last
+    page, it goes back to page 0. It then visits the following pages too, as long as insertions may have moved items to them.
 
     Attributes:
         number: Number of the page to fetch next.
@@ -106,7 +106,7 @@ class PageCursor(Generic[T]):
 
     @property
     def missing(self) -> int:
-        """Number of items that the service counted at some point and that this walk should have found, but did not."""
+        """Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found."""
         # Deletions move items onto pages that were already visited. Only the largest count includes items missed in this way.
         return 0 if self.first > 1 or self._items_left == 0 else max(0, int(self._max_total) - len(self._seen_ids))
 
@@ -116,7 +116,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """The last page to visit. When looking back, it is page 0 unless items were inserted during the walk."""
+        """Number of the last page to visit. After going back to page 0, this is 0 unless items were inserted during the walk."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -125,7 +125,7 @@ class PageCursor(Generic[T]):
         return max(0, (self.total_found or 0) - (self._first_total or 0))
 
     def next_pages(self, limit: int) -> list[int]:
-        """Return the numbers of the next pages, as far as they are known to exist: at least one, at most `limit`."""
+        """Return the numbers of the next page and of the pages after it that are known to exist, at most `limit` in total."""
         end = self.number if self._looking_back else max(self.number, self._last_page)
         return list(range(self.number, min(end, self.number + limit - 1) + 1))
 
@@ -154,7 +154,7 @@ class PageCursor(Generic[T]):
         return found
 
     def add_error(self, error: OutreachError) -> list[T]:
-        """Record an error that may only mean that the list has ended, and return no items. Raise any other error."""
+        """Record an error that may only mean that the list has ended, and return an empty list. Raise any other error."""
         past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
@@ -192,7 +192,7 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether the walk is at the last page and found no new items there, or found items of an earlier page again."""
+        """Return whether to go back to page 0, because the last page had no new items, or had items of an earlier page again."""
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
@@ -200,7 +200,7 @@ class PageCursor(Generic[T]):
 
 @attrs.frozen
 class Pager(Generic[T]):
-    """A lazy list. Await it for one page, or iterate over it for every item of every page.
+    """A list that is fetched on demand. Await it for one page, or iterate over it for every item of every page.
 
     Attributes:
         fetch: Fetches a page by its number.
@@ -271,11 +271,11 @@ class Pager(Generic[T]):
     async def follow(self, cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
         """Walk over all pages and pass the new items of each page to `on_items`.
 
-        If a page fails, the new items of all earlier pages have been passed.
+        If a page fails, the new items of all earlier pages have already been passed to `on_items`.
 
         Args:
-            cursor: A new cursor. After the walk it holds the statistics.
-            on_items: Receives the new items of each page, in the list's order. The walk waits until it returns.
+            cursor: A new cursor, which holds the statistics after the walk.
+            on_items: Async function that receives the new items of each page, in the list's order. The walk waits for each call.
             prefetch: Maximum number of pages fetched concurrently, at least 1.
 
         Raises:
@@ -361,7 +361,7 @@ def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
-    """Fetch a page. Return an error instead of raising it, because only the cursor knows whether it marks the end of the list."""
+    """Fetch a page. Return an error instead of raising it, because only the cursor knows whether the list has ended."""
     try:
         return await pager.fetch(number)
     except OutreachError as error:

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for the fake service, a marker to configure it, and its request log in reports of failed tests.
+"""The pytest plugin: fixtures for the fake service, a marker that configures the fake, and its requests in reports of failures.
 
 pytest loads the plugin automatically. It does not affect tests that use none of its fixtures. A complete test file:
 
@@ -27,7 +27,7 @@ The test passes twice because anyio's plugin runs it on asyncio and on trio. The
     outreach_owner_key     an API key for that workspace
     outreach_client        an `OutreachClient` connected to the fake in memory, closed after the test; for any event loop
     outreach_url           the base URL of the fake on a real port, for code that needs one
-    outreach_virtual_time  virtual time in the event loop and the fake: waits take no time; not with sockets or threads
+    outreach_virtual_time  virtual time in the event loop and the fake: waits take no time; unusable with sockets or threads
     outreach_behaviour     the `Behaviour` of the fake
 
 The marker, with all its arguments:
@@ -41,9 +41,9 @@ The marker, with all its arguments:
     )
 
 You can also put the marker on classes and modules; for each argument, the closest marker wins. With `behaviour="pairwise"` a
-test runs about thirty times and covers every pair of settings of two knobs. The summary names the settings that explain the
-failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the behaviour for
-tests that choose none.
+test runs about thirty times and covers every combination of settings of any two knobs. The summary names the settings that
+explain the failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the
+behaviour for tests that choose none.
 
 `outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
 """
@@ -87,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and read the option."""
+    """Register the `outreach` marker, and read `--outreach-behaviour`."""
     config.addinivalue_line("markers", _MARKER_HELP)
     given = config.getoption("outreach_behaviour", None)
     if given is not None:
@@ -136,7 +136,7 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        message = "behaviour='pairwise': expected a fixture as an argument of the test, got getfixturevalue(), which is too late"
+        message = "behaviour='pairwise': expected a fixture as an argument of the test, got getfixturevalue(); add the argument"
         pytest.fail(message, pytrace=False)
     return behaviours[0]
 
@@ -242,7 +242,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the settings that explain the failures of tests which ran under many behaviours."""
+    """Write the settings that explain the failures of tests with many behaviours to the terminal summary."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):

@@ -50,7 +50,7 @@ class Settings:
         return CallOptions(self.timeout, self.deadline)
 
     def call_options(self, timeout: Seconds, deadline: Seconds) -> CallOptions:
-        """Return the time limits of a call: the given limits, and the client's limits where none are given."""
+        """Return the time limits of a call. A limit that is `UNSET` defaults to the client's."""
         if timeout is UNSET and deadline is UNSET:
             return self._default_options
         return CallOptions(
@@ -91,12 +91,12 @@ class Campaigns(_Resource):
         Await the result for one page, or iterate over the result for all campaigns of all pages.
 
         Args:
-            workspace: Id of the workspace; defaults to the client's.
+            workspace: Id of the workspace; defaults to the client's workspace.
             page: Number of the page to start at.
             display: Number of campaigns per page.
-            max_items: Maximum number of campaigns, over all pages.
-            undecodable: What to do with an item that does not match the interface: `"raise"` an error, or `"keep"` it in the
-                page's `undecodable`.
+            max_items: Maximum number of campaigns, over all pages; `None` for all.
+            undecodable: What to do with an item that does not match the interface: `"raise"` raises an error, `"keep"` puts
+                the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
             deadline: Limit per page, over all attempts and waits, in seconds.
 
@@ -123,10 +123,10 @@ class Campaigns(_Resource):
         Args:
             campaign: Id of the campaign.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call, in seconds.
+            deadline: Limit for the call over all attempts and waits, in seconds.
 
         Raises:
-            OutreachError: Any error of the library.
+            OutreachError: The call failed; see `outreach_async.errors` for the classes.
 
         Example:
             ```python
@@ -158,12 +158,12 @@ class Mailboxes(_Resource):
         Await the result for one page, or iterate over the result for all mailboxes of all pages.
 
         Args:
-            workspace: Id of the workspace; defaults to the client's.
+            workspace: Id of the workspace; defaults to the client's workspace.
             page: Number of the page to start at.
             display: Number of mailboxes per page, at most 2,000.
-            max_items: Maximum number of mailboxes, over all pages.
-            undecodable: What to do with an item that does not match the interface: `"raise"` an error, or `"keep"` it in the
-                page's `undecodable`.
+            max_items: Maximum number of mailboxes, over all pages; `None` for all.
+            undecodable: What to do with an item that does not match the interface: `"raise"` raises an error, `"keep"` puts
+                the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
             deadline: Limit per page, over all attempts and waits, in seconds.
 
@@ -194,12 +194,12 @@ class Workspaces(_Resource):
         """Return all fields that contacts of the workspace can have (section "List fields of a workspace").
 
         Args:
-            workspace: Id of the workspace; defaults to the client's.
+            workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call, in seconds.
+            deadline: Limit for the call over all attempts and waits, in seconds.
 
         Raises:
-            OutreachError: Any error of the library.
+            OutreachError: The call failed; see `outreach_async.errors` for the classes.
 
         Example:
             ```python
@@ -212,7 +212,7 @@ class Workspaces(_Resource):
 
 @attrs.frozen
 class Contacts(_Resource):
-    """Creates contacts, one or many."""
+    """Creates one or many contacts."""
 
     # Each client has its own cache, because the cache keys contain owner keys. The cache is typed, because 1 == True.
     _cached_requests: Callable[..., ContactRequests] = attrs.field(init=False, repr=False, eq=False)
@@ -240,17 +240,17 @@ class Contacts(_Resource):
         case, the result's `certain` is false, and its `possible` holds every possible outcome.
 
         Args:
-            contact: The contact, or a mapping with the same members.
+            contact: A `NewContact`, or a mapping with the same field names as keys.
             duplicates: What the service does if the workspace already has this e-mail.
             strict_validation: Whether the service validates the standard fields.
             campaign: Id of the campaign to add the contact to; `None` for no campaign.
-            owner_key: API key of the owner; defaults to the client's.
-            workspace: Id of the workspace; defaults to the client's.
+            owner_key: API key of the owner; defaults to the client's key.
+            workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call, in seconds.
+            deadline: Limit for the call over all attempts and waits, in seconds.
 
         Raises:
-            OutreachError: Any error of the library; its `maybe_applied` says whether the contact may have been created.
+            OutreachError: The call failed; the error's `maybe_applied` says whether the contact may have been created.
 
         Example:
             ```python
@@ -293,8 +293,8 @@ class Contacts(_Resource):
     ) -> BulkRun:
         """Create any number of contacts concurrently (section "Create contact").
 
-        Use it as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await it for
-        a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
+        Use the result as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await
+        the result for a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
 
         With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
         with the remaining rows, and every row gets exactly one outcome.
@@ -309,26 +309,26 @@ class Contacts(_Resource):
             repeats: What to do with rows that have the same e-mail. `"serial"` sends each of these rows, one after the other.
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
-                The last three values read the whole input first and need a journal.
+                These three values read the whole input first and need a journal.
             journal: A file that saves the run's progress; each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
-            earlier: What is known about earlier runs. `"known"` trusts the journal. `"unknown"` continues even if the journal is
-                damaged, empty or lost, and implies `resume`: every row without an outcome counts as possibly sent.
-            spool: Save the rows themselves in the journal before the first row is sent. A resumed run then does not need them.
-            total: Number of rows, for the progress; not needed if `rows` has a length.
-            stop_after_rejects: Stop the run if its first rows, as many as this number, are all rejected for the same reason;
-                `None` never stops.
-            max_outage: Seconds to wait for a service that is down or only throttles, before the run is suspended.
-            owner_key: API key of the owner; defaults to the client's.
-            workspace: Id of the workspace; defaults to the client's.
+            earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
+                damaged, empty or lost, and implies `resume`. Every row without an outcome then counts as possibly sent.
+            spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
+            total: Number of rows, for the reported progress; not needed if `rows` has a length.
+            stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections for the same
+                reason; `None` never stops the run.
+            max_outage: Number of seconds without any success after which the run is suspended.
+            owner_key: API key of the owner; defaults to the client's key.
+            workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
             deadline: Limit for a row's own attempts in seconds; waits and failures of the service do not count.
 
         Raises:
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).
             JournalError: The journal is damaged, or cannot be read or written; raised on entry or during iteration.
-            BulkSuspended: The service was down or throttling for too long, or asks for a long wait; raised during iteration.
+            BulkSuspended: The service was down or throttling for too long, or asked for a long wait; raised during iteration.
             BulkStopped: An error of the service concerns every row; raised during iteration, after the last outcome.
 
         Example:
@@ -376,5 +376,5 @@ def _build_contact_requests(settings: Settings, owner_key: object, workspace: st
 
 
 def default_to(value: object, default: object) -> object:
-    """Return the value given to a call, or the client's default if it is `None`."""
+    """Return `value`, or `default` if `value` is `None`."""
     return default if value is None else value

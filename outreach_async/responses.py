@@ -25,14 +25,14 @@ _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
 """Maximum number of bytes of a response used in an error. Masking a megabyte would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
-"""Maximum size in bytes of one encoded character of a secret: the longest named entity, its ampersand escaped four times."""
+"""Maximum size in bytes of an encoded character of a secret: the longest named entity with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
 _BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
-"""The two characters in which the standard and the URL-safe base64 alphabets differ."""
+"""The standard and the URL-safe character, by standard character, where the two base64 alphabets differ."""
 _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -62,7 +62,7 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
 
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
-    """Return a function that tells whether a string may contain a secret in any form. It is fast, as it checks every response."""
+    """Return a fast function that returns whether a string may contain a secret in any form."""
     detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
     return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
@@ -96,8 +96,8 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
 
-    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. To be safe, as many
-    bytes as the longest form of a secret has are dropped from the end of the masked part.
+    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. The end of
+    the masked part is therefore dropped: as many bytes as the longest form of a secret can have.
     """
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
@@ -123,7 +123,7 @@ def _masking_margin(secrets: Secrets) -> int:
 def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
 
-    Each pattern is preceded by bytes that every match contains. Most bodies do not contain these bytes and need no search.
+    Each pair holds bytes that every match contains, and the pattern. Most bodies do not contain these bytes and need no search.
     """
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
@@ -209,9 +209,10 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 letters that depend on the text alone if `before` bytes precede it.
+    """Return the base64 letters that depend on the text alone if `before` bytes precede the text.
 
-    The two booleans tell whether the text shares a letter with the bytes before it, and with the bytes after it.
+    The booleans before and after the letters say whether the text shares a letter with the bytes before it, and with the bytes
+    after it.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -247,7 +248,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
-    """Return the error without secrets. A backend's error, or one linked to it, may quote a response that echoes a secret."""
+    """Return the error without secrets. A backend's error, or an error linked to it, may quote a response with a secret."""
     texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
     if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
@@ -273,7 +274,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         operation: The operation's name.
         response: The response.
         secrets: Strings to mask.
-        now: Unix time in seconds, for a Retry-After given as a date.
+        now: Unix time in seconds, for a `Retry-After` that is a date.
     """
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
@@ -319,7 +320,7 @@ def _extract_message(value: Any) -> str:
 
 
 def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
-    """Return the wait in seconds of `Retry-After` (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
+    """Return the wait that `Retry-After` asks for, in seconds (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
 
     A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
     """

@@ -1,4 +1,4 @@
-"""Classify failures, and decide whether and when to retry: pure functions. `_STATUSES` is the one table of error statuses."""
+"""Pure functions that classify failures and decide whether and when to retry. `_STATUSES` is the only table of statuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outreach_async import errors
 
 @attrs.frozen
 class RetryPolicy:
-    """The policy for retries of a client.
+    """The rules by which a client retries failed attempts.
 
     Attributes:
         attempts: Maximum number of attempts per call, including the first; 1 disables retries.
@@ -26,7 +26,7 @@ class RetryPolicy:
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
             without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
             budget is empty.
-        jitter: Returns a random number in [0, 1). Each wait is this fraction of its maximum, to keep clients out of step.
+        jitter: Returns a random number in [0, 1). Each wait is this fraction of its maximum, which spreads many clients' retries.
 
     Example:
         ```python
@@ -74,15 +74,16 @@ class FailureKind(Enum):
 
 @attrs.frozen
 class StatusMeaning:
-    """The meaning of an error status: every decision that depends on a status reads it here.
+    """The meaning of an error status. Every decision that depends on a status uses this meaning.
 
     Attributes:
         failure_kind: What the status proves about the request.
         maybe_applied: Whether the service may have applied the request, or may still apply it.
-        affects_every_row: Whether every row of a bulk run would fail too, as with a wrong key, workspace, campaign or base URL.
+        affects_every_row: Whether every row of a bulk run would fail too, for example because of a wrong key, workspace, campaign
+            or base URL.
         is_denied: Whether the service refuses the key or the caller.
-        may_be_past_end: Whether a service may return the status for a page past the end of a list. The interface does not say how
-            the service answers.
+        may_be_past_end: Whether a service may return the status for a page past the end of a list. The interface does not
+            say which status the service returns.
         error_class: The class of the error for this status.
     """
 
@@ -113,7 +114,7 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True, affects_every_row=True)
-"""A 503 with `Retry-After`. It means throttling only by convention; the service may already have created the contact."""
+"""The meaning of a 503 with `Retry-After`: throttling, but only by convention. The contact may already have been created."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
@@ -144,8 +145,8 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    Only two things prove that the attempt was not applied: no byte was sent, or the service returned a client error that no proxy
-    returns.
+    An attempt was certainly not applied only if no byte was sent, or if the service returned a 4xx status other than 408, 425 and
+    499, which a proxy may return.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True
@@ -153,7 +154,7 @@ def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> boo
 
 
 def is_refusal(error: errors.OutreachError) -> bool:
-    """Return whether the service answered with a final status: a retry would change nothing."""
+    """Return whether the error is an error status after which a retry would change nothing."""
     return isinstance(error, errors.StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
 
 
@@ -165,12 +166,12 @@ def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:
 
 
 def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
-    """Return the wait in seconds after this many attempts: exponential backoff with full jitter."""
+    """Return the wait in seconds after this many failed attempts, by exponential backoff with full jitter."""
     # The exponent is limited because a row of a bulk run can have any number of attempts, and 2.0**1024 overflows.
     ceiling = min(policy.backoff_cap, policy.backoff * 2.0 ** min(attempts - 1, 60))
     return policy.jitter() * ceiling
 
 
 def retry_cost(failure_kind: FailureKind) -> int:
-    """Return the cost of a retry after such a failure, taken from the retry budget. AWS's clients use the same numbers."""
+    """Return how much of the retry budget a retry after this failure uses. The AWS SDKs use the same values."""
     return 5 if failure_kind is FailureKind.REFUSED else 14

@@ -1,4 +1,4 @@
-"""Protection of secrets: strings that are never shown, and decorators that drop the library's frames from errors."""
+"""Protection of secrets: strings that are never shown, and decorators that drop the tracebacks of errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Secret:
 
 
 def hide(value: object) -> object:
-    """Wrap a string in a `Secret`. Any other value, which a check will reject, is returned unchanged."""
+    """Wrap a string in a `Secret`. Return any other value unchanged."""
     return Secret(value) if isinstance(value, str) else value
 
 

@@ -6,13 +6,14 @@ import re
 from typing import Final
 
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
-"""The start of a cell that a spreadsheet evaluates as a formula.
+"""Pattern for the start of a cell that a spreadsheet evaluates as a formula.
 
-The last four characters are full-width forms, which East Asian versions accept too. Leading apostrophes are included to tell
-those of the string from the apostrophe that is added. Quotes are included because a program that reads the file may remove them.
+The last four characters are full-width forms, which East Asian versions accept too. Leading apostrophes are included
+because `unescape_formula` must not remove an apostrophe of the original string. Quotes are included because a program that reads
+the file may remove them.
 """
 _CELL_START: Final = r"(?<![^,;|\t\n])"
-"""The positions at which a cell may start: the start of a string, and after every character that may be a delimiter."""
+"""Pattern for the places where a cell may start: the start of a string, and after every character that may be a delimiter."""
 _UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
 _ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 

@@ -22,7 +22,7 @@ from outreach_async.vocabulary import OpenEnum
 StructureHook = Callable[[Any, Any], Any]
 
 _MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A small body can hold thousands, and each fault takes kilobytes of memory."""
+"""Maximum number of faulty items reported per list. A small body can have thousands, and each takes kilobytes of memory."""
 
 
 _STRICT_TYPES: Final[dict[Any, str]] = {
@@ -32,7 +32,7 @@ _STRICT_TYPES: Final[dict[Any, str]] = {
     int | float: "number",
     str | int | float: "str or number",
 }
-"""Types accepted unchanged, with their names in fault messages."""
+"""Types whose values are accepted unchanged, with their names in fault messages."""
 
 
 class TypeMismatchError(ValueError):
@@ -45,7 +45,7 @@ STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)
 
 @cache
 def default_converter() -> Converter:
-    """Return the library's own converter."""
+    """Return the converter that the library itself uses."""
     return configure_converter(Converter(detailed_validation=True))
 
 
@@ -55,9 +55,9 @@ def configure_converter(converter: Converter) -> Converter:
     - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
       `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
     - Open enumerations accept any string.
-    - Response models keep unknown members in `extra`, and include them when converted back.
-    - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are members of this
-      dict, like the standard fields.
+    - Response models keep unknown keys in `extra`, and include them when converted back.
+    - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are keys of this
+      dict, like the names of the standard fields.
     """
     for kind, name in _STRICT_TYPES.items():
         converter.register_structure_hook(kind, _make_strict_hook(kind, name))

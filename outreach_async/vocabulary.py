@@ -14,14 +14,14 @@ DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
 MAX_MAILBOX_DISPLAY: Final = 2000
-"""Maximum number of mailboxes per page. It is the only limit that the interface states."""
+"""Maximum number of mailboxes per page. It is the only page size limit that the interface states."""
 
 
 Unset = msgspec.UnsetType
 """The type of `UNSET`."""
 
 UNSET: Final = msgspec.UNSET
-"""The value of a field that was not given. Unlike `None`, which is sent as null, it is not sent.
+"""The value of a field that was not given. Unlike `None`, which is sent as null, `UNSET` is not sent.
 
 Example:
     ```python
@@ -52,7 +52,7 @@ class OpenEnum(StrEnum):
 
 
 class CampaignStatus(OpenEnum):
-    """`status` of a campaign."""
+    """The known values of a campaign's `status`."""
 
     DRAFT = "draft"
     LIVE = "live"
@@ -60,32 +60,32 @@ class CampaignStatus(OpenEnum):
 
 
 class MailboxStatus(OpenEnum):
-    """`status` of a mailbox; the interface shows only one value."""
+    """The known values of a mailbox's `status`; the interface shows only one."""
 
     ACTIVE = "active"
 
 
 class MailboxType(OpenEnum):
-    """`type` of a mailbox, with the values observed so far."""
+    """The values of a mailbox's `type` observed so far."""
 
     GOOGLE = "Google"
     SMTP_IMAP = "SMTP & IMAP"
 
 
 class StepStatus(OpenEnum):
-    """`status` of a step."""
+    """The known values of a step's `status`."""
 
     LIVE = "live"
 
 
 class StepType(OpenEnum):
-    """`type` of a step."""
+    """The known values of a step's `type`."""
 
     AUTO_EMAIL = "auto_email"
 
 
 class TemplateStatus(OpenEnum):
-    """`status` of a template."""
+    """The known values of a template's `status`."""
 
     LIVE = "live"
 
@@ -177,4 +177,4 @@ STANDARD_FIELDS: Final[tuple[str, ...]] = (
 """The 35 optional fields of a new contact, in the interface's order."""
 
 RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})
-"""Members of the create-contact body that `extra` may not contain."""
+"""Keys of a create request's body that `extra` may not contain."""

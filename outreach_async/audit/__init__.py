@@ -24,9 +24,9 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` holds every rule. Most check one mailbox; some check all mailboxes of a domain or a sending server together. `CATALOGUE`
-maps ids to rules, including the three that make an audit incomplete (`OA901` to `OA903`). `explain` describes a rule: its
-condition, its thresholds, their source, and the remedy:
+`RULES` holds every rule. Most rules check one mailbox; some check all mailboxes of a domain or a sending server. `CATALOGUE` maps
+ids to rules, including the three rules about reading errors (`OA901` to `OA903`), which make an audit incomplete. `explain`
+describes a rule: its condition, its thresholds with their source, and the remedy:
 
 ```python
 from outreach_async.audit import RULES, explain

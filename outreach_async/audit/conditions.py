@@ -1,7 +1,8 @@
 """The conditions of the audit rules, as pure functions. The tables in `rules.py` supply the thresholds.
 
-A relative time is an interval. A comparison with it, such as "younger than 14 days", is true only if it holds for the whole
-interval. An invalid figure is replaced by NaN. Every comparison is written so that a condition does not apply to NaN.
+A relative time, such as `2 months ago`, is treated as an interval. A comparison such as "younger than 14 days" is true only if it
+holds for the whole interval. An invalid figure is replaced by NaN. Every comparison is written so that a condition does not apply
+to NaN.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxStatus, MailboxType
 
 WORKDAYS = 22
-"""Working days in 30 days. E-mails are assumed to be sent only on working days."""
+"""Number of working days in 30 days. E-mails are assumed to be sent only on working days."""
 
 Thresholds = Mapping[str, float]
 
 
 @attrs.define(eq=False)
 class Sign:
-    """The result of a condition that applies.
+    """The result of a rule's condition if the condition applies: the problem, with its figures.
 
     Attributes:
         message: Description of the problem, with its figures.
         figures: The numbers that the message quotes, by name.
-        severity: Severity of the finding; `None` for the severity of the rule.
+        severity: Severity of the finding; `None` to use the severity of the rule.
         sure: Whether the sample is large enough to be certain.
 
     Example:
@@ -59,13 +60,13 @@ class Sign:
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """Facts about a domain that the rules check. A mailbox listed in two workspaces counts once.
+    """Facts about the mailboxes of one domain, as input for the rules. A mailbox listed in two workspaces counts once.
 
     Attributes:
-        daily_limit: Sum of the mailboxes' daily limits, in e-mails per day.
-        mailboxes: Number of mailboxes.
-        sent_30days: E-mails sent by the mailboxes in 30 days.
-        lacking: Kinds of authentication that some of the mailboxes do not have, such as `SPF record`.
+        daily_limit: Sum of the daily limits of the domain's mailboxes, in e-mails per day.
+        mailboxes: Number of mailboxes of the domain.
+        sent_30days: E-mails sent by the domain's mailboxes in 30 days.
+        lacking: Kinds of authentication that at least one mailbox of the domain does not have, such as `SPF record`.
 
     Example:
         ```python
@@ -83,12 +84,12 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """Facts about a sending server that the rules check.
+    """Facts about the mailboxes of one sending server, as input for the rules.
 
     Attributes:
         mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count: all Google customers
             share their servers.
-        listed: Number of these mailboxes that are on a blacklist.
+        listed: Number of mailboxes of type `SMTP & IMAP` on the server that are on a blacklist.
 
     Example:
         ```python
@@ -107,7 +108,7 @@ ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
 def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if too many mailboxes share the reputation of the domain."""
+    """Return a sign if too many mailboxes share a domain, and so its reputation."""
     if facts.mailboxes <= thresholds["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
@@ -124,7 +125,7 @@ def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sig
 
 
 def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if mailboxes share a server with a blacklisted mailbox."""
+    """Return a sign if several mailboxes share a server and at least one of them is blacklisted."""
     if facts.mailboxes < thresholds["mailboxes"] or not facts.listed:
         return None
     message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
@@ -152,11 +153,11 @@ def email_domain(email: str) -> str | None:
 
 @attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
-    """A mailbox and its context: the input of a rule's condition.
+    """A mailbox with the time and facts about its domain: the input of a mailbox rule's condition.
 
     Attributes:
         mailbox: The mailbox; invalid figures are replaced by NaN.
-        doubts: Description of the figures that were replaced; empty if every figure is valid.
+        doubts: Description of the invalid figures, such as `blacklists is below 0`; empty if every figure is valid.
         now: Time at which the mailbox was read, in Unix seconds; `None` if unknown.
         facts: Facts about the mailbox's domain; `None` if unknown.
 
@@ -174,7 +175,7 @@ class Case:
 
     @classmethod
     def of(cls, mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
-        """Create a case from a mailbox as the service returned it.
+        """Create a case from a mailbox that the service returned. Invalid figures are replaced by NaN.
 
         Example:
             ```python
@@ -197,7 +198,7 @@ class Case:
     def age(self) -> Interval | None:
         """Return the age of the mailbox in seconds, as an interval; `None` if the age is unknown.
 
-        The age is computed from `created_at`. Without it, the relative time in `age` or `created` is used.
+        The age is computed from `created_at` and `now`. If that is not possible, the relative time in `age` or `created` is used.
 
         Example:
             ```python
@@ -211,7 +212,7 @@ class Case:
         return parse_relative_time(self.mailbox.age) or parse_relative_time(self.mailbox.created)
 
     def younger(self, days: float) -> bool:
-        """Return whether the mailbox is certainly younger than `days` days.
+        """Return whether the mailbox is certainly younger than `days` days; false if its age is unknown.
 
         Example:
             ```python
@@ -227,7 +228,7 @@ class Case:
 
 
 def _has_valid_figures(box: Mailbox) -> bool:
-    """Return whether every figure is between 0 and `MAX_FIGURE`. NaN is not."""
+    """Return whether every figure is between 0 and `MAX_FIGURE`; false if a figure is NaN."""
     return (
         0 <= box.campaigns <= MAX_FIGURE
         and 0 <= box.daily_limit <= MAX_FIGURE
@@ -255,7 +256,7 @@ def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds
 
 
 def missing_authentication(field: str, name: str) -> Condition:
-    """Return a condition on the mailbox field `spf`, `dkim` or `dmarc`. The condition applies if the field is false."""
+    """Return a condition that applies if the mailbox field `spf`, `dkim` or `dmarc` is false."""
 
     def check_field(case: Case, thresholds: Thresholds) -> Sign | None:
         return None if getattr(case.mailbox, field) else build_missing_authentication_sign(name, case.domain, thresholds)
@@ -339,7 +340,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the mailbox uses only a small share of its daily limit, unless it is certainly new."""
+    """Return a sign if the mailbox uses only a small share of its daily limit, unless the mailbox is certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
@@ -370,7 +371,7 @@ def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the recent open rate is far below the average: the mailbox's e-mails may be going to spam."""
+    """Return a sign if the recent open rate is far below the average, which suggests that e-mails go to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
@@ -382,7 +383,7 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the open or click rate is implausibly high: mail clients prefetch images, and scanners follow links."""
+    """Return a sign if the open or click rate is implausibly high, which indicates automated opens or clicks."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > thresholds["opens"]:
         return Sign(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
@@ -429,7 +430,7 @@ def _format_days(seconds: float) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a quoted string for a message, shortened if it is long."""
+    """Quote a string for a message, and shorten it if it is long."""
     return repr(shorten(str(text), _MAX_STRING_SHOWN))
 
 

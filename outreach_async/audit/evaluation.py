@@ -1,4 +1,4 @@
-"""Evaluate the rules for mailboxes and return the findings. Performs no I/O. Mailboxes without findings are not stored."""
+"""Evaluate the rules for mailboxes. This module performs no I/O, and does not store mailboxes without findings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _HASH_MASK: Final = 2**64 - 1
 
 
 class CompactSet:
-    """A set of names that stores only their 64-bit hashes, in an open-addressing hash table.
+    """A set that stores only the 64-bit hashes of the added names, in an open-addressing hash table.
 
-    The probability that any two of a million names collide is about one in forty million. Python randomizes string hashes in
+    The probability that any two of a million hashes are equal is about one in forty million. Python randomizes string hashes in
     each process, which prevents deliberate collisions. The table is at most three quarters full.
     """
 
@@ -39,11 +39,11 @@ class CompactSet:
         return self._count
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names, and return those that were new."""
+        """Add names, and return the names that were not in the set before."""
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:
-        """Add a name, and return whether it was new."""
+        """Add a name, and return whether the name was not in the set before."""
         if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
             return False
         self._count += 1
@@ -54,7 +54,7 @@ class CompactSet:
         return True
 
     def _insert(self, digest: int) -> bool:
-        """Store a digest in its slot or in the next free slot, and return whether the digest was new."""
+        """Store a digest in its slot or in the next free slot, and return whether the digest was not in the table before."""
         slots = self._slots
         last = len(slots) - 1  # the size is a power of two, so `&` computes the remainder
         slot = digest & last
@@ -79,7 +79,7 @@ def check(
     Args:
         mailbox: The mailbox (section "Mailbox" of the service's interface).
         policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the mailbox was read, in Unix seconds. Without it, the age comes from `age` or `created`.
+        now: Time at which the mailbox was read, in Unix seconds. If omitted, the mailbox's age is taken from `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
         domain: Facts about the mailbox's domain. By default, the domain is assumed to have no other mailbox.
 
@@ -98,7 +98,7 @@ def check(
 
 
 def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding]:
-    """Return the findings of a policy's mailbox rules about one mailbox."""
+    """Evaluate the mailbox rules of a policy for one mailbox, and return the findings."""
     signs = [applies(case, thresholds) for applies, thresholds in policy.conditions]
     if not any(signs):
         return []
@@ -141,7 +141,7 @@ class FlaggedMailbox:
     Attributes:
         workspace: Id of the workspace that lists the mailbox.
         mailbox: The mailbox.
-        findings: Its findings, in the order of the rules.
+        findings: Findings about the mailbox, in the order of the rules.
     """
 
     workspace: str
@@ -150,10 +150,10 @@ class FlaggedMailbox:
 
 
 class AuditState:
-    """Checks mailboxes page by page, and returns all findings at the end.
+    """The state of a running audit: it checks mailboxes page by page, and collects the findings and totals.
 
-    The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. These findings, and those about
-    domains and servers, become final after every mailbox has been read.
+    The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
+    findings about domains and servers become final only after every mailbox has been read.
 
     Attributes:
         workspaces: Ids of the workspaces, in the order of the audit.
@@ -178,7 +178,7 @@ class AuditState:
         self._blacklisted_counts: Counter[str] = Counter()
 
     def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
-        """Check a page of a workspace's mailboxes, and return the findings that are already final."""
+        """Check a page of a workspace's mailboxes, and return the findings that later pages cannot change."""
         place, policy, now = self._indexes[workspace], self.policy, self.now
         flagged, final = self._flagged[place], list[Finding]()
         sums: defaultdict[str, list[Number]] = defaultdict(lambda: [0, 0, 0])
@@ -194,7 +194,7 @@ class AuditState:
         return final
 
     def _add_totals(self, case: Case, place: int, sums: list[Number]) -> None:
-        """Add a mailbox to the totals of its domain and server, and to `sums`, the sums of its type."""
+        """Add a mailbox to the totals of its domain and server, and to `sums`, the totals of its type on this page."""
         mailbox = case.mailbox
         sent, limit, server = mailbox.sent_30days, mailbox.daily_limit, mailbox.server_ip
         if case.doubts:
@@ -214,7 +214,7 @@ class AuditState:
                 self._blacklisted_counts[server] += 1
 
     def finish(self, reading_errors: Mapping[str, Sequence[Finding]]) -> FinalFindings:
-        """Return all findings. Call this after every mailbox has been read.
+        """Return all findings of the audit. Call this method after every mailbox has been read.
 
         Args:
             reading_errors: Findings about errors while reading, by workspace.
@@ -232,7 +232,7 @@ class AuditState:
         return FinalFindings(flagged=mailboxes, errors=errors, group_findings=group_findings, deferred=late + group_findings)
 
     def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:
-        """Recompute the severity of authentication findings from the domain's total daily limit."""
+        """Return a mailbox with the severity of its authentication findings recomputed from the domain's total daily limit."""
         domain = flagged.findings[0].domain
         if domain is None or not any(finding.rule in self._authentication_rules for finding in flagged.findings):
             return flagged
@@ -249,7 +249,7 @@ class AuditState:
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 
     def _check_groups(self, lacking: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:
-        """Yield the findings about domains, sorted by name, and then those about servers with a blacklisted mailbox."""
+        """Yield the findings about domains, sorted by name, and then the findings about servers with a blacklisted mailbox."""
         for domain in sorted(self._domains):
             domain_facts = self._domain_facts(domain, lacking.get(domain, ()))
             yield from self._apply(self.policy.domain_rules, domain_facts, self._domains[domain], domain=domain)
@@ -277,8 +277,8 @@ class FinalFindings:
     """All findings of an audit.
 
     Attributes:
-        flagged: The mailboxes with findings, by workspace.
-        errors: The findings about errors while reading, by workspace.
+        flagged: For each workspace, its mailboxes with findings.
+        errors: For each workspace, the findings about errors while reading it.
         group_findings: The findings about domains and servers.
         deferred: The findings that became final only after every mailbox was read.
     """

@@ -14,11 +14,11 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
 FindingState = Literal["new", "unchanged", "resolved"]
-"""State of a finding compared with an earlier audit; the values are those of SARIF's `baselineState`."""
+"""State of a finding compared with an earlier audit. SARIF's `baselineState` also has the values `new` and `unchanged`."""
 
 
 class Severity(StrEnum):
-    """Severity of a finding. The members are in order, the worst first.
+    """Severity of a finding. The members are ordered from the worst to the mildest.
 
     Example:
         ```python
@@ -77,14 +77,14 @@ class Finding:
         mailbox: Id of the mailbox; `None` if the finding is about several mailboxes (the rule's `scope` says what they share), or
             if the id could not be read.
         email: Address of the mailbox, as the service returned it.
-        domain: Part of the address after the `@`, in lower case.
+        domain: Domain of the mailbox, or the domain that the finding is about, in lower case; `None` if there is none.
         message: Description of the problem, with its figures.
         remedy: Recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
-        sent_30days: E-mails that the finding's subject sent in 30 days, which are its weight in a score; `None` if the finding
-            does not affect any score.
+        sent_30days: E-mails that the mailbox, domain or server sent in 30 days. Mean scores weight a mailbox by this number.
+            `None` if the finding does not affect any score.
         server_ip: Address of the sending server, if the finding is about the mailboxes that share it.
-        figures: The numbers that the finding is based on, by the service's field name if there is one.
+        figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
         state: State compared with an earlier audit; `None` if the report was not compared.
 
     Example:
@@ -133,10 +133,10 @@ class Group:
         kind: The property that the mailboxes share.
         key: The workspace id, the domain, the type as the service returned it, or the server's address.
         mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
-        score: Score from 0 to 100.
+        score: Score of the group, from 0 to 100.
         severity: Severity of the worst finding; `None` if there are no findings.
-        counts: Number of findings by severity, about single mailboxes and about the group.
-        sent_30days: E-mails sent in 30 days.
+        counts: Number of findings by severity, including findings about the group as a whole.
+        sent_30days: E-mails that the group's mailboxes sent in 30 days.
         daily_limit: Sum of the daily limits, in e-mails per day.
 
     Example:
@@ -166,12 +166,12 @@ class Row:
         email: Address of the mailbox.
         workspace: Id of the workspace.
         domain: Part of the address after the `@`, in lower case.
-        type: Type as the service returned it.
-        status: Status as the service returned it.
+        type: Mailbox type, as the service returned it.
+        status: Mailbox status, as the service returned it.
         server_ip: Address of the sending server.
-        score: Score from 0 to 100.
+        score: Score of the mailbox, from 0 to 100.
         severity: Severity of the worst finding.
-        rules: Ids of the rules that apply.
+        rules: Ids of the rules that apply to the mailbox.
         daily_limit: Maximum e-mails per day.
         sent_today: E-mails sent today.
         sent_30days: E-mails sent in 30 days.
@@ -208,13 +208,13 @@ class Row:
 
 @attrs.frozen
 class MailboxTotals:
-    """The totals of the mailboxes with the same key, such as a domain.
+    """The totals of mailboxes that share a property, such as their domain.
 
     Attributes:
         mailboxes: Number of mailboxes.
         sent_30days: E-mails sent in 30 days.
         daily_limit: Sum of the daily limits, in e-mails per day.
-        first: Index of the first workspace in the audit that lists one of the mailboxes.
+        first: Index, in the order of the audit, of the first workspace that lists one of the mailboxes.
     """
 
     mailboxes: int = 0
@@ -224,7 +224,10 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Totals of mailboxes by key, stored in one array to save memory: a million mailboxes may have 250,000 domains."""
+    """Totals of mailboxes for each key, such as a domain.
+
+    One array stores all totals to save memory, because a million mailboxes may have 250,000 domains.
+    """
 
     def __init__(self) -> None:
         self._indexes: dict[str, int] = {}
@@ -251,7 +254,7 @@ class GroupTotals:
         return iter(self._indexes)
 
     def mailbox_count(self, key: str) -> int:
-        """Return the number of mailboxes with a key, which must have been added before."""
+        """Return the number of mailboxes of a key. The key must have been added before."""
         return int(self._sums[self._indexes[key]])
 
     def __getitem__(self, key: str) -> MailboxTotals:

@@ -38,7 +38,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 _KEYS: Final = ("name", "off")
 _FINGERPRINT_LENGTH: Final = 12
-"""Number of hexadecimal digits, which is enough to distinguish the policies of one organization."""
+"""Number of hexadecimal digits in a fingerprint; enough to distinguish the policies of one organization."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,10 +46,10 @@ class PolicyUsed:
     """Description of the policy that was used for a report.
 
     Attributes:
-        name: `default`, the policy's own `name`, or the name of its file.
+        name: `default` for the default policy; otherwise the policy's own `name`, the stem of its file name, or `unnamed`.
         fingerprint: Hash of the differences from the default policy; empty for the default policy.
         off: Ids of the rules that are turned off.
-        thresholds: Changed thresholds, by rule id and name.
+        thresholds: Changed thresholds, by rule id and threshold name.
 
     Example:
         ```python
@@ -69,7 +69,7 @@ class Policy:
     """The rules that an audit applies.
 
     Attributes:
-        used: Differences from the default policy.
+        used: Name of the policy, and its differences from the default policy.
         mailbox_rules: Rules about one mailbox.
         domain_rules: Rules about the mailboxes of a domain.
         server_rules: Rules about the mailboxes of a sending server.
@@ -215,7 +215,7 @@ def _require_off(value: object) -> list[str]:
 
 
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
-    """Check that a policy may change this rule, and return its id."""
+    """Check that a name is the id of a rule that a policy may change, and return the id."""
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
     if name in rules.INCOMPLETE:
@@ -227,7 +227,7 @@ def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) ->
 
 
 def _changed_thresholds(key: str, value: object) -> dict[str, float]:
-    """Return the thresholds that differ from the rule's defaults."""
+    """Check the thresholds that a policy sets for a rule, and return those that differ from the defaults."""
     rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
         raise InvalidRequest(
@@ -255,7 +255,9 @@ def _check_order(key: str, figures: Mapping[str, float]) -> None:
     graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
     for (worse, high), (milder, low) in pairwise(graded):
         if high < low:
-            raise InvalidRequest(f"policy: {key}: expected {worse} of at least {milder} ({low:g}), got {high:g}; raise {worse}")
+            raise InvalidRequest(
+                f"policy: {key}.{worse}: expected at least {low:g} (the value of {milder}), got {high:g}; raise it"
+            )
 
 
 def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:

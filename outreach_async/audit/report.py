@@ -33,14 +33,14 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings in the order of workspaces, mailboxes and rules; those about domains and servers come last.
+        findings: Findings in the order of workspaces, mailboxes and rules; findings about domains and servers come last.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
-        denied: Whether nothing could be read because the service answered 401 or 403 for every workspace.
+        denied: True if no mailbox could be read because the service answered 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of groups of each kind.
+        totals: Number of groups of each kind, including groups that are not in `groups`.
         rows: Mailboxes with findings, the worst first; at most 1,000.
         not_judged: Properties that the audit cannot check, because the service's fields do not show them.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
@@ -94,7 +94,7 @@ class Report:
         return EXIT_FINDINGS if any(finding.severity.reaches(bar) for finding in self.findings) else EXIT_CLEAN
 
     def since(self, earlier: Report) -> Report:
-        """Return a copy of this report with the changes since an earlier report. Its findings are `new` or `unchanged`.
+        """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
 
         Example:
             ```python
@@ -118,7 +118,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
-        """Create a report from JSON values. Optional members may be missing, as in early reports of version 1.
+        """Create a report from JSON values. Optional keys may be missing, as in early reports of version 1.
 
         Raises:
             InvalidRequest: The values are not a report, or have an unknown version.
@@ -209,13 +209,13 @@ class Diff:
 
 
 def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
-    """Compare two audits. Performs no I/O.
+    """Compare the reports of two audits. This function performs no I/O.
 
     Two findings match if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
     workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or workspace.
 
     Returns:
-        The later findings, each marked as new or unchanged, and the diff.
+        The findings of the later report, each marked as new or unchanged, and the diff.
     """
     matches, gone = _match_findings(earlier.findings, later.findings)
     findings = [
@@ -235,7 +235,7 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
 
 
 def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
-    """Return the earlier finding that matches each later one, and the earlier findings without a match.
+    """Return the earlier finding that matches each later finding, and the earlier findings without a match.
 
     Each finding is matched at most once.
     """
@@ -284,7 +284,7 @@ _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity 
 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
-    """Yield the changed figures of a finding."""
+    """Yield the figures that differ between two matching findings."""
     old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
     kind = CATALOGUE[after.rule].scope if after.rule in CATALOGUE and after.mailbox is None else "mailbox"
     key = after.mailbox or after.domain or after.server_ip or after.workspace
@@ -295,7 +295,7 @@ def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
-    """Yield the changed totals and scores."""
+    """Yield the totals and scores that differ between two reports."""
     old, new = _report_figures(earlier), _report_figures(later)
     for kind, key, figure in dict.fromkeys([*new, *old]):
         before, after = old.get((kind, key, figure)), new.get((kind, key, figure))

@@ -57,8 +57,8 @@ class MailboxRule(Rule):
 
     Attributes:
         applies: The condition, a function without side effects.
-        lack: Name of the missing authentication, such as `SPF record`; `None` for other rules. The severity of missing
-            authentication depends on the whole domain.
+        lack: For a rule about missing authentication, what is missing, such as `SPF record`; otherwise `None`. The severity of
+            missing authentication depends on the whole domain.
 
     Example:
         ```python
@@ -178,9 +178,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA120",
         title="High bounce rate",
         severity=Severity.INFO,
-        wording="bounced_30days / sent_30days is {warning:.1%} or more: warning from {warning:.1%}, error from {error:.1%}, "
-        "critical from {critical:.1%}, each by the lower 95 % confidence bound of the rate (Wilson) over at least {sample} "
-        "e-mails; info if the sample is too small to be certain",
+        wording="bounced_30days / sent_30days is {warning:.1%} or more; the severity depends on the lower 95 % confidence bound "
+        "of this rate (Wilson): warning from {warning:.1%}, error from {error:.1%}, critical from {critical:.1%}; info if the "
+        "bound is lower, or if fewer than {sample} e-mails were sent",
         thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
@@ -380,7 +380,7 @@ MISSING: Final = Rule(
 )
 
 READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING)
-"""Rules about errors while reading. A finding of such a rule makes the audit incomplete. A policy cannot turn these rules off."""
+"""Rules about errors while reading. A finding of one of these rules makes the audit incomplete. A policy cannot turn them off."""
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
 

@@ -31,12 +31,12 @@ from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
 _WORKSPACES_AT_ONCE: Final = 8
 _LARGE_AT_ONCE: Final = 2
-"""Maximum number of workspaces of several pages to read concurrently. Decoding a page of 2,000 mailboxes takes 4 MB."""
+"""Maximum number of workspaces with several pages to read concurrently, because decoding a page of 2,000 mailboxes takes 4 MB."""
 _PAGES_AT_ONCE: Final = 2
-"""Maximum number of pages of one workspace to request concurrently. This bounds memory; the client itself limits requests."""
+"""Maximum number of pages of one workspace to request concurrently, to bound memory. The client itself limits requests."""
 
 _MAX_ERROR_SHOWN: Final = 400
-"""Maximum number of characters of an error in a message. A mailbox may have an error in every field."""
+"""Maximum number of characters of an error in a finding's message, because a mailbox may have an error in every field."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +58,7 @@ class WorkspaceReadResult:
     error: OutreachError | None = None
 
     def findings(self) -> list[Finding]:
-        """Return the findings about errors while reading."""
+        """Return the findings about errors while reading the workspace."""
         found: list[Finding] = []
 
         def add(rule: Rule, message: str, **subject: Any) -> None:
@@ -87,7 +87,7 @@ async def audit(
     display: int = MAX_MAILBOX_DISPLAY,
     clock: Callable[[], float] = time.time,
 ) -> Report:
-    """Read and check every mailbox of the workspaces.
+    """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
     and the rest is checked. Mailboxes without findings are not stored, so the number of mailboxes is not limited.
@@ -100,7 +100,7 @@ async def audit(
         clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains a value that is not a string or is an API key, or `display` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` is invalid.
 
     Example:
         ```python
@@ -119,10 +119,10 @@ def stream(
     display: int = MAX_MAILBOX_DISPLAY,
     clock: Callable[[], float] = time.time,
 ) -> AuditRun:
-    """Run the same audit as `audit`, and yield its findings as soon as they are final.
+    """Create the same audit as `audit`. It yields each finding as soon as the finding is final.
 
-    Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and those about
-    domains and servers) are yielded after every mailbox has been read.
+    Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and findings
+    about domains and servers) are yielded after every mailbox has been read.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -132,7 +132,7 @@ def stream(
         clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains a value that is not a string or is an API key, or `display` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` is invalid.
 
     Example:
         ```python
@@ -206,7 +206,7 @@ class AuditRun:
             self._findings.close()
 
     def __aiter__(self) -> NoReturn:
-        """Raise an error that explains the usage: only a `with` block can cancel the remaining reads."""
+        """Raise an error that asks for `async with`, because only the end of a block can cancel the remaining reads."""
         raise InvalidRequest(
             "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
         )
@@ -333,12 +333,12 @@ class Findings(AsyncIterator[Finding]):
 
 
 def finish_reading(state: AuditState, results: Iterable[WorkspaceReadResult]) -> FinalFindings:
-    """Return all findings, given the results of reading every workspace. Performs no I/O."""
+    """Return all findings of an audit from the results of reading its workspaces. This function performs no I/O."""
     return state.finish({result.workspace: result.findings() for result in results})
 
 
 def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], final: FinalFindings) -> Report:
-    """Build the report of an audit. Performs no I/O."""
+    """Build the report of an audit. This function performs no I/O."""
     scores = GroupScores(state.totals, final)
     errors = {result.workspace: result.error for result in results if result.error is not None}
     checked = sum(result.mailboxes for result in results)

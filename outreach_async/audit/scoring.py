@@ -20,13 +20,16 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 """Points that a rule deducts from the score of a mailbox, by the severity of the finding."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain if it or one of its mailboxes has a critical finding: all mailboxes share the domain's reputation."""
+"""Maximum score of a domain if the domain or one of its mailboxes has a critical finding.
+
+The score of the whole domain is limited because all mailboxes share the domain's reputation.
+"""
 
 MAX_SCORED_DOMAINS: Final = 10_000
 """Maximum number of domains with a score in a report. The worst domains are kept."""
 
 MAX_GROUPS: Final = 1_000
-"""Maximum number of groups of one kind in a report. The worst groups are kept. A million mailboxes may use 250,000 domains."""
+"""Maximum number of groups of one kind in a report: a million mailboxes may use 250,000 domains. The worst groups are kept."""
 
 MAX_ROWS: Final = 1_000
 """Maximum number of mailboxes that a report lists individually. The worst mailboxes are kept."""
@@ -87,7 +90,7 @@ class Scores:
 
 
 def deducted_points(findings: Iterable[Finding]) -> int:
-    """Return the points that findings about one subject deduct. For each rule, only the worst finding counts."""
+    """Return the points that the findings about one mailbox or group deduct. For each rule, only the worst finding counts."""
     points: dict[str, int] = {}
     for finding in findings:
         points[finding.rule] = max(DEDUCTIONS[finding.severity], points.get(finding.rule, 0))
@@ -110,10 +113,10 @@ class GroupStats:
     """Points deducted from the mailboxes of a group and from the group as a whole, and the number of findings.
 
     Attributes:
-        weighted_points: Sum over the mailboxes: points deducted, times e-mails sent in 30 days.
-        points: Sum over the mailboxes: points deducted.
+        weighted_points: Sum of the points deducted from each mailbox, multiplied by the e-mails that it sent in 30 days.
+        points: Sum of the points deducted from each mailbox.
         group_points: Points deducted from the group as a whole.
-        capped: Whether a critical finding caps the score.
+        capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.
     """
 
@@ -124,7 +127,7 @@ class GroupStats:
     counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
     def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
-        """Count findings.
+        """Count findings, and add the points that they deduct from a mailbox.
 
         Args:
             ranks: The rank of each finding's severity.
@@ -137,7 +140,7 @@ class GroupStats:
             self.counts[rank] += 1
 
     def score(self, total: MailboxTotals) -> float:
-        """Return the score of the group."""
+        """Return the score of the group, given the totals of its mailboxes."""
         mean = self.weighted_points / total.sent_30days if total.sent_30days else self.points / total.mailboxes
         score = max(0.0, MAX_SCORE - mean - self.group_points)
         return round(min(float(CRITICAL_CAP), score) if self.capped else score, 1)
@@ -156,7 +159,7 @@ class GroupScores:
 
     Args:
         totals: Totals of the checked mailboxes, by kind of group.
-        final: All findings.
+        final: All findings of the audit.
     """
 
     def __init__(self, totals: dict[GroupKind, GroupTotals], final: FinalFindings) -> None:

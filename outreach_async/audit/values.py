@@ -2,7 +2,7 @@
 
 A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may describe. The
 JavaScript library dayjs uses the first unit that fits, and rounds to the nearest number. Other libraries round down, and write
-`1 day` instead of `a day`. The interval covers both. Sources: dayjs's plugin relativeTime and its English locale.
+`1 day` instead of `a day`. The interval covers both conventions. Sources: dayjs's plugin relativeTime and its English locale.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def format_percent(share: float) -> str:
 def wilson_lower(events: Number, trials: Number) -> float:
     """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
 
-    For a healthy mailbox (a true bounce rate of 1 %, 200 e-mails), the plain rate exceeds 2 % in one of twenty cases, and this
-    bound in one of a thousand. For a true bounce rate of 5 % and 660 e-mails, the bound exceeds 2 % in 99.5 % of the cases.
+    A healthy mailbox, for example, has a true bounce rate of 1 % and sent 200 e-mails. Its measured rate exceeds 2 % in one of
+    twenty cases. The bound exceeds 2 % in one of a thousand cases. For a true bounce rate of 5 % and 660 e-mails, the bound
+    exceeds 2 % in 99.5 % of the cases.
 
     Args:
         events: Number of events; a number above `trials` counts as `trials`.

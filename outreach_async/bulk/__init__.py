@@ -22,8 +22,8 @@ anyio.run(main)
 
 Outcomes
 --------
-Enter the run with `async with` to get each row's `ContactOutcome`. A failed row is an outcome, never an exception. `status` is
-the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of three others:
+Enter the run with `async with` to get each row's `ContactOutcome`. A failed row has an outcome and raises nothing. `status` is
+the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of these three:
 
     rejected     the row itself is invalid, according to a local check or the service; `error` says why
     not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
@@ -31,7 +31,7 @@ the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `
 
 Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost
 is retried. The retry cannot create a second contact, but it may report `skipped` for the contact that the lost attempt created.
-`possible` therefore holds every outcome that is consistent with the evidence, and `certain` is true if there is only one.
+`possible` therefore holds every outcome that is consistent with the evidence, and `certain` is true if it holds only one.
 
 ```python
 import anyio
@@ -107,10 +107,10 @@ and resuming needs no input. The file grows by the size of the rows.
 Repeated e-mails
 ----------------
 `repeats` is the policy for e-mails that occur more than once in the input; `duplicates` is for contacts that the service already
-has. `"serial"` sends every row, but rows whose addresses the service might treat as equal only one at a time: case, compatibility
-forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and Gmail's dots are ignored. `"error"` rejects a row
+has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. This comparison ignores case,
+compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and Gmail's dots. `"error"` rejects a row
 with the e-mail of one of the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send one row per e-mail. They need a journal,
-as they read the whole input first. The other rows are `not_applied`, and `outcome.repeats` is the index of the row sent instead.
+because they read the whole input first. Rows not sent are `not_applied`; their `repeats` is the index of the row sent instead.
 
 ```python
 import anyio
@@ -139,8 +139,8 @@ attempts. `outcomes.progress` is cheap to read: the rows done, the total, the ra
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
                    rejected with the same error. Fix the cause, and resume
-    JournalError   the journal cannot be written, so sending stops: free disk space, and resume. Or a program that reads the
-                   journal has kept a mark from being written for 10 seconds
+    JournalError   the journal cannot be written, so sending stops: the disk is full, for example, or a program that reads the
+                   journal has blocked the writer for 10 seconds. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
 
 BulkSuspended and BulkStopped carry the counts so far as `report`; `resumable` is true if there is a journal. Leaving the block

@@ -7,13 +7,13 @@ from collections import deque
 from typing import Final
 
 WINDOW_SIZE: Final = 100
-"""Number of most recent results that are evaluated."""
+"""Number of most recent results of attempts that are evaluated."""
 MIN_RESULTS: Final = 20
 """Minimum number of results needed to tell whether the service is failing."""
 FAILING_SHARE: Final = 0.5
-"""Share of failed attempts from which the service counts as failing."""
+"""Minimum share of failed attempts at which the service counts as failing."""
 HEALTHY_SHARE: Final = 0.9
-"""Share of successful attempts of the other rows from which a row's failure counts against that row."""
+"""Minimum share of successes among the attempts of other rows at which a row's failure counts against that row."""
 
 
 class FailureWindow:
@@ -22,7 +22,7 @@ class FailureWindow:
     Only faults are stored, each with the sequence number of its result, so that recording a success is cheap.
 
     Attributes:
-        results: Number of results so far.
+        results: Number of results recorded since the start of the run.
     """
 
     __slots__ = ("_faults", "_since", "results")
@@ -62,15 +62,16 @@ class FailureWindow:
 
     @property
     def is_failing(self) -> bool:
-        """True if the service is failing."""
+        """True if the service counts as failing: there are enough results, and at least half of them are failures."""
         self._drop_old()
         return self.size >= MIN_RESULTS and len(self._faults) >= FAILING_SHARE * self.size
 
     def counts_against_row(self, counted_failures: int) -> bool:
-        """Return whether a row's next failure counts against the row: others succeed, or too few of their results are known.
+        """Return whether a row's next failure counts against that row.
 
-        The row's own earlier faults are left out. Faults are not stored per row, so one of the stored first faults is assumed to
-        be this row's, one of the second faults as well, and so on up to the number of failures counted against the row.
+        It does if nearly all attempts of other rows succeed, or if too few results of other rows are known. The row's own
+        failures are left out. They must be estimated, because failures are stored without their row: for each number of earlier
+        failures below `counted_failures`, one stored failure with this number is assumed to be the row's own.
         """
         self._drop_old()
         own = len({before for _, before in self._faults if before < counted_failures})
@@ -108,13 +109,15 @@ MAX_PAUSE: Final = 60.0
 """Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
 run stays paused for at most this long."""
 MIN_PAUSE: Final = 1.0
-"""Length in seconds of a pause while the service may be healthy. Later pauses double from at least this length."""
+"""Length in seconds of a pause while the service may be healthy. A pause after a failed probe is at least twice as long."""
 PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
 
 class Breaker:
-    """A circuit breaker. It is closed at first, may open until a set time, and then probes until the probe's result is known.
+    """A circuit breaker, closed at first. After it opens, no attempt may start until a set time.
+
+    At that time, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
 
     Attributes:
         closed: Whether attempts may start freely.

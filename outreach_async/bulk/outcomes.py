@@ -27,7 +27,8 @@ class ContactOutcome:
         possible: Every outcome that is consistent with the evidence.
         attempts: Number of attempts to send the row.
         error: The error of a row that failed or was not sent; `None` otherwise.
-        repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection.
+        repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection; `None` if
+            there is no such row.
 
     Example:
         ```python
@@ -53,7 +54,7 @@ class ContactOutcome:
 
 
 def answered_outcome(index: int, row: object, answer: CreateContactResponse, info: AttemptInfo) -> ContactOutcome:
-    """Return the outcome of a row that the service answered."""
+    """Return the outcome of a row that the service answered with a success."""
     return ContactOutcome(
         index=index,
         contact=row,
@@ -122,7 +123,7 @@ class RecentIds:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of an earlier row, of another contact, that received this id. Otherwise remember this row.
+        """Return the index of an earlier row that received this id for another contact. If there is none, remember this row.
 
         Args:
             contact_id: The id that the row received, if any.
@@ -139,7 +140,7 @@ class RecentIds:
 
 
 def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
-    """Return the outcome of a row whose response may belong to another row, because that row received the same id."""
+    """Return the outcome of a row whose response may belong to another row, because both rows received the same id."""
     text = f"create_contact: rows {outcome.index} and {other} received the same contact id; one response belongs to another row"
     error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
     return failed_outcome(outcome.index, outcome.contact, error, duplicates)
@@ -149,7 +150,8 @@ def affects_every_row(error: OutreachError) -> bool:
     """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
 
     Rows are validated before they are sent. An InvalidRequest is therefore raised by the transport, for example because it is
-    closed, and would be raised for every row. A temporary refusal (such as 429) gets here only after it has lasted too long.
+    closed, and would be raised for every row. A temporary refusal (such as 429) is passed to this function only after it has
+    lasted too long.
     """
     if isinstance(error, InvalidRequest):
         return True
@@ -163,13 +165,14 @@ def is_final_answer(error: OutreachError) -> bool:
 
 @attrs.frozen
 class BulkReport:
-    """The number of rows by outcome; the numbers add up to `rows`.
+    """The report of a run: the number of rows with each outcome. These numbers add up to `rows`.
 
     Attributes:
-        rows: Rows whose outcome was returned.
+        rows: Number of rows whose outcome was returned.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
-        uncertain: Rows with more than one possible outcome.
-        repeats: Rows that were not sent because another row with the same e-mail was sent; they also count as `not_applied`.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
+            `not_applied`.
         seconds: Duration of the run so far, in seconds.
 
     Example:
@@ -204,7 +207,7 @@ class BulkReport:
 
 
 class OutcomeCounts:
-    """Counts outcomes.
+    """Counts outcomes by status.
 
     Args:
         begun: Counts to start with; all zero if not given.
@@ -232,7 +235,8 @@ class OutcomeCounts:
 
 
 Order = Literal["completion", "input"]
-"""Order of the returned outcomes. `input` is the order of the rows, and holds back outcomes that complete early.
+"""Order of the returned outcomes. `completion` returns each outcome as soon as it is known. `input` returns outcomes in the order
+of the rows, and holds back those that complete early.
 
 Example:
     ```python
@@ -243,17 +247,17 @@ Example:
 
 
 Revision = Callable[[ContactOutcome], ContactOutcome]
-"""Takes the outcome of a row and returns the one that replaces it."""
+"""A function that takes the outcome of a row and returns the outcome that replaces it."""
 
 
 class CompletionOrder(deque[ContactOutcome]):
-    """Buffer that returns outcomes in order of completion."""
+    """A buffer that returns outcomes in the order in which they were added."""
 
     def expect(self, _index: int) -> None:
-        """Do nothing: no row waits for another."""
+        """Do nothing: the outcomes of later rows are never held back."""
 
     def forget(self, _index: int) -> None:
-        """Do nothing: no row waits for another."""
+        """Do nothing: the outcomes of later rows are never held back."""
 
     def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
@@ -261,7 +265,7 @@ class CompletionOrder(deque[ContactOutcome]):
 
 
 class InputOrder:
-    """Buffer that accepts outcomes in any order and returns them in the order of the rows."""
+    """A buffer that accepts outcomes in any order and returns them in the order of the rows."""
 
     def __init__(self) -> None:
         self._expected: deque[int] = deque()
@@ -275,7 +279,7 @@ class InputOrder:
         self._expected.append(index)
 
     def forget(self, index: int) -> None:
-        """Stop holding back later rows for this one."""
+        """No longer hold back the outcomes of later rows because of this row."""
         self._expected.remove(index)
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
@@ -300,14 +304,14 @@ def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revis
 
 
 OutcomeBuffer = CompletionOrder | InputOrder
-"""Buffer of outcomes that the caller has not taken yet. Its length is 0 if no outcome can be taken now."""
+"""A buffer of outcomes that the caller has not taken yet. Its length is above 0 if an outcome can be taken now."""
 
 
 class RejectStreak:
     """Stops a run whose first outcomes are all rejections with the same error.
 
     Args:
-        rows: Number of such rejections that stop the run; with `None`, no number stops it.
+        rows: Number of rejections with the same error that stop the run; with `None`, the run is never stopped.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -316,7 +320,7 @@ class RejectStreak:
         self._reason: tuple[int | None, str] | None = None
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Count an outcome. If it completes the number of rejections, return the error that stops the run; otherwise `None`."""
+        """Count an outcome. Return the error that stops the run if the number of rejections is reached; otherwise `None`."""
         if not self._remaining:
             return None
         reason = _reject_reason(outcome)
@@ -334,7 +338,7 @@ class RejectStreak:
 
 
 def _reject_reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
-    """Return the status code and message of a refused row; `None` for others. A refused row may be `unknown`."""
+    """Return the status code and message of a refused row's error; `None` for other rows. A refused row may be `unknown`."""
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
         return None

@@ -1,4 +1,4 @@
-"""The pipeline of a run: workers pull rows, send them in order per key, and pass outcomes to one consumer."""
+"""The pipeline of a run: workers pull rows, send rows with the same key in order, and pass outcomes to one consumer."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ class AttemptTimer:
         self._ended = False
 
     def create_deadline(self) -> WorkerDeadline:
-        """Return a deadline that stands in for one worker's successive cancel scopes."""
+        """Return a new deadline for one worker, which the timer watches."""
         self._deadlines.append(deadline := WorkerDeadline(self))
         return deadline
 
     def wake(self) -> None:
-        """Make the timer recompute `fires_at`, because a deadline is earlier."""
+        """Make the timer recompute `fires_at`, because a deadline is now earlier than that time."""
         self._rescheduled.set()
 
     def end(self) -> None:
-        """Stop watching the deadlines: no worker is left."""
+        """Stop watching the deadlines, because no worker is left."""
         self._ended = True
         self.wake()
 
@@ -93,7 +93,7 @@ class AttemptTimer:
 
 
 class WorkerDeadline:
-    """Stands in for the cancel scope that a worker runs in. Setting its deadline only stores it; see the timeline above.
+    """The deadline of the cancel scope that a worker runs in. Setting `deadline` is cheap: usually, the value is only stored.
 
     Attributes:
         scope: The worker's current cancel scope.
@@ -124,18 +124,18 @@ class WorkerDeadline:
 
 
 _ROWS_PER_WORKER: Final = 4
-"""Rows in the pipeline per worker: enough to keep every worker busy while some rows wait for their key."""
+"""Number of rows in the pipeline per worker: enough to keep every worker busy while some rows wait for their key."""
 
 
 class _Worker:
-    """The row and call that a worker is processing. They outlive the worker's cancel scope, which ends with a timeout."""
+    """The row and call that a worker is processing. They outlive the worker's cancel scope, which is replaced on a timeout."""
 
     row: ParsedRow | None = None
     call: Call[CreateResult] | None = None
     done = False
 
     def possibly_sent_index(self) -> int | None:
-        """Return the row's index if it may have been sent and has no outcome."""
+        """Return the index of the worker's row if the row may have been sent and has no outcome; otherwise `None`."""
         if self.row is None:
             return None
         maybe_sent = self.row.maybe_sent if self.call is None else self.call.maybe_applied
@@ -147,14 +147,14 @@ class Plan:
     """The checked options of a run.
 
     Attributes:
-        engine: Sends requests.
+        engine: The client's engine, which sends the requests.
         duplicates: What the service does with a contact that it already has.
-        call_options: Timeout and deadline of a row.
-        source: Supplies the rows.
+        call_options: Timeout and deadline of each row.
+        source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.
         order: Order in which outcomes are returned.
         reject_streak: Stops a run whose first rows are all rejected with the same error.
-        parser: Parses rows.
+        parser: The parser of the rows.
         max_outage: Seconds that a run waits for a service that is down.
         total: Number of rows in the input; `None` if unknown.
     """
@@ -235,7 +235,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def report(self) -> outcomes.BulkReport:
-        """The figures of the outcomes returned so far, including those of earlier processes if a journal is resumed."""
+        """The counts of the outcomes returned so far, including outcomes of earlier processes if a journal is resumed."""
         # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
         return self._recorder.counts.report(self._measured_at - self._started_at)
 
@@ -257,7 +257,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Stop pulling rows, and let the requests in flight finish. Iteration ends when all of them are answered.
+        """Stop pulling rows, and let the requests in flight finish. Iteration ends when all of these requests are answered.
 
         Rows that wait for a pause to end, or for a retry, are left to a resumed run. Without a journal their outcome is
         `not_applied`, or `unknown` if they may have been sent.
@@ -328,7 +328,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 self._recorder.end()
 
     async def _process_rows(self, worker: _Worker, deadline: WorkerDeadline, clock: Callable[[], float]) -> None:
-        """Send rows until there are none left, or the scope is cancelled."""
+        """Send rows until no row is left, or the scope is cancelled."""
         options = self._plan.call_options
         while not deadline.scope.cancel_called:
             row = worker.row = worker.row or await self._next_row()
@@ -349,7 +349,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             worker.row, worker.call = self._next_row_of_key(row.key), None
 
     async def _next_row(self) -> ParsedRow | None:
-        """Pull rows until one can be sent now. Leave a row whose key is busy to the worker that is sending that key."""
+        """Pull rows until one can be sent now, and return it; `None` if no row is left.
+
+        A row whose key is busy is left to the worker that is sending a row with that key.
+        """
         # This worker does not wait for the key: while it waited, one request fewer would be in flight.
         while not self._pulling_ended:
             if not self._window_slots.try_acquire():
@@ -403,7 +406,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
-        """Return the outcome. If another contact was given the same id, neither response can be trusted: revise both outcomes."""
+        """Check the contact id of an outcome, and return the outcome to record.
+
+        If a row of another contact received the same id, neither response can be trusted, so both outcomes are revised.
+        """
         earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
         if earlier is None:
             return outcome
@@ -434,7 +440,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._changed.set()
 
     async def _run_recorder(self) -> None:
-        """Record every outcome, then how the run ended."""
+        """Record every outcome, then record how the run ended."""
         try:
             await self._recorder.run()
             with anyio.CancelScope(shield=True):  # a cancelled close cannot be retried: only its first call has an effect

@@ -13,7 +13,8 @@ import attrs
 class PossiblySent:
     """A set of rows that may have been sent, stored as ranges.
 
-    After a process was killed, these are all marked rows without an outcome. A process that ends normally records them exactly.
+    After a kill, the set holds all marked rows without an outcome. A process that ends normally records exactly the rows that may
+    have been sent.
 
     Attributes:
         ranges: Half-open ranges (first row, row after the last), sorted; no two overlap or touch.

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from outreach_async.observer import Observer
 
 _TIME_CONSTANT: Final = 30.0
-"""Time constant of the average, in seconds: a sample that old has about a third (1/e) of the weight of a new one."""
+"""Time constant of the average, in seconds: a sample of this age has about a third (1/e) of a new sample's weight."""
 _MIN_SAMPLE: Final = 0.5
-"""Minimum length of a sample, in seconds."""
+"""Minimum length of a sample of the rate, in seconds."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +35,7 @@ class BulkProgress:
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
             service asked for a wait or is down.
         resumes: Seconds until the pause ends; 0.0 if the run is not paused.
-        eta: Estimated seconds until the last outcome at this rate; `None` if unknown.
+        eta: Estimated seconds until the last outcome, if `rate` stays the same; `None` if unknown.
         why: Reason for the pause; an empty string if the run is not paused.
 
     Example:
@@ -56,7 +56,7 @@ class BulkProgress:
 
 
 class RateEstimator:
-    """Estimates the rate of completed rows: an average over samples of at least half a second, weighted towards recent ones."""
+    """Estimates the rate of completed rows: an average of samples of half a second or more. Recent samples count more."""
 
     def __init__(self, now: float) -> None:
         self._sample_start = now
@@ -81,7 +81,7 @@ class RateEstimator:
 
 
 _CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks of the state of a throttled or paused run. Each failure triggers another check."""
+"""Seconds between two checks of the state of a throttled or paused run. In addition, each failure triggers a check."""
 
 
 class StateReporter:
@@ -89,7 +89,7 @@ class StateReporter:
 
     Args:
         throttle: The throttle of the run.
-        count_rows: Returns the number of rows with an outcome.
+        count_rows: Function that returns the number of rows with an outcome.
         observer: Emits every change to hooks; `None` if there are no hooks.
     """
 
@@ -102,13 +102,13 @@ class StateReporter:
         self._ended = anyio.Event()
 
     def start(self, group: TaskGroup) -> None:
-        """Start reporting."""
+        """Report that the run is running, and from now on report changes."""
         self._group = group
         self._report_change("running")
         self._throttle.on_change = self._check_state
 
     def end(self) -> None:
-        """Stop checking the state: no row is being processed."""
+        """Stop checking the state, because no row is being processed any more."""
         self._throttle.on_change = lambda _now: None
         self._ended.set()
 

@@ -10,7 +10,8 @@ A `Reset` value is in seconds; a value that would mean years is read as Unix tim
 
 There is no limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises along a
 cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
-The curve is relative to the rate: a limit of 500 requests per second may be probed with 502, but a limit of 1 not with 3.
+The curve is relative to the rate: a service that allows 500 requests per second may be sent 502, but one that allows 1 is not
+sent 3.
 
 While the service refuses everything, no rate can be learned. Attempts become ever rarer, and when the service accepts one again,
 the search for its rate starts over.
@@ -26,7 +27,7 @@ from typing import Final
 import attrs
 
 TOLERANCE: Final = 0.01
-"""Seconds that an attempt may start ahead of schedule: more than the lateness of timers, less than a service would notice."""
+"""Seconds by which an attempt may start ahead of schedule. Timers are late by less, and a service would not notice it."""
 
 _START_FRACTION: Final = 0.5
 """Fraction of the base rate at which the ramp after a pause starts."""
@@ -35,7 +36,10 @@ _DURATION: Final = 2.0
 
 
 class Schedule:
-    """Schedules attempts. It stores the slot of the last start, not the time of the next, so a new rate takes effect at once."""
+    """Schedules the starts of attempts.
+
+    It stores the slot of the last start, not the time of the next start, so that a new rate takes effect at once.
+    """
 
     __slots__ = ("_slot",)
 
@@ -54,7 +58,7 @@ class Schedule:
 
 
 class SlowStart:
-    """Limits the rate after a pause, so that no burst follows: for a few seconds, it rises from half of the base rate."""
+    """Limits the rate after a pause, to prevent a burst: for two seconds, the limit rises from half of the base rate."""
 
     __slots__ = ("_base", "_from")
 
@@ -104,11 +108,11 @@ def has_quota(headers: Mapping[str, str]) -> bool:
 
 
 def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
-    """Return the quota that a response states; `None` if the number remaining or the reset is missing.
+    """Return the quota that a response states; `None` if the remaining number or the reset is missing.
 
     Args:
         headers: The response's header fields, by lower-case name.
-        wall_clock: Returns Unix time in seconds, for a response without a valid `Date`.
+        wall_clock: Function that returns Unix time in seconds, for a response without a valid `Date`.
     """
     text = f"{headers.get('ratelimit-policy', '')},{headers['ratelimit']}" if "ratelimit" in headers else ""
     values = {_LONG_NAMES.get(name, name): float(value) for name, value in _PARAMETER.findall(text)} or _parse_fields(headers)
@@ -143,7 +147,8 @@ class QuotaTracker:
     """Tracks the number of attempts that the quota still allows.
 
     Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. This may send
-    too few requests for a moment, never too many. A quota is ignored if that of an attempt that started later is already applied.
+    too few requests for a moment, never too many. A quota is ignored if the quota of an attempt
+    that started later was already applied.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -170,55 +175,56 @@ class QuotaTracker:
         self._left -= 1
 
     def refund(self) -> None:
-        """Give a request back for an attempt that failed or did not start: the service may not have counted it."""
+        """Allow one more request, because an attempt failed or did not start and the service may not have counted it."""
         self._left += 1
 
 
 BETA: Final = 0.7
-"""Fraction of the achieved rate that remains after a cut."""
+"""Fraction of the achieved rate to which a cut lowers the limit."""
 FLOOR: Final = 0.1
 """Minimum limit in requests per second: a service that allows less is expected to say how long to wait."""
 SPACING: Final = 0.5
-"""Minimum seconds between two cuts, and minimum length of a bucket."""
+"""Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
 
 _DEFAULT_RATE: Final = 1.0
 """Assumed rate in requests per second if nothing has been answered yet."""
 _RECOVERY_TIME: Final = 7.2
-"""Length of a recovery, from a cut back to the old rate, in seconds. At 500 requests per second, the cubic's factor is 0.4."""
+"""Seconds that the limit normally takes to return to the old rate after a cut. At 500 requests per second, the factor of the
+cubic curve is 0.4."""
 _MIN_RECOVERY_REQUESTS: Final = 20.0
-"""Minimum number of requests in a recovery. About one per recovery is refused, which should remain a small share."""
+"""Minimum number of requests in a recovery. About one request per recovery is refused, so this keeps refusals rare."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
-"""Minimum length of a recovery, as a multiple of the refusal's `Retry-After`, so that the wait remains a small share too."""
+"""Minimum length of a recovery, as a multiple of the refusal's `Retry-After`, so that a run spends little of its time waiting."""
 _MAX_RECOVERY_TIME: Final = 60.0
 """Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. It is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to that of the previous one: two steps lead from the first length to the normal one."""
+"""Maximum ratio of a recovery's length to the previous length. After two such steps, the length is normal."""
 _MAX_LAG: Final = 1.25
-"""Factor by which the limit may exceed the achieved rate at a cut. That rate is an average, which lags behind a rising limit."""
+"""Maximum ratio, at a cut, of the limit to the achieved rate. That rate is an average, which lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
 """Factor by which the rise above the old rate is faster than the recovery up to that rate."""
 _MAX_LEAD: Final = 2.0
-"""Factor by which the limit may exceed the achieved rate while it rises."""
+"""Maximum ratio of the limit to the achieved rate while the limit rises."""
 _INITIAL_LEAD: Final = 10.0
 """Limit in requests per second that may always be reached after the first cut, while the achieved rate is still low."""
 
 _MAX_FUTILE_CUTS: Final = 2
-"""Number of cuts in a row without a success. After more cuts, the service counts as refusing everything, whatever the rate."""
+"""Maximum number of cuts in a row without a success. After more cuts, the service counts as refusing everything."""
 _REFUSED_INTERVAL_DIVISOR: Final = 8.0
 """While everything is refused, the time between two attempts is the time since the first refusal, divided by this number."""
 
 _MIN_RESPONSES: Final = 10
 """Minimum number of responses in a bucket of `RateMeter`, unless the bucket has reached its maximum length."""
 _PAST_WEIGHT: Final = 2.5
-"""Weight of the past rate, in responses: a fifth of the whole beside ten new responses, almost nothing beside hundreds."""
+"""Weight of the past rate in the measured rate, in responses. Beside 10 new responses, it has a fifth of the total weight."""
 _MAX_BUCKET: Final = 20.0
 """Maximum length of a bucket in seconds."""
 
 
 class RateMeter:
-    """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or longer if few responses arrive."""
+    """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or in longer ones if few responses arrive."""
 
     __slots__ = ("_began", "_count", "_due", "_past")
 
@@ -274,7 +280,7 @@ class CubicLimit:
     def is_about_current_rate(self, now: float, started: float) -> bool:
         """Return whether a refusal is about the current rate.
 
-        It is if the last cut was at least 0.5 s ago, and the refused attempt started after that cut.
+        This is so if the last cut was at least 0.5 s ago, and the refused attempt started after that cut.
         """
         # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
         return started >= self._cut_at and now - self._cut_at >= SPACING
@@ -324,7 +330,7 @@ class CubicLimit:
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether there were too many cuts since the last success, or several before any success."""
+        """Return whether the service refuses everything: there were too many cuts in a row, or several before any success."""
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:

@@ -16,7 +16,7 @@ from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
 _LINGER: Final = 0.05
-"""Seconds from the first outcome of a batch to its commit. This delay costs less than a commit per outcome."""
+"""Maximum seconds from the first outcome of a batch to the commit of the batch. Waiting costs less than a commit per outcome."""
 _BATCH_SIZE: Final = 512
 """Number of outcomes at which a batch is committed at once."""
 
@@ -24,7 +24,7 @@ Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
 
 class NullRecorder:
-    """A run without a journal: outcomes are delivered at once. `JournalRecorder` documents the members that they share."""
+    """Recorder of a run without a journal: delivers outcomes at once. For the attributes, see `JournalRecorder`."""
 
     resumable = False
     backlog = 0
@@ -45,7 +45,7 @@ class NullRecorder:
         self._buffer.revise(index, revised)
 
     def end(self) -> None:
-        """Let `run` return."""
+        """Make `run` return: no more outcomes follow."""
         self._ended.set()
 
     async def run(self) -> None:
@@ -57,18 +57,18 @@ class NullRecorder:
 
 
 class JournalRecorder:
-    """A run with a journal: rows are marked before they are sent, and outcomes are committed before they are delivered.
+    """Recorder of a run with a journal: has rows marked before they are sent, and commits outcomes before it delivers them.
 
     Args:
         journal: The open journal.
         source: Supplies the rows.
         parser: Parses the rows.
-        deliver: Called with outcomes after their commit.
-        window_size: Returns the maximum number of rows of a new window.
+        deliver: Function that is called with outcomes after their commit.
+        window_size: Function that returns the maximum number of rows of a new window.
 
     Attributes:
-        feed: Supplies the rows.
-        counts: Outcome counts, starting with those of earlier processes.
+        feed: The feed that supplies the rows.
+        counts: Counts of the outcomes by status, including the outcomes of earlier processes.
         resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
         backlog: Number of outcomes that may be waiting to be recorded, in addition to the rows in flight.
     """
@@ -145,7 +145,7 @@ class JournalRecorder:
         self._batch = []  # in the thread, right after the commit, so that even a cancelled flush knows whether it succeeded
 
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
-        """Commit the remaining outcomes, then how the run ended and which rows without an outcome may have been sent.
+        """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent.
 
         Only the first call has an effect; it also releases the journal. The end is recorded only if every outcome has been
         recorded. Otherwise the journal's state stays `running`, and its rows without an outcome count as possibly sent.

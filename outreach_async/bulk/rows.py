@@ -1,4 +1,4 @@
-"""Pull the caller's rows and parse each into a row to send or, if the row can never be sent, into its outcome."""
+"""Pull the caller's rows, and parse each into a row to send or, if the row is not sent, into its outcome."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class SpooledRow:
 
     Attributes:
         index: Index of the row in the input, from 0.
-        payload: JSON object of the contact, merged with those of the rows that it replaces; or a JSON string with the reason why
-            the row can never be sent.
+        payload: The contact as a JSON object, merged with the contacts of rows that this row replaces; or a JSON string with the
+            reason why the row can never be sent.
         repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
     """
 
@@ -64,7 +64,7 @@ class RowParser:
 
     Args:
         contact_requests: The options of every contact request.
-        recent_emails: Finds repeated e-mails, whose rows are rejected; with `None`, no row is rejected for this reason.
+        recent_emails: Finds rows that repeat an e-mail, which are then rejected; with `None`, no row is rejected for this reason.
     """
 
     def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
@@ -72,7 +72,7 @@ class RowParser:
         self._recent_emails = recent_emails
 
     def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
-        """Return the parsed row, or the outcome of a row that is not sent."""
+        """Return the parsed row; if the row is not sent, return its outcome."""
         if not isinstance(row, SpooledRow):
             return self._parse_contact(index, row)
         content = msgspec.json.decode(row.payload)
@@ -94,7 +94,7 @@ class RowParser:
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
-        """Return bytes that identify the row, without an owner key: its part of the request body, or why it is not sent."""
+        """Return bytes that identify the row: its part of the request body (without an owner key), or why it is not sent."""
         if isinstance(row, ParsedRow):
             return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
@@ -123,34 +123,34 @@ Example:
 """
 
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
-"""Policies that need the whole input before the first row is sent."""
+"""Values of `Repeats` that need the whole input before the first row is sent."""
 
 _HISTORY_SIZE: Final = 10_000
 """Number of recent rows whose e-mails are remembered."""
 
 
 def same_address_message(place: str) -> str:
-    """Return the message for a row with the e-mail of another row.
+    """Return the message for a row with the same e-mail as another row.
 
     Args:
-        place: The other row, such as `line 3`.
+        place: Place of that other row, such as `line 3`.
     """
     return f"email: same address as {place}"
 
 
 def rejection_message(place: str) -> str:
-    """Return the message for a row that is rejected because it repeats the e-mail of another, with the remedy.
+    """Return the message for a row that is rejected because it repeats the e-mail of another row, with the remedy.
 
     Args:
-        place: The other row, such as `line 3`.
+        place: Place of that other row, such as `line 3`.
     """
     return f"{same_address_message(place)}; remove one of them, or choose another policy for repeats"
 
 
 class RecentEmails:
-    """Remembers the e-mails of the last rows.
+    """Finds rows with the same e-mail as a recent row.
 
-    Only identical addresses count as repeated: rejecting by a coarser key could lose a contact.
+    Only identical addresses count as repeated: rejecting rows with merely similar addresses could lose a contact.
     """
 
     def __init__(self, size: int = _HISTORY_SIZE) -> None:
@@ -158,7 +158,7 @@ class RecentEmails:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def find_earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with the same e-mail; if there is none, remember this row."""
+        """Return the index of an earlier row with the same e-mail; if there is none, remember this row and return `None`."""
         while self._rows and next(iter(self._rows.values())) < index - self._size:
             self._rows.popitem(last=False)
         earlier = self._rows.setdefault(email, index)
@@ -168,7 +168,7 @@ class RecentEmails:
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
 _AT_SIGN_FORMS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
 _IDEOGRAPHIC_FULL_STOP: Final = "\u3002"
-"""Separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)."""
+"""A character that separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)."""
 _IGNORABLE_CHARACTERS: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -248,7 +248,7 @@ def _fold_domain(domain: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Fold equivalent characters into one. Each is folded by itself, so a string may be split before or after folding."""
+    """Replace equivalent characters with one character. Each is replaced separately, so a string may be split before or after."""
     # Both `upper` and `casefold` are needed: some characters fold to another letter than their upper case does.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))

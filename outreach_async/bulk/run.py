@@ -27,7 +27,7 @@ MAX_OUTAGE: Final = 900.0
 
 @attrs.frozen(kw_only=True)
 class BulkOptions:
-    """The bulk options; `create_many` documents them."""
+    """The options of a bulk run; `create_many` documents them."""
 
     concurrency: int
     order: Order
@@ -50,12 +50,12 @@ def create_run(
     options: BulkOptions,
     identity: Mapping[str, Any],
 ) -> BulkRun:
-    """Check the options and build the run.
+    """Check the options, and return a run that has not started.
 
     Args:
-        engine: Sends requests.
+        engine: The client's engine, which sends the requests.
         contact_requests: The options of every contact request.
-        call_options: Timeout and deadline of a row.
+        call_options: Timeout and deadline of each row.
         rows: The input.
         options: The bulk options.
         identity: Workspace and request options, without the owner key: a journal is resumed only with the same values.
@@ -138,7 +138,7 @@ class BulkRun:
         return outcomes.report
 
     async def __aenter__(self) -> Outcomes:
-        """Start the workers.
+        """Start the workers, and return the outcomes.
 
         Raises:
             InvalidRequest: The journal belongs to another run, or is in use; or this run has already started.
@@ -178,7 +178,7 @@ class BulkRun:
                         raise
 
     def __aiter__(self) -> NoReturn:
-        """Refuse `async for` on the run itself: the workers are stopped at the end of an `async with` block.
+        """Refuse `async for` on the run itself: only the end of an `async with` block can stop the workers.
 
         Raises:
             InvalidRequest: Always; the message shows how to iterate.

@@ -1,4 +1,4 @@
-"""Throttle one run by its rate limit, quota and circuit breaker. Of these modules, only this one waits."""
+"""Throttle one run by its rate limit, quota and circuit breaker. The modules `rate` and `breaker` never wait; this one does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryBudget, Re
 from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 
 _MIN_GAIN: Final = 0.001
-"""Minimum gain in seconds for which the first task is woken. Otherwise every response, which raises the limit, would wake it."""
+"""The first waiting task is woken only if it may start more than this many seconds earlier. Otherwise every response would wake
+it, because every response raises the limit."""
 
 
 class _Waiter:
@@ -44,8 +45,8 @@ class _Waiter:
 class FifoWaiters:
     """A queue of waiting tasks, served in FIFO order.
 
-    A task that leaves the queue, served or cancelled, wakes the next task, which checks for itself whether it may start. Turns
-    are not handed over, so no turn is lost if a task is cancelled.
+    A task that leaves the queue, served or cancelled, wakes the next task, which checks for itself whether it may start. No
+    task passes its turn to another task, so no turn is lost if a task is cancelled.
     """
 
     def __init__(self) -> None:
@@ -60,8 +61,8 @@ class FifoWaiters:
 
         Args:
             not_before: The time before which the task does not join the queue.
-            take: Called with the current time. Takes the turn if that is possible now, and returns the time from which it is
-                possible. Its exceptions end the wait.
+            take: Function that is called with the current time. It takes the turn if that is possible now, and returns the time
+                from which that is possible. Its exceptions end the wait.
         """
         # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up rows that may start.
         place = _Waiter()
@@ -87,7 +88,7 @@ class FifoWaiters:
                 self._queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first task, so that it checks again, if it would wait beyond this time."""
+        """Wake the first task in the queue if it would sleep beyond the time `again`. It then checks whether it may start."""
         if self._queue and self._queue[0].until > again + _MIN_GAIN:
             self._queue[0].wake()
 
@@ -103,7 +104,7 @@ _JITTER: Final = 0.1
 _MAX_JITTER: Final = 1.0
 """Maximum jitter added to a `Retry-After`, in seconds."""
 _MIN_BASE_RATE: Final = 1.0
-"""Minimum base rate, in requests per second, for the ramp after a pause if no limit was learned."""
+"""Minimum base rate of the ramp after a pause, in requests per second, if no rate limit was learned."""
 _THROTTLED_PERIOD: Final = 1.0
 """Seconds for which a run counts as throttled after an attempt was delayed."""
 
@@ -116,17 +117,17 @@ class RunThrottle:
 
     Args:
         policy: The retry policy of the run's client.
-        gate: The client's `Retry-After` gate. The run closes it for the whole client, and waits even if another call closed it.
+        gate: The client's `Retry-After` gate. The run may close it for the whole client, and also waits if another call did.
         max_outage: Seconds without any success after which the run is suspended.
-        wall_clock: Returns Unix time in seconds, for quota headers that give a reset as Unix time.
+        wall_clock: Function that returns Unix time in seconds, for quota headers that give a reset as Unix time.
 
     Attributes:
         run: Number of the run, unique in this process.
         halted: The error that ended the run; `None` while the run continues.
-        drained: The error that ends every wait for a start once the run is drained; `None` before.
+        drained: The error that ends every wait for a start after the run was drained; `None` until then.
         pause_reason: The reason for the last pause.
-        on_change: Called with the current time after each failure and when an attempt has to wait, because the state may have
-            changed. A run without failures and waits never calls it.
+        on_change: Function that is called with the current time after each failure and when an attempt has to wait, because the
+            state may have changed. A run without failures and waits never calls it.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class RunThrottle:
         return self._cubic.limit
 
     def opens_at(self, now: float) -> float:
-        """Return when the pause ends; a time in the past if there is none."""
+        """Return the time at which the pause ends; a time that is not in the future if the run is not paused."""
         return max(self.gate.opens_at(now), self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
@@ -165,7 +166,7 @@ class RunThrottle:
         return "throttled" if self._waiters or now - self._delayed_until < _THROTTLED_PERIOD else "running"
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt now, if that is allowed and no other attempt is waiting."""
+        """Start an attempt now, if that is allowed and no other attempt is waiting; return whether it was started."""
         if self._fast_path and self.gate.opens_at(now) <= now:  # the fast path of a healthy run, taken once per row
             self._in_flight += 1
             return True
@@ -173,10 +174,10 @@ class RunThrottle:
         return self.halted is None and not self._waiters and self._start_if_due(now) <= now
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it. First come, first served.
+        """Wait until an attempt may start, at `not_before` or later, and start it. Attempts that wait start in order of arrival.
 
         Raises:
-            BulkStopped: The run has ended or is drained, before or during the wait.
+            BulkStopped: The run ended or was drained, before or during the wait.
         """
         self._raise_if_over()
         await self._waiters.wait(not_before, self._start_if_due_or_raise)
@@ -193,7 +194,7 @@ class RunThrottle:
         self._waiters.wake_all()
 
     def cancel_start(self) -> None:
-        """Release a reserved start: the attempt does not start after all."""
+        """Release a reserved start, because the attempt will not be sent."""
         self._in_flight -= 1
         self._quota.refund()
         self._breaker.cancel_probe()
@@ -248,7 +249,7 @@ class RunThrottle:
         self._waiters.wake_first(self._earliest_start(now))
 
     def _base_rate(self, now: float) -> float:
-        """Return the base rate of the ramp that follows a pause. The ramp starts at half of it."""
+        """Return the base rate of the ramp that follows a pause. The ramp starts at half of this rate."""
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
@@ -271,7 +272,7 @@ class RunThrottle:
         return RetryDecision.RETRY
 
     def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
-        """Close the gate for as long as the service asks."""
+        """Close the gate for as long as the service asks; if that is too long, also suspend the run."""
         cap = self._policy.retry_after_cap
         if retry_after > cap:
             text = f"the service asked to wait {retry_after:.0f} s, more than the limit of {cap:g} s"
@@ -310,7 +311,10 @@ class RunThrottle:
         return RetryDecision.RETRY_COUNTED if counts else RetryDecision.RETRY
 
     def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
-        """Return whether a failure counts against its row: not if the breaker is open, or opened after the attempt started."""
+        """Record a failure, and return whether it counts against its row.
+
+        It does not if the breaker is open, or opened after the attempt started.
+        """
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_failure(attempt.ended)
             self.pause_reason = attempt.description
@@ -327,7 +331,7 @@ class RunThrottle:
         return counts
 
     def _check_reachability(self, attempt: FailedAttempt) -> None:
-        """If the service was never reached, retry a few times, one attempt at a time. Then suspend the run."""
+        """Pause the run because the service was never reached. After a few rounds of failed attempts, suspend the run."""
         if self._reachability.record_failure(attempt.started, attempt.ended):
             rounds = self._reachability.rounds
             if rounds >= max(2, self._policy.attempts):
@@ -336,19 +340,19 @@ class RunThrottle:
             self.pause_reason = attempt.description
 
     def _check_outage(self, attempt: FailedAttempt) -> None:
-        """Suspend the run if no attempt has succeeded for too long."""
+        """Suspend the run if no attempt has succeeded for `max_outage` seconds."""
         self._failing_since = min(self._failing_since, attempt.started)  # failures may not arrive in the order of their starts
         if (duration := attempt.ended - self._failing_since) >= self._max_outage:
             self._suspend(f"no request has succeeded for {duration:.0f} s", attempt.error)
 
     def _charge_budget(self, attempt: FailedAttempt) -> None:
-        """Charge the retry budget; if it is empty, open the breaker. Probes are free, because the pause itself limits them."""
+        """Charge the retry budget for a retry; if it is empty, open the breaker. Probes are free: the pause limits them."""
         if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
             self._breaker.trip(attempt.ended, MIN_PAUSE)  # the service may well be healthy
             self.pause_reason = f"too many retries: {attempt.description}"
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states; return whether it states one. A reset beyond the cap is not applied."""
+        """Apply the quota that a response states, unless its reset is too far off; return whether there is one."""
         if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:
@@ -363,7 +367,7 @@ class RunThrottle:
     # The next start
 
     def _earliest_start(self, now: float) -> float:
-        """Return the earliest time at which an attempt may start, as known now."""
+        """Return the earliest time at which an attempt may start. Later results may change this time."""
         rate = self._slow_start.rate(self._cubic.limit, now)
         due = -math.inf if rate is None else self._schedule.next_start(rate)
         return max(self.gate.opens_at(now), self._breaker.opens_at, self._quota.opens_at(now), due)

@@ -19,7 +19,7 @@ from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, RowParser, Sou
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
-"""Maximum number of rows in a window. After a crash, each row of a window that has no outcome is uncertain."""
+"""Maximum number of rows in a window. After a crash, it is uncertain whether the unanswered rows of a window were sent."""
 _SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
@@ -29,7 +29,7 @@ class Prefetch:
     """Reads a stream ahead, so that a window can take all rows that have arrived without waiting for more.
 
     Args:
-        source: The stream.
+        source: The rows, from an async iterable.
     """
 
     def __init__(self, source: Source) -> None:
@@ -45,7 +45,7 @@ class Prefetch:
         return bool(self._rows) or self._ended
 
     async def pull(self) -> Any:
-        """Return the next row, or `END`. An exception of the stream is raised after the rows before it."""
+        """Return the next row, or `END` after the last one. An exception of the stream is raised after the rows before it."""
         while not self.ready:
             await self._changed.wait()
         if self._rows:
@@ -57,7 +57,7 @@ class Prefetch:
         return END
 
     async def run(self) -> None:
-        """Pull rows until the stream ends, at most a window ahead."""
+        """Pull rows until the stream ends, and hold at most one window of rows."""
         try:
             while (row := await self._source.pull()) is not END:
                 self._rows.append(row)
@@ -76,13 +76,13 @@ class Prefetch:
 
 
 class WindowedFeed:
-    """Supplies the rows of marked windows, one window ahead of the workers. Rows that already have an outcome are skipped.
+    """Supplies the rows of marked windows to the workers, and marks one window ahead. Rows that have an outcome are skipped.
 
     Args:
         journal: The open journal.
-        source: Supplies the rows; not used if an earlier process has spooled all of them.
+        source: Supplies the rows; not used if an earlier process has spooled all rows.
         parser: Parses the rows.
-        window_size: Returns the maximum number of rows of a new window.
+        window_size: Function that returns the maximum number of rows of a new window.
     """
 
     def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
@@ -139,11 +139,11 @@ class WindowedFeed:
         self._end()
 
     def remaining_possibly_sent(self) -> PossiblySent:
-        """Return the rows that were not returned by `next` and may have been sent by an earlier process."""
+        """Return the rows that `next` has not returned and that an earlier process may have sent."""
         return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
 
     async def _run(self) -> None:
-        """Fill windows until the input ends. For a finished run, only compare the rows with the marked ones."""
+        """Fill windows until the input ends. For a finished run, only compare the rows with the marked rows."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
                 # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
@@ -164,7 +164,7 @@ class WindowedFeed:
         self._changed = anyio.Event()
 
     async def _fill_window(self) -> bool:
-        """Read, mark and supply one window; return whether there may be another."""
+        """Read, mark and supply one window; return whether there may be another window."""
         marked = await self._thread.run(self._writer.window_at, self._first) if self._first < self._marked_before else None
         rows, digest = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
         if rows and marked is None and self._writer.finished:
@@ -219,7 +219,7 @@ class WindowedFeed:
         return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
 
     async def _store_input(self) -> None:
-        """Store the whole input, from the beginning: a process that was killed while storing the input has sent nothing."""
+        """Store the whole input, from its first row. A process that was killed while storing it has sent nothing."""
         batch: list[tuple[int, str, bytes]] = []
         count = 0
         while (row := await self._source.pull()) is not END:

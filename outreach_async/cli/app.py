@@ -26,11 +26,11 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""The module and attribute of each command, and the first sentence of its help, so that completion need not import the module."""
+"""For each command: module, attribute and first sentence of its help. Completion can thus show the help without an import."""
 
 
 class CommandGroup(click.Group):
-    """The top-level group, which imports a command only when it is used."""
+    """The top-level group of commands. It imports the module of a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         """Return the names of the commands."""
@@ -53,7 +53,7 @@ class CommandGroup(click.Group):
 
 PROGRAM: Final = "outreach-async"
 VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
-"""Environment variable that a completion script sets; click derives its name from the program's."""
+"""Environment variable that a completion script sets. click derives the variable's name from the program's name."""
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -74,10 +74,10 @@ def completion(context: click.Context, shell: str) -> int:
 
 
 def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
-    """Return a shell completer that offers words.
+    """Return a function that completes words in the shell.
 
     Args:
-        words: Returns the words, or a mapping of each word to a line of help.
+        words: Returns the words to offer, or a mapping of each word to a line of help.
         or_file: Whether to complete file names if no word matches.
     """
 

@@ -113,7 +113,7 @@ def audit(
 
 
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report to files, or print it; with `None`, its format depends on whether stdout is a terminal."""
+    """Write a report to files or, if `formats` is empty, print it. Without `print_format`, the format depends on the screen."""
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
@@ -130,7 +130,7 @@ def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, 
 
 
 def clock_of(options: Options) -> Callable[[], float]:
-    """Return the clock for the ages of mailboxes. The embedded service has a fixed clock, so that its audit never changes."""
+    """Return the clock for the time of an audit. The embedded service has a fixed clock, so that its audit never changes."""
     if options.base_url != FAKE:
         return time.time
     from outreach_async.cli.serving import create_demo_world
@@ -139,7 +139,7 @@ def clock_of(options: Options) -> Callable[[], float]:
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:
-    """Print a report for people."""
+    """Print a report for people; with `--json`, print nothing."""
     if screen.console:
         screen.console.print(build_renderable(report))
     elif not screen.as_json:

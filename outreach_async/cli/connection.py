@@ -18,12 +18,12 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
     Args:
         options: The options of the command line.
-        workspace: Workspace to work in; overrides `options`. If neither is given, the embedded service's first workspace is used.
+        workspace: Id of the workspace; by default, that of `options` or, for the embedded service, its first workspace.
         max_in_flight: Maximum number of concurrent requests.
 
     Raises:
         click.UsageError: No base URL is given, or the timeout is not greater than 0.
-        InvalidRequest: An option has an invalid value, or its backend is not installed.
+        InvalidRequest: An option has an invalid value, or the backend in `options` is not installed.
     """
     if not options.timeout > 0:
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass for example 30.")
@@ -39,10 +39,10 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
 
 def workspaces_of(options: Options) -> list[str]:
-    """Return the workspaces to work in. The default is every workspace of the embedded service.
+    """Return the ids of the workspaces to work in. For the embedded service, the default is all of its workspaces.
 
     Raises:
-        click.UsageError: No workspace is given, and the service is not the embedded one.
+        click.UsageError: No workspace is given, and the service is not the embedded service.
     """
     workspaces = options.workspaces or _embedded_workspaces(options)
     if not workspaces:

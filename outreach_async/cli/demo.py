@@ -80,7 +80,7 @@ def _announce_audit(screen: Screen) -> None:
 
 
 def program_name(program: str) -> str:
-    """Return the name under which this command was started, so that users can paste the suggestions.
+    """Return the name under which this command was started, so that users can paste the suggested commands.
 
     Args:
         program: The `argv[0]` of the process.

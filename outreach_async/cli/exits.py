@@ -19,16 +19,16 @@ from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
 REFUSED: Final = 1
-"""Findings at or above `--fail-on`, or a request refused by the service."""
+"""Exit code for findings at or above `--fail-on`, or for a request that the service refused."""
 USAGE: Final = 2
 INCOMPLETE: Final = 3
-"""Rows rejected, unknown or not applied, or pages that could not be read."""
+"""Exit code for rows that were rejected, unknown or not applied, or for pages that could not be read."""
 SUSPENDED: Final = 75
-"""A run with a journal that can be resumed later: the service asked for a long wait, or is down."""
+"""Exit code for a run that can be resumed from its journal later, because the service asked for a long wait or is down."""
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
-"""The reader of the output has exited, as `head` does."""
+"""Exit code if the program that reads the output has exited, as `head` does."""
 
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that created or changed no contact, as far as is known."""
@@ -45,7 +45,7 @@ _SQLITE_REASONS: Final = {
     "SQLITE_PERM": "permission denied",
     "SQLITE_READONLY": "it is read-only",
 }
-"""Reasons to print for SQLite errors whose cause is outside the file."""
+"""Reasons to print for SQLite errors whose cause is not the file's content, by the start of the error's name."""
 _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
@@ -71,7 +71,7 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
     Args:
         outcomes: Number of rows by outcome.
-        repeats: Number of rows among them that were not sent because, with `--repeats`, another row was sent instead.
+        repeats: Number of rows in `outcomes` that were not sent because, with `--repeats`, another row was sent instead.
     """
     return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
@@ -101,7 +101,7 @@ def _format_message(error: BaseException) -> str:
 def _remove_foreign_text(error: BaseException, message: str) -> str:
     """Return a message without the text of another library's exception, which means nothing to a user.
 
-    If the operating system gave a reason, or a parser the position of a fault, that replaces the removed text.
+    If the operating system gave a reason, or a parser gave the position of a fault, that reason or position replaces the text.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -117,8 +117,8 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
     """Return whether the text of an exception was written by this library.
 
-    Its checks raise built-in exceptions too, such as `ValueError`. With a journal, however, Python itself raises built-in
-    exceptions while damaged content is read.
+    The library's checks raise built-in exceptions too, such as `ValueError`. While a damaged journal is read, however, Python
+    itself raises built-in exceptions; with `journal`, they do not count as the library's own.
     """
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)
@@ -126,7 +126,7 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
 
 
 def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
-    """Yield patterns of the ways in which a message quotes an exception: by its class and text, or by its text alone."""
+    """Yield patterns that find a quoted exception in a message: its class and text, or its text alone."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
     # `strerror` may be a library's text too: asyncio adds the address to the operating system's text.
     for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):

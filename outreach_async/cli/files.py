@@ -1,4 +1,4 @@
-"""The files of a command: options for reading them, and checks before writing.
+"""The files of a command: options for reading a file, and checks before a file is written.
 
 A command does not write a file that it also reads, write one file twice, or replace a file of another kind without `--force`.
 """
@@ -26,11 +26,11 @@ PATH: Final = click.Path(path_type=Path)
 """Parameter type of a file to read."""
 
 OpenInput: TypeAlias = Callable[[str | Path], File]
-"""Opens a file of rows with the options of the command line."""
+"""A function that opens a file of rows with the options of the command line."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the options for reading a file. The command receives `open_input`, which opens a file with them."""
+    """Declare the options for reading a file. The command receives `open_input`, which applies these options."""
 
     @click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file that is not UTF-8, such as cp1252.")
     @click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]")
@@ -44,14 +44,14 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _STDOUT: Final = "/dev/stdout"
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""Suffixes of a journal's files."""
+"""Suffixes that, appended to the path of a journal, give the paths of the journal's files."""
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
 """Pairs of options that may name the same file: the file is read first, then replaced as a whole."""
 
 FileKey: TypeAlias = tuple[int | str, ...]
-"""Identifies a file: its device and inode or, if it does not exist yet, those of its folder and its name."""
+"""The identity of a file: its device and inode. For a new file, it is the device and inode of the folder, and the name."""
 HasFormat: TypeAlias = Callable[[Path], bool]
-"""Returns whether a file starts like a file of the format to be written."""
+"""A function that returns whether a file starts like a file of the format to be written."""
 
 
 class OutputPath(click.Path):
@@ -73,14 +73,14 @@ rejects_option: Final = click.option(
 
 @attrs.frozen
 class FileUse:
-    """A file on the command line and its use.
+    """A file that the command line names, and whether the command reads or writes it.
 
     Attributes:
         flag: The option or argument that names the file.
         path: The path as given.
         keys: Keys that identify the file, or the several files of a journal.
         written: Whether the command writes the file.
-        has_format: Checks the file that would be replaced; `None` if the command does not replace it.
+        has_format: Returns whether an existing file has the format to be written; `None` if it is not replaced.
     """
 
     flag: str
@@ -91,13 +91,13 @@ class FileUse:
 
     @classmethod
     def for_reading(cls, flag: str, path: Path | None) -> Iterator[Self]:
-        """Yield a file to read, if one is given; `-` is standard input."""
+        """Yield the use of a file to read; nothing if `path` is `None`. The path `-` is standard input."""
         if path is not None:
             yield cls(flag, path, find_keys(0 if str(path) == STDIN else path))
 
     @classmethod
     def for_journal(cls, flag: str, path: Path | None, *, written: bool) -> Iterator[Self]:
-        """Yield a journal with the files beside it, if one is given."""
+        """Yield the use of a journal and of the files beside it; nothing if `path` is `None`."""
         if path is not None:
             bases = {str(path), os.path.realpath(path)}
             keys = frozenset().union(*(find_keys(Path(base + end)) for base in bases for end in _JOURNAL_SUFFIXES))
@@ -105,7 +105,7 @@ class FileUse:
 
     @classmethod
     def for_writing(cls, flag: str, path: Path | None, has_format: HasFormat) -> Iterator[Self]:
-        """Yield a file to write, if one is given."""
+        """Yield the use of a file to write; nothing if `path` is `None`."""
         if path is not None:
             yield cls(flag, path, find_keys(path), written=True, has_format=has_format)
 
@@ -114,12 +114,12 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
     """Check every file of a command before any of them is written.
 
     Args:
-        uses: The files.
+        uses: The files of the command, with their uses.
         force: Whether an output may replace a file of another kind.
 
     Raises:
-        click.UsageError: The folder of an output does not exist, the output is another file of the command, or it would replace
-            a file of another kind.
+        click.UsageError: The folder of an output does not exist, the command uses the output as another file too, or the output
+            would replace a file of another kind.
     """
     files = [file for use in uses for file in use]
     for file in files:
@@ -135,7 +135,7 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
 
 
 def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
-    """Yield each pair of uses of one file where at least one writes it, except pairs of options that may share a file."""
+    """Yield each pair of uses that name the same file, if at least one writes the file and their options may not share it."""
     for one, other in combinations(uses, 2):
         may_share = {one.flag, other.flag} in _SHAREABLE_OPTIONS or not (one.written or other.written)
         if one.keys & other.keys and not may_share:
@@ -143,7 +143,7 @@ def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]
 
 
 def is_case_insensitive(folder: Path) -> bool:
-    """Return whether a folder ignores the case of names."""
+    """Return whether a folder ignores the case of file names."""
     try:  # without writing a file: look up an existing name in the other case
         with os.scandir(folder) as entries:
             path = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
@@ -154,11 +154,11 @@ def is_case_insensitive(folder: Path) -> bool:
 
 
 def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
-    """Return keys that identify a file through every link; an empty set for pipes and devices, which store nothing.
+    """Return keys that are the same for every link to a file; an empty set for pipes and devices, which store nothing.
 
     Args:
-        path: The file, which may not exist yet, or a descriptor.
-        folds: Returns whether a folder ignores the case of names.
+        path: The file, which may not exist yet, or a file descriptor.
+        folds: Returns whether a folder ignores the case of file names.
     """
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
@@ -190,9 +190,9 @@ def require_folder(flag: str, path: Path) -> None:
 
 @contextmanager
 def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
-    """Make an error of the operating system name the option and its value.
+    """Replace an error of the operating system with an error that names the option and its value.
 
-    The error itself may name no file, or the temporary file that is written beside an output.
+    The original error may name no file, or only the temporary file that is written beside an output.
 
     Raises:
         click.ClickException: The block raised an `OSError` other than `BrokenPipeError`.
@@ -206,12 +206,12 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
-"""Explain the errors of reading a file that an option names."""
+"""Context manager for reading a file that an option names: an error names the option and says what to do."""
 
 explain_write_errors: Final = partial(
     explain_os_errors, remedy="free space on its disk, or pass another path that can be written"
 )
-"""Explain the errors of writing a file that an option names."""
+"""Context manager for writing a file that an option names: an error names the option and says what to do."""
 
 
 def _has_content(path: Path) -> bool:

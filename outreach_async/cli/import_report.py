@@ -18,12 +18,12 @@ _MAX_LISTED: Final = 10
 
 
 class FailedRows:
-    """Lists the failed rows, each with its line and the reason.
+    """Prints the failed rows of an import, each with its line and the reason.
 
     Args:
         screen: Where to print.
-        few: Maximum number of rows to list when the block ends; with `None`, every row is listed as it fails.
-        line_of: Returns the line of a row by its index, to refer to the row that another row duplicates.
+        few: Maximum number of rows to print when the `with` block ends; with `None`, every row is printed as soon as it fails.
+        line_of: Returns the line of a row, given its index. It is used to name the row that another row duplicates.
     """
 
     def __init__(self, screen: Screen, few: int | None, line_of: LineOf = lambda _index: None) -> None:
@@ -34,7 +34,7 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """List the row if it failed for a reason of its own. An error that affects every row is the last line of output."""
+        """List the row if it failed, unless the error affects every row: such an error is printed once, at the end of the run."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         parts = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))
@@ -50,7 +50,7 @@ class FailedRows:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Print the rows that were held back."""
+        """Print the first failed rows, and the number of further failed rows."""
         for text in self._lines:
             self._screen.print_line(text)
         if self._unlisted:
@@ -66,17 +66,17 @@ def _row_labels(outcome: ContactOutcome) -> tuple[str, str]:
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
-    """Return whether an error is, or follows from, the refusal that ended the run."""
+    """Return whether an error is the refusal that ended the run, or was caused by this refusal."""
     return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and affects_every_row(error))
 
 
 def max_listed_rows(screen: Screen) -> int | None:
-    """Return the number of failed rows to list: a few on a terminal, all of them in a file or a pipe."""
+    """Return the maximum number of failed rows to list: a few on a terminal; `None`, which lists all, in a file or a pipe."""
     return _MAX_LISTED if screen.console else None
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print the field of each column, and why. In a pipe, omit this table if every column is named like its code."""
+    """Print the field that each column is sent as, and why. In a pipe, omit the table if every column is named like its field."""
     for note in notes:
         screen.print_line(f"note: {note}")
     if columns.export:
@@ -87,7 +87,7 @@ def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> Non
 
 
 def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
-    """Print the findings in a file: the number of each kind, and the first few. Print the estimated duration, if it is known."""
+    """Print the findings of a file check: the number and first examples of each kind. Print the estimated duration, if known."""
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
         for line, message in kind.first:

@@ -45,7 +45,7 @@ class ImportJob:
     """The input and the options of an import.
 
     Attributes:
-        file: The input.
+        file: The input file.
         overrides: Field codes by column name.
         ignore_unknown: Whether to skip columns that match no field.
         duplicates: What to do with an e-mail that is already in the workspace.
@@ -55,13 +55,13 @@ class ImportJob:
         repeats: What to do with duplicates within the file.
         journal: File that records the run.
         resume: Whether to resume the run of an existing journal.
-        earlier: `unknown` marks every row without an outcome as possibly sent.
+        earlier: `unknown` continues after the journal was damaged or lost, and marks rows without an outcome as possibly sent.
         rejects: File for rows that were rejected, not applied or unknown.
         checks: Levels of the checks; `None` to check nothing and print no findings.
         save_mapping: File to write the column mapping to.
         rate: Quota in requests per second, as the user gave it.
         notes: Remarks to print before the run.
-        spooled: Whether the rows are in the journal only, because they came from standard input.
+        spooled: Whether the rows are stored only in the journal, because they came from standard input.
     """
 
     file: File
@@ -83,10 +83,12 @@ class ImportJob:
     spooled: bool = False
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | None:
-        """Return the journal, with the path and fingerprint of the input. Standard input is identified by its rows alone.
+        """Return the journal, with the path and fingerprint of the input; `None` if the import has no journal.
+
+        Standard input has neither a path nor a fingerprint, and is identified by its rows.
 
         Args:
-            mapping: Final field codes by column; `None` for those of `overrides`.
+            mapping: Final field codes by column name; `None` to use `overrides`.
         """
         if self.journal is None:
             return None
@@ -96,7 +98,7 @@ class ImportJob:
         return Journal(self.journal, source=str(self.file.path.resolve()), fingerprint=self.file.fingerprint(), mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if there is no journal, or it is damaged and may be replaced."""
+        """Return the report of the run to resume; `None` if there is none, or if its journal is damaged and may be replaced."""
         if not self.resume or self.journal is None or not self.journal.exists():
             return None
         try:
@@ -107,7 +109,7 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether a run is finished and its rows need not be read, as the journal has the rows or a fingerprint."""
+        """Return whether a run is finished and its input need not be read, because the journal has the rows or a fingerprint."""
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
@@ -127,7 +129,7 @@ async def prepare(
     """Map the columns, check the whole file and print the findings. Return the mapping and the findings.
 
     Args:
-        client: Client for the workspace's fields; `None` to map columns without them.
+        client: Client to read the workspace's fields with; `None` to map columns without these fields.
         job: The import.
         screen: Where to print.
         on_rejected: Called with each invalid row and its error.
@@ -181,9 +183,9 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 def _open_rejects(
     path: Path | None, file: File, line_of: LineOf = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if one is requested. Yield a function that writes an outcome if the row failed.
+    """Open the rejects file, if `path` is given. Yield a function that writes an outcome if the row failed.
 
-    The file gets its name when the block ends, even if the block raises.
+    The file appears at its path when the block ends, even if the block raises.
 
     Raises:
         click.ClickException: The file cannot be written.
@@ -214,11 +216,11 @@ async def run_import(
     """Create the contacts of a file, print the results and return the exit code.
 
     Args:
-        client: The client.
+        client: Client to create the contacts with.
         job: The import.
         screen: Where to print.
         few: Maximum number of failed rows to list; `None` for all of them.
-        closing: Called with the final counts, however the run ends.
+        closing: Called with the final counts, whether the run succeeds or not.
     """
     preflight, rows, mapping = await _prepare_rows(client, job, screen)
     total = None if job.spooled else preflight.rows
@@ -239,7 +241,7 @@ async def run_import(
 
 
 def drain_run(outcomes: Outcomes) -> float:
-    """Stop starting rows, and return the time to wait for the requests in flight, in seconds."""
+    """Let a run start no further rows, and return the time to wait for the requests in flight, in seconds."""
     paused = outcomes.progress.state == "paused"
     outcomes.drain()
     return PAUSED_DRAIN_TIMEOUT if paused else DRAIN_TIMEOUT
@@ -269,7 +271,10 @@ def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen)
 def _print_counts_at_end(
     job: ImportJob, screen: Screen, total: int | None, closing: Callable[[BulkReport], None]
 ) -> Iterator[Callable[[Outcomes], None]]:
-    """Print the counts of a run that has started, however it ends. With a journal, they cover all sessions of the run."""
+    """Yield a function that receives a started run, and print the run's counts at the end, even after an error.
+
+    With a journal, the counts cover all sessions of the run.
+    """
     started: list[Outcomes] = []
     try:
         yield started.append
@@ -418,7 +423,7 @@ def _create_job(
     rate: float | None,
     **settings: Any,
 ) -> ImportJob:
-    """Return the import that the options describe, with its file opened.
+    """Open the input file, and return the import that the options describe.
 
     Raises:
         InvalidRequest: An option has an invalid value, or the file cannot be read.

@@ -74,7 +74,7 @@ def fields(options: Options) -> int:
 def _print_items(
     screen: Screen, items: Iterable[Any], columns: Sequence[str], brief: Sequence[str], read: Callable[[Any, str], Any] = getattr
 ) -> None:
-    """Print a table. A terminal, which has less room than a pipe, gets only the columns in `brief`."""
+    """Print a table. On a terminal, which has less room than a pipe, print only the columns in `brief`."""
     names = brief if screen.console else columns
     screen.print_table(names, ([read(item, name) for name in names] for item in items))
 

@@ -52,9 +52,9 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Complete the options on the command line from the environment.
+        """Create the options from the command line. The environment provides options that are not given.
 
-        The embedded service takes nothing from the environment: a key and a workspace set there belong to another service.
+        For the embedded service, the environment is ignored, because its key and workspace belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
@@ -84,7 +84,7 @@ class Options:
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the shared options, which the command receives as `options`. Options after the command's name win."""
+    """Declare the shared options, which the command receives as `options`. Options after the command's name have priority."""
 
     @wraps(command)
     def with_options(**arguments: Any) -> Any:
@@ -104,7 +104,7 @@ def declare_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _prefer_later(before: Any, after: Any) -> Any:
-    """Return the value given after the name of the command, else the one given before it."""
+    """Return the value given after the name of the command or, if it was omitted there, the value given before the name."""
     return before if after is None or after is False or after == () else after
 
 

@@ -51,7 +51,7 @@ class Screen:
         print(f"outreach-async: {to_printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
-        """Print lines for people."""
+        """Print each line of a text for people; with `as_json`, print nothing."""
         for line in text.splitlines():
             self.print_line(line)
 
@@ -75,7 +75,7 @@ class Screen:
 
 
 _UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "status", "test_letter"})
-"""Columns never wrapped below the width of their values, because users copy and compare them."""
+"""Columns whose values are never wrapped, because users copy and compare the values."""
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -93,7 +93,7 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
 
 
 ShowProgress: TypeAlias = Callable[[int, str], None]
-"""Shows the number of completed rows, and a string beside the bar."""
+"""A function that shows the number of completed rows, and a string beside the progress bar."""
 
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
@@ -102,7 +102,7 @@ _SLOW_RATE: Final = 10
 
 @contextmanager
 def show_progress(title: str, total: int | None) -> Iterator[ShowProgress]:
-    """Show a progress bar for `total` rows; `None` means that their number is unknown."""
+    """Show a progress bar on stderr, and yield a function that updates it. `total` is the number of rows; `None` if unknown."""
     if not sys.stderr.isatty():
         yield lambda _rows, _text: None
         return
@@ -114,12 +114,12 @@ def show_progress(title: str, total: int | None) -> Iterator[ShowProgress]:
 
 
 async def follow_progress(outcomes: Outcomes, show: ShowProgress, warn: Callable[[str], None]) -> None:
-    """Show a run's progress until cancelled.
+    """Show a run's progress until this task is cancelled.
 
     Args:
         outcomes: The outcomes of the run.
         show: Updates the bar.
-        warn: Prints a line. Used for the reason of each pause, which may not fit beside the bar.
+        warn: Prints a line with the reason of each pause, because the reason may not fit beside the bar.
     """
     printed_reason = ""
     while True:

@@ -16,23 +16,24 @@ from outreach_async.cli.exits import INTERRUPTED, OK
 from outreach_async.cli.output import Screen
 
 DRAIN_TIMEOUT: Final = 30.0
-"""Time for requests in flight to complete, in seconds."""
+"""Time to wait for requests in flight after the first Ctrl-C, in seconds."""
 PAUSED_DRAIN_TIMEOUT: Final = 1.0
-"""Time for requests in flight while a run is paused, in seconds. It is short, because they rarely succeed then."""
+"""Time to wait for requests in flight after Ctrl-C in a paused run; short, because requests rarely succeed during a pause."""
 
 
 class InterruptHandler:
-    """Handles Ctrl-C: the first drains the run, the second cancels it, and the third exits the process.
+    """Handles Ctrl-C: the first one drains the run, the second one cancels it, and the third one exits the process.
 
     Args:
         screen: Where to print what happens.
         group: Task group of the tasks that run beside the block.
-        leave: Exits the process.
+        leave: Exits the process with the given exit code.
 
     Attributes:
-        group: The task group.
-        scope: Cancelled by the second Ctrl-C.
-        drain: Called by the first Ctrl-C: stops starting rows, and returns the time to wait, in seconds.
+        group: Task group of the tasks that run beside the block.
+        scope: Cancel scope of the block. The second Ctrl-C cancels it, and so does the end of the wait after the first Ctrl-C.
+        drain: Function that the first Ctrl-C calls. It lets the run start no further rows, and returns the time to wait, in
+            seconds.
         count: Number of times that Ctrl-C was pressed.
     """
 
@@ -66,7 +67,7 @@ class InterruptHandler:
 async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
     """Handle every Ctrl-C within the block. On Windows, which does not support this, Ctrl-C raises `KeyboardInterrupt`.
 
-    Errors of the block are raised as they are, not in an exception group.
+    Errors of the block are raised unchanged, not in an exception group.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:

@@ -70,7 +70,7 @@ def _open_input_file(open_input: files.OpenInput, figures: JournalReport) -> Fil
     """Return the input of the run, if it has not changed; `None` if it came from standard input.
 
     Raises:
-        InvalidRequest: The input has changed, or the journal records none.
+        InvalidRequest: The input has changed, or the journal records no input file.
     """
     if figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import'")

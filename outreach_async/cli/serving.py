@@ -56,7 +56,7 @@ def _add_mailboxes(
 
 
 def _to_json(value: Any) -> Any:
-    """Return a TOML value as the service takes it: a time as Unix seconds, and an empty string as null, absent from TOML."""
+    """Convert a TOML value to JSON: a time becomes Unix seconds, and an empty string becomes null, which TOML does not have."""
     if isinstance(value, datetime):
         return int(value.timestamp())
     return None if value == "" else value
@@ -78,7 +78,7 @@ def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None)
 
 
 def find_entry_ids(service: FakeService) -> dict[str, str | None]:
-    """Return the id of the first workspace, one of its owner keys and the id of a campaign; `None` for each one missing."""
+    """Return the id of the first workspace, one of its owner keys, and the id of a campaign; `None` for each missing value."""
     document = json.loads(service.dump())
     space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
     keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
@@ -145,7 +145,7 @@ def serve(
 
 
 def _load_behaviour(name: str) -> Behaviour:
-    """Return a preset, or read a file.
+    """Return the preset of this name, or read the behaviour from the file of this name.
 
     Raises:
         click.ClickException: There is no such preset or readable file, or the file is not a valid behaviour.

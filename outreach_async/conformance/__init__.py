@@ -15,8 +15,8 @@ Each rule that the interface leaves open is a knob of `outreach_async.fake.Behav
 their values to `behaviour.toml`, a file that `outreach_async.fake.behaviour.load_behaviour` loads for a fake. A later run fails
 if the measured value of a knob has changed.
 
-You can also call the suite from Python: `check` returns the violations of stated rules, and `calibrate` measures the knobs. In
-this example, the service is a fake:
+You can also call the suite from Python: `check` returns the violations of rules that the interface states, and `calibrate`
+measures the knobs. In this example, the service is a fake:
 
 ```python
 import anyio
@@ -45,7 +45,7 @@ Limits of the measurement, by knob:
     overwrite_unsent, overwrite_blank   not measured: no operation reads a contact back
     unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
     reenrol                             `noop` and `restart` look the same, because contacts join only a draft campaign
-    rate_limit, max_in_flight           not measured, to spare the service; the report says if a request was throttled
+    rate_limit, max_in_flight           not measured, to limit the load; the report says if a request was throttled
     over_max                            `clamp` and `serve` look the same with up to 2,000 mailboxes, unless campaigns are clamped
     campaign_max_display                not measured if `over_max` is `serve`, or is `clamp` and there are too few campaigns
     email_key                           `lower` and `gmail` look the same without an address at gmail.com
@@ -91,7 +91,7 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options of the suite. The plugin calls this: pytest loads the conftest of a package too late to add options."""
+    """Add the suite's options. The pytest plugin calls this, as pytest loads a package's conftest too late to add options."""
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )

@@ -85,7 +85,7 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
-    """Return the findings, with the more precise values of an earlier run: for example, that run may have created contacts."""
+    """Return the findings. If an earlier run found a more precise value, for example by creating contacts, that value is used."""
     merged = dict(findings)
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -105,9 +105,9 @@ class SuiteOptions:
         url: Base URL of the service.
         workspace: Workspace to read.
         writes: Workspace to create contacts in; `None` to create none.
-        campaign: Draft campaign that contacts may join.
+        campaign: Id of a draft campaign that contacts may join; `None` for no campaign.
         gmail: Whether contacts may have addresses at gmail.com.
-        headers: Headers to send, each as `NAME=VARIABLE`; the value is that of the environment variable.
+        headers: Headers to send, each as `NAME=VARIABLE`. The environment variable `VARIABLE` holds the value of the header.
         record: Path of the behaviour file.
     """
 
@@ -131,7 +131,7 @@ class SuiteOptions:
         parse_base_url(self.url)
         owner_key = environment.get("OUTREACH_OWNER_KEY") or None
         if self.writes is None and (self.campaign or self.gmail):
-            raise InvalidRequest("--outreach-campaign, --outreach-gmail: expected --allow-writes too, got none; pass it as well")
+            raise InvalidRequest("--outreach-campaign, --outreach-gmail: expected --allow-writes as well; pass it")
         if self.writes not in {None, self.workspace}:
             raise InvalidRequest("--allow-writes: expected the id of --outreach-workspace, got another one; pass the same id")
         if self.writes is not None and owner_key is None:
@@ -177,7 +177,7 @@ class SuiteResult:
 
     @property
     def calibration(self) -> Calibration:
-        """The current findings, combined with the more precise ones of the earlier run."""
+        """The findings of this run. If the earlier run found a more precise value, that value is used."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
@@ -291,7 +291,7 @@ class Measurement:
         survey: Everything that was read from the workspace.
         trial: The first create requests and their responses; `None` if the run does not create contacts.
         findings: Findings by knob.
-        membership: Counts of the contacts in the campaign that contacts may join; `None` if the contacts were not counted.
+        membership: Contact counts of the campaign that new contacts may be added to; `None` if they were not counted.
     """
 
     site: Site
@@ -398,7 +398,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list if a plain request for the list succeeded. If it failed, the refusal of a probe proves nothing."""
+    """Run a probe of a list if a plain request for the list succeeded. Otherwise, a refusal would prove nothing."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

@@ -1,4 +1,4 @@
-"""Stated rules about creating contacts: what is accepted, what is refused, and the response. Pure functions."""
+"""The interface's rules about creating contacts: which requests are accepted or refused, and what the responses contain."""
 
 from __future__ import annotations
 
@@ -117,4 +117,4 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("C19", "contacts can be created with the codes of all-fields", _full_creations, _check_accepted),
     StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),
 )
-"""Stated rules about creating contacts. They can be observed only by creating contacts."""
+"""The interface's rules about creating contacts. These rules can be observed only by creating contacts."""

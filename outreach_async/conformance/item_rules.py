@@ -1,4 +1,4 @@
-"""Stated rules about campaigns, mailboxes, steps, templates and fields, wherever they are listed. Pure functions."""
+"""The interface's rules about campaigns, mailboxes, steps, templates and fields in all lists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ListedItem:
     prefix: str
 
     def has_valid(self, name: str) -> bool:
-        """Return whether the item has a field, and its value has the type given in the table."""
+        """Return whether the item has the field, with a value of the type given in the table."""
         return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
 
 
@@ -306,7 +306,7 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T3", "out_of is all contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts),
     StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
     StatedRule(
-        "T6-thread", "of the others, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
+        "T6-thread", "except for PER, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
     ),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
@@ -316,4 +316,4 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),
 )
-"""Stated rules about campaigns, mailboxes, steps, templates and fields."""
+"""The interface's rules about campaigns, mailboxes, steps, templates and fields."""

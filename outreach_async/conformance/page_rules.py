@@ -1,4 +1,4 @@
-"""Stated rules about responses and pages of lists. Pure functions."""
+"""The interface's rules about responses and about pages of lists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
-    """Yield the reason if a body is not valid JSON, although Python's parser accepts it."""
+    """Yield the reason why a body that Python's parser accepts is not valid JSON; nothing if it is valid."""
     if exchange.payload is not None and exchange.response is not None:
         try:
             json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
@@ -130,7 +130,7 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
 
 
 def _check_end(sequence: PageSequence) -> Iterator[str]:
-    """Yield an item that is only on the page after the last one. That page may be refused, empty or a copy of another page."""
+    """Yield an item that is only on the page after the last page. That page may be refused, empty, or a copy of another page."""
     after = sequence.page_after
     if after is None or after.total != sequence.pages[-1].total:
         return  # items added during the run are not a violation
@@ -140,7 +140,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
-    """Yield items that are on two pages. If a list is not in order of creation, its items may move between pages during a run."""
+    """Yield items that are on two pages. If a list is not in order of creation, only the repetition of a whole page counts."""
     sequence, is_stable = walk
     seen: set[str] = set()
     if len({page.total for page in sequence.pages}) > 1:
@@ -168,7 +168,7 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
     StatedRule("W2", "the responses of the four lists have the status ok", _list_responses, _check_ok_document),
 )
-"""Stated rules about all responses."""
+"""The interface's rules about all responses."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
@@ -181,4 +181,4 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
 )
-"""Stated rules about pages."""
+"""The interface's rules about pages."""

@@ -30,17 +30,17 @@ from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.transport.wire import Response
 
 PAGES_PAST_END: Final = 5
-"""Distance between the last page and the requested page past the end, in pages."""
+"""Number of pages to skip after the last page, to request a page that is past the end."""
 
 HUGE_DISPLAY: Final = 10_001
-"""The `display` to request for campaigns, to find out whether there is a maximum."""
+"""The value of `display` in the request that finds out whether there is a maximum for campaigns."""
 
 _LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
 """The values of `display` to try first in the search for a maximum."""
 
 
 def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
-    """Request a page past the end (rule P8)."""
+    """Find out how the service responds to a request for a page past the end (rule P8)."""
     head = require_success((yield site.page("mailboxes", first, 1)))
     far = first + require_integer(head, "total_pages") + PAGES_PAST_END
     response = yield site.page("mailboxes", far, 1)
@@ -54,7 +54,7 @@ def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
 
 
 def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
-    """Request lists with invalid or out-of-range numbers (rule P5)."""
+    """Find out how the service responds to invalid or out-of-range numbers in list requests (rule P5)."""
     verdicts = {}
     for name, value in (("display", "abc"), ("display", 0), ("display", -1), ("page", "abc"), ("page", -1)):
         numbers = {"page": first, "display": 1, name: value}
@@ -67,7 +67,7 @@ def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
 
 
 def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
-    """Request more mailboxes per page than allowed (rule P6)."""
+    """Find out how the service responds to a request for more mailboxes per page than allowed (rule P6)."""
     response = yield site.page("mailboxes", first, MAX_MAILBOXES + 1)
     label = f"mailboxes, display={MAX_MAILBOXES + 1}:"
     if not is_accepted(response):
@@ -122,14 +122,14 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Decide between `clamp` and `serve` based on campaigns if there were too few mailboxes."""
+    """Return the finding about `over_max`. If there were too few mailboxes to decide, a maximum for campaigns means `clamp`."""
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
 
 
 def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
-    """Send requests that must be refused, and interpret the first refusal (rule E2)."""
+    """Find out the format of error responses, from the first refusal of a request that must be refused (rule E2)."""
     for request in (
         site.steps(f"camp_conformance{site.nonce}"),
         site.get(f"/workspaces/space_conformance{site.nonce}/all-fields"),
@@ -142,7 +142,7 @@ def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
 
 
 def interpret_refusal(response: Response) -> KnobFinding:
-    """Return the finding about the format of a refusal."""
+    """Return the finding about the format of error responses, from the response to a refused request."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     if isinstance(document, dict):
@@ -160,7 +160,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
-    """Omit each of the site's header fields in turn (rule A3). If none is required, look for an authentication challenge."""
+    """Find out which of the site's headers is required (rule A3). If none is, look for an authentication challenge."""
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
@@ -176,7 +176,7 @@ def probe_auth(site: Site) -> Dialogue[KnobFinding]:
 
 
 PROOF_COUNT: Final = 12
-"""Number of values of one form that prove that there is no other form.
+"""Number of values that must all have the same form as proof that the service uses no other form.
 
 If two forms were equally likely, 12 values would have the same form once in about 2,000 cases.
 """
@@ -273,7 +273,7 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the form of the values, given the number of values in each form. A few values of one form may still be mixed."""
+    """Return the finding about the form of values, from the number in each form. A few values do not rule out `mixed`."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)

@@ -1,4 +1,4 @@
-"""Define the class of stated rules, and the tables of fields, types (rule W4) and valid values that rules refer to."""
+"""The class of rules that the interface states, and the tables of fields, types (rule W4) and valid values that rules use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ValueKind = tuple[str, Callable[[Any], bool]]
 
 _MAX_PERCENTAGE: Final = 100
 _FIRST_TIMESTAMP: Final = 10**9
-"""Minimum of a Unix timestamp: September 2001. Smaller numbers are probably years, or dates written as numbers."""
+"""Smallest plausible Unix timestamp: September 2001. Smaller numbers are probably years, or dates such as 20260131."""
 
 _ABSOLUTE_TIME: Final = re.compile(
     r"""\s*(?: [0-9.]+                              # a timestamp
@@ -109,7 +109,7 @@ STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date da
 
 
 def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
-    """Yield the differences between a value and a shape. Additional members are allowed."""
+    """Yield the differences between a value and a shape, which is a table of fields and types. Additional keys are allowed."""
     if not isinstance(value, dict):
         yield f"is {name_json_type(value)}, not an object"
         return
@@ -121,7 +121,7 @@ def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
 
 
 def name_json_type(value: Any) -> str:
-    """Return the name of a JSON type with its article."""
+    """Return the name of a value's JSON type with its article, such as `a string`."""
     names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
     return names.get(type(value), "a number")
 
@@ -152,7 +152,7 @@ class StatedRule:
         id: Id of the rule, such as `P1-total`.
         statement: The rule, as the interface states it.
         subjects: Function that yields the values to which the rule applies.
-        find_faults: Function that yields the violations of the rule by one of these values.
+        find_faults: Function that yields the violations of the rule by a value.
     """
 
     id: str
@@ -167,7 +167,7 @@ def shorten(value: object) -> str:
 
 
 def check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
-    """Yield the reason if a response is not a success."""
+    """Yield the reason why a response is not a success; nothing if it is a success."""
     if exchange.response is None:
         yield "did not arrive"
     elif exchange.response.status not in statuses:

@@ -21,7 +21,7 @@ _MAX_BREACHES: Final = 3
 
 @attrs.frozen
 class Breach:
-    """A violation of a stated rule.
+    """A violation of a rule that the interface states.
 
     Attributes:
         rule: The id of the rule.
@@ -53,7 +53,7 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     """Return the first violations of a rule.
 
     Returns:
-        At most three violations; `None` if nothing was observed to which the rule applies.
+        At most three violations; `None` if the rule applies to nothing that was observed.
     """
     subjects = list(rule.subjects(measured))
     if not subjects:
@@ -70,7 +70,7 @@ def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site
 
 
 async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
-    """Check a service against every stated rule that can be observed.
+    """Check a service against every rule that the interface states and that can be observed.
 
     Args:
         transport: The transport to the service. It is not closed.
@@ -90,4 +90,4 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
 
 
 RULES: Final[tuple[StatedRule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
-"""The stated rules that can be observed."""
+"""All rules that the interface states and that can be observed."""

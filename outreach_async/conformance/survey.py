@@ -23,13 +23,13 @@ from outreach_async.conformance.target import (
 from outreach_async.transport.wire import Request, Response
 
 MAX_MAILBOXES: Final = 2000
-"""The maximum `display` for mailboxes that the interface states."""
+"""The maximum `display` for mailboxes, as the interface states it."""
 
 COMPLETE: Final = "Complete"
 """The value of `days_left_date` for a finished campaign."""
 
 CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns, tried until one is accepted. They are small, as the interface states no maximum."""
+"""Values of `display` for campaigns, tried until one is accepted. They are small, because the interface states no maximum."""
 
 _MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
 """Maximum number of pages to read from the start of each list."""
@@ -149,7 +149,7 @@ class WorkspaceSurvey:
 
     @property
     def list_exchanges(self) -> Iterator[HttpExchange]:
-        """The responses of the four lists. Pages after the first one are omitted unless they were served successfully."""
+        """The requests and responses of all lists. Pages after the first page are omitted if they were not served."""
         yield from (page.exchange for page in self.pages if not page.index or page.exchange.payload is not None)
         yield from (*self.steps.values(), self.fields)
 
@@ -236,7 +236,7 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return ids of campaigns whose steps to read: one finished, one of each status, then those with opens, then with steps."""
+    """Return the ids of campaigns whose steps to read: a finished one, one of each status, then others."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(informative)}

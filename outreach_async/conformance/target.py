@@ -166,7 +166,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """Nothing can be concluded, for example because no response arrived, or a server error, a redirect or a body without JSON."""
+    """Nothing can be concluded: for example, no response arrived, or the response is a server error, a redirect or not JSON."""
 
 
 @attrs.frozen
@@ -206,11 +206,11 @@ class Site:
         if self.writes and not self.owner_key:
             raise InvalidRequest("writes: expected an owner_key for creating contacts, got none; set OUTREACH_OWNER_KEY")
         if not self.writes and (self.campaign or self.gmail):
-            raise InvalidRequest("campaign, gmail: expected writes as well, got none; allow writes, or leave them out")
+            raise InvalidRequest("campaign, gmail: expected writes=True as well; pass it, or omit them")
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Strings to mask."""
+        """Strings to mask in reports and errors: the owner key, credentials in headers, and `hidden`."""
         return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
 
     def get(self, path: str, **query: Any) -> Request:
@@ -247,9 +247,9 @@ class Site:
         Args:
             email: The e-mail address.
             duplicates: Value of `duplicates` in `upload_options`.
-            fields: Further members of the body.
+            fields: Further keys of the body, with their values.
             key: An owner key to use instead of the site's.
-            options: Further members of `upload_options`. A member with the value `OMITTED` is left out.
+            options: Further keys of `upload_options`, with their values. A key with the value `OMITTED` is left out.
         """
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
         body = {
@@ -269,7 +269,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""The value that marks a member of `upload_options` to leave out."""
+"""The value that marks a key of `upload_options` to leave out."""
 
 
 def parse_document(response: Response) -> Any:
@@ -323,7 +323,7 @@ def require_integer(document: Mapping[str, Any], name: str) -> int:
     """Return a whole number from a response.
 
     Raises:
-        InconclusiveError: The member is missing or not a whole number.
+        InconclusiveError: The number is missing or not whole.
     """
     value = document.get(name)
     if type(value) is not int and not (type(value) is float and value.is_integer()):

@@ -1,4 +1,4 @@
-"""One test per stated rule, and one test that compares the measured behaviour with that of an earlier run."""
+"""One test for each rule that the interface states, and a test that compares the behaviour with an earlier run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outreach_async.conformance.rules import RULES, find_breaches
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> None:
-    """Check one rule."""
+    """Check that the service does not violate a rule that the interface states."""
     if rule in CREATION_RULES and not result.measurement.site.writes:
         pytest.skip(f"{rule.id}: creating contacts was not allowed")
     breaches = find_breaches(rule, result.measurement)
@@ -23,7 +23,7 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 
 
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
-    """Compare the measured behaviour with the behaviour file, and write the file if they agree."""
+    """Compare the measured behaviour with the behaviour file, and write the file if they agree or the change is accepted."""
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
         pytest.fail("nothing in the workspace could be read, so nothing was measured", pytrace=False)

@@ -1,6 +1,6 @@
 """Measure the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
-Every contact has an e-mail address that does not exist. The contacts are permanent: no operation deletes a contact.
+Every created contact has an e-mail address that does not exist. Contacts are permanent, because no operation deletes a contact.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ INVALID_VALUES: Final[Mapping[str, str]] = {
 
 
 REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
-"""Members that the interface requires in a create request, except `campaign`, for which there is a knob (rule C7)."""
+"""Keys that the interface requires in a create request, except `campaign`: whether it is required is a knob (rule C7)."""
 
 
 @attrs.frozen
 class TrialCreations:
-    """The first create requests: with each duplicates option, with every field, and without each required member.
+    """The first create requests: with each duplicates option, with every field, and without each required key.
 
     Attributes:
-        outcomes: Requests for the same contact and their responses, by the outcome that the interface states.
+        outcomes: Requests for the same contact and their responses, by the outcome that the interface states for each request.
         fields: A create request with every field that all-fields lists; `None` if it lists no field.
-        incomplete: Create requests without a required member, by that member.
+        incomplete: Create requests that lack one required key, by that key.
     """
 
     outcomes: Mapping[str, HttpExchange]
@@ -70,7 +70,7 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """The reason why create requests prove nothing; empty if the first create request succeeded."""
+        """The reason why the first create request failed, so that further requests prove nothing; empty if it succeeded."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
@@ -129,7 +129,7 @@ def measure_created_status(trial: TrialCreations) -> KnobFinding:
 
 
 def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
-    """Create a contact, then others with the same e-mail address spelled differently (rule C4)."""
+    """Find out which spellings of an e-mail address the service treats as the same contact (rule C4)."""
     email = site.address("spelling")
     local, _, domain = email.partition("@")
     yield from _require_added(site.creation(email))
@@ -162,7 +162,7 @@ def _probe_duplicate(request: Request) -> Dialogue[bool]:
 
 
 def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
-    """Create contacts with owner keys that do not exist (rule A2)."""
+    """Find out whether the service accepts owner keys that do not exist (rule A2)."""
     if not is_accepted((yield site.creation(site.address("unknown-key"), key=f"key_conformance{site.nonce}"))):
         return observed("check", "an unknown key was refused")
     if not is_accepted((yield site.creation(site.address("no-key"), key=f"conformance{site.nonce}"))):
@@ -171,7 +171,7 @@ def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
 
 
 def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
-    """Send a custom field that the workspace does not have (rule C20)."""
+    """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
         return unobserved("the fields of the workspace could not be read, so a field that it does not have cannot be chosen")
     codes = [row.get("code") for row in survey.fields.rows]
@@ -183,14 +183,14 @@ def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFi
 
 
 def probe_unknown_body(site: Site) -> Dialogue[KnobFinding]:
-    """Send a field that is not in the interface (rule C21)."""
+    """Find out how the service handles a field that is not in the interface (rule C21)."""
     if not is_accepted((yield site.creation(site.address("unknown-field"), fields={"outreach_conformance": "x"}))):
         return observed("reject", "an unknown field was refused")
     return ambiguous(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
 
 
 def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
-    """Omit `upload_options.campaign`, then send it empty (rule C7)."""
+    """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
     left_out = is_accepted((yield site.creation(site.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
@@ -201,7 +201,7 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
 
 
 def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
-    """Send invalid values with strict validation (rule C27)."""
+    """Find out in which fields strict validation refuses invalid values (rule C27)."""
     strict = {"strict_validation": True}
     if not is_accepted((yield site.creation(site.address("lax"), fields=INVALID_VALUES))):
         return unobserved("invalid values are refused without strict validation, too")

@@ -60,10 +60,10 @@ print(len(fake.contacts("space_1")))  # -> 1
 Behaviours
 ----------
 The documented interface of the service leaves many questions open: error bodies, pages past the end, how e-mails are compared.
-`Behaviour` has a knob for each open question. Each default is the most defensible interpretation. `help(Behaviour)` lists the
-knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To depend on none of
-them, test with `Behaviour.strict()`, `Behaviour.lenient()` and `outreach_async.testing.pairwise()`: about thirty behaviours that
-cover every pair of knob values. `load_behaviour` reads a behaviour that `outreach_async.conformance` measured on a live service.
+`Behaviour` has knobs for some of them. Each default is the most defensible interpretation. `help(Behaviour)` lists the
+knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To make sure that
+your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and `outreach_async.testing.pairwise()`: about thirty
+behaviours that cover every pair of knob values. `load_behaviour` reads what `outreach_async.conformance` measured on a service.
 
 ```python
 from outreach_async import Request

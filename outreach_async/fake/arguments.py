@@ -118,7 +118,7 @@ ID_KINDS: Final[dict[str, str]] = {
     "contact_": "a contact's id",
     "key_": "an owner key",
 }
-"""What an id identifies, by prefix."""
+"""Descriptions of the kinds of ids, by prefix."""
 
 
 def generate_id(seed: int, prefix: str, number: int) -> str:

@@ -1,7 +1,7 @@
-"""`Behaviour`: how the fake interprets the rules that the interface leaves open, with one knob per open question.
+"""`Behaviour`: knobs that set how the fake interprets the rules that the interface leaves open.
 
 Rules that the interface states have no knob. The description of each knob starts with its rule, such as P8; the default is the
-most defensible interpretation. The open questions in this table have no knob but a fixed interpretation:
+most defensible interpretation. The open questions in this table have no knob, because their interpretation is fixed:
 
 | rule | question | the fake's interpretation |
 |---|---|---|
@@ -10,7 +10,7 @@ most defensible interpretation. The open questions in this table have no knob bu
 | W6 | another method on a known path, including HEAD | 405 with `Allow` |
 | W6 | one slash at the end of a path | ignored |
 | W7 | a create request without `content-type: application/json` | accepted, with a hint |
-| W8 | a body that is not a JSON object, or contains NaN, a duplicate member or a lone surrogate | 400 |
+| W8 | a body that is not a JSON object, or contains NaN, a duplicate key or a lone surrogate | 400 |
 | W8 | a body over 1 MiB | 413 |
 | W10 | times | Unix seconds; `wait_time` in milliseconds, as the interface states |
 | W11 | headers of every response | `content-type: application/json` and a unique `x-request-id` |
@@ -97,7 +97,7 @@ def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen
 class HeaderAuth:
-    """Require a credential in a header (rule A3); without it, every operation responds with 401.
+    """A setting that requires a credential in a header (rule A3). A request without the credential gets 401.
 
     Attributes:
         header: Name of the header, in lower case.
@@ -119,13 +119,13 @@ class HeaderAuth:
 
 @attrs.frozen
 class RateLimit:
-    """Respond with 429 to more than `limit` requests in a window of `per` seconds of the fake's clock (rule E4).
+    """A limit of `limit` requests per window of `per` seconds of the fake's clock (rule E4). Further requests get 429.
 
     Attributes:
         limit: Requests allowed per window.
         per: Length of a window in seconds. Windows are consecutive and start at the Unix epoch.
-        scope: The requests that share a window: those with the same owner key (all requests without a key share one window),
-            those for the same workspace, or all.
+        scope: Which requests are counted together: requests with the same owner key (`key`; requests without a key are counted
+            together), requests for the same workspace (`workspace`), or all requests (`all`).
         retry_after: Format of `Retry-After`: whole seconds or an HTTP date.
 
     Example:
@@ -158,7 +158,7 @@ def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], 
 
 
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
-    """Return the field of a knob with these named values, the default first. `is_accepted` validates any other value."""
+    """Return an attrs field for a knob with these named values, the default first. `is_accepted` validates any other value."""
     metadata = {"values": values, "is_accepted": is_accepted}
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
@@ -173,7 +173,7 @@ def _to_codes(value: str | Iterable[str]) -> str | frozenset[str]:
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """The fake's interpretation of every open rule, one knob per rule.
+    """The fake's interpretation of rules that the interface leaves open. Each attribute is a knob.
 
     Attributes:
         email_key: C4. How e-mails are compared to find duplicates: `lower` ignores letter case, `exact` ignores nothing,
@@ -190,18 +190,22 @@ class Behaviour:
             first page or a `display` of 10 (`default`).
         owner_key: A2. How owner keys are checked: a key must be known (`check`), must only start with `key_` (`prefix_only`), or
             can be anything (`off`).
-        unknown_custom: C20. A well-formed `custom_<n>` that the workspace does not have: 400 (`reject`), ignored or stored.
-        unknown_body: C21. Any other unknown field of the body: ignored, 400 (`reject`) or stored.
+        unknown_custom: C20. How a well-formed `custom_<n>` is handled if the workspace does not have it: refused with 400
+            (`reject`), ignored or stored.
+        unknown_body: C21. How any unknown field of the body except `custom_<n>` is handled: ignored, refused with 400 (`reject`)
+            or stored.
         skip_enrols: C10. Whether a skipped contact still joins the campaign.
         overwrite_unsent: C11. Whether `overwrite` keeps or clears fields that were not sent.
         overwrite_blank: C12. Whether `overwrite` clears a field that is sent as null or blank, keeps its old value, or stores the
             null or blank.
-        missing_campaign: C7. A missing or empty `upload_options.campaign`: 400 (`reject`), or treated as null.
+        missing_campaign: C7. How a missing or empty `upload_options.campaign` is handled: refused with 400 (`reject`), or treated
+            as null.
         strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or only those with these codes.
-        reenrol: C16. A contact joins a campaign that it is already in: no effect, a restart from step 1, or 409 (`error`).
+        reenrol: C16. What happens when a contact joins a campaign that it is already in: nothing (`noop`), a restart from step 1,
+            or 409 (`error`).
         numbers: W9. The JSON type of percentages: integer for whole values, float for all, or either for whole values (`mixed`).
-        list_date: T16. `days_left_date` in the campaign list: Unix seconds, a string, or either one depending on the campaign.
-            Without a date, the value is the same word as in list-steps: `Complete`, `Not started` or `Unknown`.
+        list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds, a string, or either one, depending on
+            the campaign. Without a date, the value is the same word as in list-steps: `Complete`, `Not started` or `Unknown`.
         order: P10. The order of lists: by creation time with the oldest item first (`oldest`) or the newest item first
             (`newest`), or by last activity with the latest first (`last_activity`).
         percent_digits: T8. Decimal places of percentages.
@@ -333,10 +337,10 @@ def dump_behaviour(
     Args:
         behaviour: The behaviour.
         about: A description of the file, written as a comment at its top.
-        notes: Comments by knob.
-        undecided: By knob, the values that could not be distinguished. The first one must be the value in `behaviour`.
-        unseen: By knob, the reason why its value is unknown. The reason is written as a comment; the knob takes its default when
-            the file is read.
+        notes: Comments to write above the values, by knob.
+        undecided: Values that could not be distinguished, by knob. The first value of each knob must be its value in `behaviour`.
+        unseen: Reasons why the value of a knob is unknown, by knob. Each reason is written as a comment; the knob takes its
+            default when the file is read.
 
     Raises:
         TypeError: The value of a knob is a function.

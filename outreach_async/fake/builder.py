@@ -43,7 +43,7 @@ class Seeder:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Release the reserved ids if the block fails. Records need no undo: they are stored only after the last check."""
+        """Release the ids reserved in the block if it fails. Records need no undo: they are stored only after the last check."""
         counters = dict(self.world.counters)
         try:
             yield self
@@ -83,7 +83,7 @@ class Seeder:
         return workspace.id
 
     def add_owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
-        """Add an owner key, or give an existing one access to more workspaces."""
+        """Add an owner key, or give an existing key access to more workspaces."""
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
@@ -192,7 +192,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return the creation time of the next item: never before that of the last item, so lists keep the order of calls."""
+        """Return a creation time for the next item, not before that of the last item, so that lists keep the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -332,14 +332,14 @@ class WorldBuilder(ABC):
         last_activity: float | Literal["auto"] | None = "auto",
         rates: Mapping[str, float] | None = None,
     ) -> str:
-        """Add a campaign. Every count and percentage in its responses follows from its templates.
+        """Add a campaign. The counts and percentages in responses are computed from the counts of its templates.
 
         Args:
             workspace: Id of the workspace.
             id: The campaign's id; generated if not given.
             name: The campaign's name.
             status: `draft`, `live`, `paused`, or any other status, to test how a client handles it.
-            mailboxes: Ids of the mailboxes that it sends through.
+            mailboxes: Ids of the mailboxes that the campaign sends through.
             steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
                 `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
                 the fields of a template and its own `rates`; at least one template, `A` by default) and `sent`: the number of
@@ -352,7 +352,8 @@ class WorldBuilder(ABC):
             last_activity: Time of the last activity in Unix seconds, `None` for never, or `auto` for a recent time if any e-mail
                 was sent.
             rates: Shares of recipients that react, by kind of reaction. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06
-                and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent ones, `interested` 0.3 of the replies.
+                and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent e-mails, `interested` 0.3 of
+                the replies.
 
         Returns:
             The campaign's id.
@@ -435,9 +436,9 @@ class WorldBuilder(ABC):
             campaign: The campaign's id.
             status: `live` resumes sending; any other status holds back e-mails that are due. In any status, recipients react to
                 e-mails that were already sent.
-            mailboxes: Ids of the mailboxes that it sends through from now on.
-            rates: Shares of recipients that react to e-mails sent from now on, by kind of reaction; templates with their own
-                rates keep those.
+            mailboxes: Ids of the mailboxes that the campaign sends through from now on.
+            rates: Shares of recipients that react to e-mails sent from now on, by kind of reaction. A template with
+                rates of its own keeps them.
 
         Raises:
             TypeError: There is no such rate, or a value has the wrong type.

@@ -25,7 +25,7 @@ DUPLICATE_OUTCOMES: Final[Mapping[str, str]] = {
 """The outcome for a duplicate, by value of the `duplicates` option (rule C2)."""
 
 DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
-"""`details` of a skipped contact."""
+"""`details` in the response for a skipped contact."""
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
@@ -110,7 +110,7 @@ _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
 _UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
 _MAX_SUGGESTIONS: Final = 20
-"""Maximum number of ignored fields that get a suggestion. Finding one is slow: the name is compared with every known name."""
+"""Maximum number of ignored fields for which a similar name is suggested. The search is slow: it compares every known name."""
 
 SentFields = dict[str, str | None]
 """The values sent, by field code."""
@@ -118,14 +118,14 @@ SentFields = dict[str, str | None]
 
 @attrs.define
 class Creation:
-    """The required members of a create request.
+    """The values of the required keys of a create request.
 
     Attributes:
         owner_key: The owner key; empty if the value is not a string, which is allowed only if keys are not checked.
         workspace: Workspace id.
         email: The e-mail, trimmed.
-        duplicates: The `duplicates` option.
-        strict: Whether to validate strictly.
+        duplicates: The `duplicates` option: `skip`, `overwrite` or `update_missing_fields`.
+        strict: Whether to validate the fields strictly.
         campaign: Campaign id; `None` for no campaign.
     """
 
@@ -138,10 +138,10 @@ class Creation:
 
 
 def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
-    """Parse the required members of a create request.
+    """Parse the values of the required keys of a create request.
 
     Raises:
-        RequestRefused: 400 for the first member that is missing, of the wrong type or malformed.
+        RequestRefused: 400 for the first value that is missing, of the wrong type or malformed.
     """
     _require_members(body, _REQUIRED_MEMBERS, "")
     options = _require_type(body, "upload_options", dict, "an object")

@@ -27,9 +27,9 @@ class Refusal:
         message: The reason. It never contains an owner key.
         field: The body field or query parameter at fault, with dots between nested names; `None` if no single
             field is at fault.
-        hints: Hints for people about likely mistakes, for the `x-fake-hint` header and the request log; the body has none of
-            the hints.
-        headers: Additional header fields of the response, such as `limit_processor_time`.
+        hints: Hints for people about likely mistakes. They appear in the `x-fake-hint` header and the request log, but not in the
+            body.
+        headers: Additional header fields of the response, such as `retry-after`.
 
     Example:
         ```python
@@ -64,13 +64,13 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return the exception for a refusal with these attributes of `Refusal`. `knob` adds a hint with the responsible knob."""
+    """Return the exception that refuses a request with these attributes of `Refusal`. `knob` adds a hint that names the knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
 def sanitize_name(name: str) -> str:
-    """Return a name that a client sent in a form that is safe to show: short, ASCII, and without owner keys.
+    """Return a name from a request in a form that is safe to show: short, ASCII, and without owner keys.
 
     A caller that mixes up arguments may send a key as a name; the key must not appear in messages.
     """
@@ -78,12 +78,12 @@ def sanitize_name(name: str) -> str:
 
 
 def mask_keys(text: str) -> str:
-    """Replace owner keys in a string with `***`."""
+    """Return a string with every owner key replaced by `***`."""
     return _KEY_PATTERN.sub("***", text)
 
 
 def mask_document(value: Any) -> Any:
-    """Replace owner keys in a JSON document with `***`, and also every `owner_key` value, even if it does not look like a key."""
+    """Return a JSON document with every owner key, and every value of the key `owner_key`, replaced by `***`."""
     if isinstance(value, dict):
         return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -102,29 +102,29 @@ def _render_json(status: int, document: Any) -> RenderedError:
 
 
 def render_nested(refusal: Refusal) -> RenderedError:
-    """Render as `{"status": "error", "error": {"code", "message", "field"}}`."""
+    """Render a refusal as JSON: `{"status": "error", "error": {"code": ..., "message": ..., "field": ...}}`."""
     error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
     return _render_json(refusal.status, {"status": "error", "error": error})
 
 
 def render_flat(refusal: Refusal) -> RenderedError:
-    """Render as `{"message"}`."""
+    """Render a refusal as JSON: `{"message": ...}`."""
     return _render_json(refusal.status, {"message": refusal.message})
 
 
 def render_text(refusal: Refusal) -> RenderedError:
-    """Render as plain text."""
+    """Render a refusal as plain text."""
     return refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()
 
 
 def render_html(refusal: Refusal) -> RenderedError:
-    """Render as a web page."""
+    """Render a refusal as an HTML page."""
     page = f"<html><head><title>{refusal.status}</title></head><body><p>{html.escape(refusal.message)}</p></body></html>"
     return refusal.status, {"content-type": "text/html; charset=utf-8"}, page.encode()
 
 
 def render_ok_with_error(refusal: Refusal) -> RenderedError:
-    """Render like `render_nested`, but with status 200."""
+    """Render a refusal like `render_nested`, but with status 200."""
     _, headers, body = render_nested(refusal)
     return 200, headers, body
 

@@ -96,16 +96,16 @@ Example:
 
 @attrs.frozen
 class ResponseFault(Fault):
-    """A different response in place of the service's own.
+    """A fault that replaces the service's response with a different response.
 
     Attributes:
-        response: The response.
+        response: The different response.
     """
 
     response: Response
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return the different response."""
+        """Return an exchange with the different response. Execute the request only if `commits` is true."""
         if self.commits:
             serve()
         return Exchange(self.response, None, struck=self.label)
@@ -113,11 +113,11 @@ class ResponseFault(Fault):
 
 @attrs.frozen
 class DriftFault(Fault):
-    """A change to the service's own response, as when the service evolves.
+    """A fault that changes a value in the service's response, as a new version of the service might.
 
     Attributes:
-        path: Member names from the root of the response; the names after a list apply to every item of the list.
-        change: The new value, or a function from the old value to the new one.
+        path: Keys from the root of the response to the value. The keys after a list apply to every item of the list.
+        change: The new value, or a function from the old value to the new value.
     """
 
     path: tuple[str, ...]
@@ -140,9 +140,9 @@ class WireFault(Fault):
 
     Attributes:
         kind: The kind of fault.
-        size: Number of bytes. Depending on the kind, they are sent before the cut, missing from the content-length, or in each
-            piece.
-        seconds: Delay of the response, or of each piece of it, in seconds.
+        size: Number of bytes: depending on the kind, the bytes sent before the cut, the difference by which the content-length is
+            too small, or the size of each piece.
+        seconds: Delay in seconds of the response, or of each piece of the response.
     """
 
     kind: WireFaultKind
@@ -166,7 +166,7 @@ def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
 
 
 OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
-"""The operations that faults can apply to; `unknown` is every request that matches none of the five operations.
+"""The operations that faults can apply to; `unknown` stands for every request that matches none of the five operations.
 
 Example:
     ```python
@@ -199,7 +199,7 @@ class Faults:
         self._rules: list[_FaultRule] = []
 
     def script(self, operation: str, *faults: Fault) -> None:
-        """Queue faults for the operation's next requests, one per request, after those already queued.
+        """Queue faults for the operation's next requests, one per request, after the faults already queued.
 
         Args:
             operation: One of `OPERATIONS`.
@@ -273,7 +273,7 @@ class Faults:
     def unfired(self) -> list[str]:
         """Descriptions of the faults that have not fired as requested: queued faults, and rules that fired too few times.
 
-        A rule without `times` must fire once. `ok` and rules with a probability are never listed.
+        A rule without `times` must fire at least once. `ok` and rules with a probability are never listed.
         """
         # Iterate over copies: requests from other threads may consume faults during the iteration.
         scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]

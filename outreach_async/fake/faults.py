@@ -79,7 +79,7 @@ def status(
     body: str | bytes | None = None,
     headers: dict[str, str] | None = None,
 ) -> Fault:
-    """Respond with a status in place of the service.
+    """Respond with an HTTP status. The service does not execute the request.
 
     Args:
         code: Status from 200 to 599.
@@ -133,14 +133,14 @@ def empty() -> Fault:
 
 
 def drift(path: str, change: Any) -> Fault:
-    """Change a member of the service's response, for example to an unknown status, to null or to a value of another type.
+    """Change a value in the service's response, for example to an unknown status, to null or to a value of another type.
 
     The service executes the request.
 
     Args:
-        path: Member names from the root of the response, joined by dots. The names after a list apply to every item of the list:
-            `data.status` is the status of every item.
-        change: The new value, or a function from the old value (`None` if the member is missing) to the new value.
+        path: Keys from the root of the response to the value, joined by dots. The keys after a list apply to every item of the
+            list: `data.status` is the status of every item.
+        change: The new value, or a function from the old value (`None` if the key is missing) to the new value.
 
     Example:
         ```python

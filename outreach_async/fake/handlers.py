@@ -35,9 +35,10 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
 
 
 def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
-    """Return the workspace of a create request. The key is checked only if `behaviour.owner_key` is `check`.
+    """Check that an owner key has access to the workspace of a create request, and return the workspace.
 
-    The checks run in this order: the key, the workspace, the access of the key's user to the workspace (rule A4).
+    The key is checked only if `behaviour.owner_key` is `check`. The checks run in this order: the key, the workspace, the
+    access of the key's user to the workspace (rule A4).
 
     Raises:
         RequestRefused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
@@ -73,7 +74,7 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
         workspace: Id of the workspace that the campaign must belong to; any workspace if not given.
 
     Raises:
-        RequestRefused: 404 for an unknown campaign or a campaign of another workspace. The error is the same, because a
+        RequestRefused: 404 for an unknown campaign or a campaign of another workspace. Both get the same error, because a
             difference would reveal which ids exist (rule C17).
     """
     record = world.campaigns.get(campaign)
@@ -86,7 +87,7 @@ MAX_MAILBOXES: Final = 2000
 """The maximum `display` for mailboxes, as the interface states it."""
 
 DEFAULT_DISPLAY: Final = 10
-"""The `display` used in place of an invalid one, if `behaviour.bad_number` is `default`."""
+"""The `display` used instead of an invalid value, if `behaviour.bad_number` is `default`."""
 
 _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
 
@@ -173,7 +174,7 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
-    """Return the owner key or workspace whose requests share a limit; empty if all requests share it.
+    """Return the owner key or workspace whose requests share a rate limit; empty if all requests share one limit.
 
     A request with a campaign id in its path counts for the campaign's workspace.
     """

@@ -38,7 +38,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
 
     Args:
         call: The parsed request. Its `hints` and `request_id` are updated.
-        context: The state and settings to execute it with.
+        context: The state and settings with which the request is executed.
         number: Number of the request, counted from 0.
     """
     call.request_id = f"req_{number:016x}"
@@ -295,7 +295,7 @@ class InMemoryService(WorldBuilder):
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
         """Replace the stored data with the data of a world file. An invalid file changes nothing.
 
-        The time is set too if the file contains one.
+        If the file contains a time, the fake's clock is set to it.
 
         Args:
             source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.

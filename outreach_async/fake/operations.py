@@ -29,7 +29,7 @@ class ServiceRoute:
         operation: Name of the operation.
         method: HTTP method.
         path: Path segments; `ANY_SEGMENT` for an id.
-        parameters: Names of its query parameters.
+        parameters: Names of the operation's query parameters.
     """
 
     operation: str
@@ -99,7 +99,7 @@ def _parse_query(query: str) -> Query:
 
 
 def match_route(target: Target, method: str) -> ServiceRoute:
-    """Return the operation of a target and a method.
+    """Return the operation that a target and a method select.
 
     Raises:
         RequestRefused: 404 for an unknown path, 405 for the wrong method on a known path.

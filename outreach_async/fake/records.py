@@ -1,4 +1,4 @@
-"""The fake's stored records. They are immutable: a snapshot only copies the tables that refer to them.
+"""The records that the fake stores. They are immutable, so a snapshot copies only the tables that refer to them.
 
 A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
 are not stored: they are computed for each response.
@@ -79,8 +79,8 @@ class Contact:
         email: The e-mail as sent, trimmed.
         owner: The owner key that the contact was created with.
         created: Creation time in Unix seconds.
-        fields: Values by code; `None` only if the behaviour stores null.
-        enrolments: Its enrolments in campaigns, in the order of joining.
+        fields: Field values by code. A value is `None` only if the behaviour stores null.
+        enrolments: The contact's enrolments in campaigns, in the order of joining.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Contact:
 
     @property
     def campaigns(self) -> list[str]:
-        """The ids of its campaigns."""
+        """Ids of the campaigns that the contact is in."""
         return [enrolment.campaign for enrolment in self.enrolments]
 
 
@@ -106,9 +106,9 @@ class Share:
 
 @attrs.frozen
 class Template:
-    """A template of a step, with its seeded counts. Each count counts an e-mail at most once (rule T9).
+    """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9).
 
-    `rates` holds the shares of recipients that react to the template; `None` for the campaign's rates.
+    `rates` holds the shares of recipients that react to the template; `None` to use the campaign's rates.
     """
 
     id: str
@@ -135,7 +135,7 @@ class Step:
         status: `live` by default.
         wait_time: Milliseconds from the send of the previous step; for the first step, from enrolment.
         left_to_send: Seeded number of contacts that still have to go through the step. Stored contacts are counted separately.
-        templates: Its templates.
+        templates: The step's templates.
     """
 
     id: str
@@ -156,17 +156,17 @@ class Campaign:
 
     Attributes:
         id: Starts with `camp_`.
-        workspace: Id of its workspace.
-        name: Its name.
+        workspace: Id of the campaign's workspace.
+        name: Name of the campaign.
         status: `draft`, `live`, `paused`, or any seeded status.
-        mailboxes: Ids of the mailboxes it sends through.
-        steps: Its steps in order.
+        mailboxes: Ids of the mailboxes that the campaign sends through.
+        steps: The campaign's steps in order.
         contacts: Number of seeded contacts, which are not stored individually.
         bounces_num: Number of bounced e-mails.
         interested_num: Number of interested replies.
         created: Creation time in Unix seconds.
         last_activity: Time of the last activity in Unix seconds; `None` for never.
-        rates: The shares of recipients that react to its e-mails.
+        rates: The shares of recipients that react to the campaign's e-mails.
     """
 
     id: str
@@ -193,7 +193,7 @@ class Mailbox:
 
     Attributes:
         id: Starts with `mailbox_`.
-        workspace: Id of its workspace.
+        workspace: Id of the mailbox's workspace.
         values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`, and `last_activity` a Unix time. `campaigns`, `age`
             and `created` are `None` if they are to be computed for each response.
         as_of: Time of the statistics in Unix seconds.
@@ -239,7 +239,7 @@ CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
 """Pattern of a custom field's code (rule C20)."""
 
 RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
-"""Members of the body of a create request that are not optional fields."""
+"""Keys in the body of a create request that are not optional fields of the contact."""
 
 
 def custom_number(code: str) -> int:

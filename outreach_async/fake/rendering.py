@@ -25,7 +25,7 @@ def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
         n: The part.
         of: The whole.
         salt: Name of the number, such as `camp_1.opens`. If `behaviour.numbers` is `mixed`, the name decides whether a whole
-            percentage is an integer or a float, so that it has the same type in every response.
+            percentage is an integer or a float, so that the number has the same type in every response.
         behaviour: The behaviour, which decides the number of decimal places and the type of whole percentages.
     """
     value = _round_percent(n, of, behaviour.percent_digits)
@@ -83,7 +83,7 @@ def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int
 
     Args:
         contacts: Number of contacts in the campaign.
-        lefts: For each step, the number of contacts that it is still to be sent to.
+        lefts: Number of contacts left to send to, for each step.
         waits: The wait before each step, in milliseconds.
         capacity: Number of e-mails per day that the campaign can send.
     """

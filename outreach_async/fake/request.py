@@ -1,7 +1,7 @@
 """Parse requests and their bodies strictly (rules W7 and W8). Errors are stored, and raised when the request is executed.
 
-Duplicate members, NaN and lone surrogates are refused: JSON libraries disagree about them, and a fake that accepted
-them would hide the mistake of the client.
+Duplicate keys, NaN and lone surrogates are refused, because JSON libraries handle them differently. A fake that accepted them
+would hide the mistake of the client.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=F
 
 
 class _NotStrictError(ValueError):
-    """The document is JSON that Python's decoder accepts but this module refuses."""
+    """The document is not strict JSON: Python's decoder accepts it, but this module refuses it."""
 
 
 def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise _NotStrictError("a member is named twice in one object")
+        raise _NotStrictError("duplicate key in a JSON object")
     return members
 
 
@@ -47,7 +47,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
     Raises:
         RequestRefused: 413 for a body that is too large; 400 for a body that is not a JSON object, or contains a duplicate
-            member, NaN, infinity or a lone surrogate.
+            key, NaN, infinity or a lone surrogate.
     """
     if len(body) > MAX_BODY:
         raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")

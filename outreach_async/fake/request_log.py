@@ -1,4 +1,4 @@
-"""The request log: counts of all requests, and the most recent ones in full."""
+"""The request log: counts of all requests, and the most recent requests in full."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Recorded:
             JSON.
         status: Status of the response; `None` if a fault withheld the response.
         hints: Hints for people about ignored values and likely mistakes.
-        served: Whether the service executed the request. A fault may still have replaced the response, or lost it.
+        served: Whether the service executed the request. Even if so, a fault may have replaced or withheld the response.
         request_id: `x-request-id` of the service's response; `None` if the service did not execute the request.
         at: Time of the request, in Unix seconds of the fake's clock.
         fault: Label of the fault that fired, such as `status(503)`; `None` if no fault fired.
@@ -147,7 +147,7 @@ class RequestLog(Sequence[Recorded]):
         return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Return the last requests, at most as many as the log still keeps. It never raises, so that reports can use it.
+        """Return the last `count` requests, or fewer if the log holds fewer. It never raises, so that reports can use it.
 
         Example:
             ```python

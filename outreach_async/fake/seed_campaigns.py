@@ -58,10 +58,10 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
 def _count_left_to_send(
     seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
-    """Return, for each step, the given number of contacts left to send to, or else all contacts that can still reach the step.
+    """Return the number of contacts left to send to, for each step.
 
-    A contact can still reach a step if it has been sent the previous one but not this one, and has not left the campaign by a
-    reply, an unsubscribe or a bounce.
+    By default, this is the number of contacts that can still reach the step: contacts that were sent the previous step but not
+    this step, and have not left the campaign because of a reply, an unsubscribe or a bounce.
     """
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
@@ -89,7 +89,9 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
         whole.insert(0, contacts)
     sent = [step.already_sent for step in steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
-        raise ValueError(f"steps: expected at most as many contacts as the previous step, got {whole} ({sent} of them sent)")
+        raise ValueError(
+            f"steps: expected each step to have at most as many contacts as the previous one, got {whole} ({sent} of them sent)"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -97,13 +99,13 @@ class CampaignSeed:
     """The specification of a campaign to create.
 
     Attributes:
-        workspace: Id of its workspace.
-        id: Its id; `None` to generate one.
-        name: Its name.
-        status: Its status.
-        mailboxes: Ids of the mailboxes that it sends through.
-        steps: Specifications of its steps.
-        contacts: Number of contacts that are not stored individually; `None` for the number of contacts in step 1.
+        workspace: Id of the campaign's workspace.
+        id: Id of the campaign; `None` to generate one.
+        name: Name of the campaign.
+        status: Status of the campaign.
+        mailboxes: Ids of the mailboxes that the campaign sends through.
+        steps: Specifications of the campaign's steps.
+        contacts: Number of contacts that are not stored individually; `None` to use the number of contacts in step 1.
         bounces_num: Number of bounced e-mails; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
         interested_num: Number of interested replies; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
         created: Creation time in Unix seconds; `None` for now.

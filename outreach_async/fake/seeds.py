@@ -35,7 +35,7 @@ def generate_domain(number: int) -> str:
 
 
 def generate_name(first: int, last: int) -> tuple[str, str]:
-    """Return the first and last name with these numbers. Past the end of the table, names repeat."""
+    """Return the first name and the last name at these positions of the table of names. Past its end, the names repeat."""
     names = read_table("names")
     return names[first % len(names)][0], names[last % len(names)][1]
 
@@ -47,9 +47,9 @@ class ContactSeed:
     Attributes:
         email: The e-mail, not yet validated. Storing the contact fails unless it is a non-blank string.
         fields: Values by code.
-        enrolments: Its enrolments in campaigns.
-        owner: Its owner key.
-        id: Its id; `None` to generate one.
+        enrolments: The contact's enrolments in campaigns.
+        owner: Owner key of the contact.
+        id: Id of the contact; `None` to generate one.
         created: Creation time in Unix seconds; `None` for now.
     """
 
@@ -81,7 +81,7 @@ class ContactSeed:
 
 
 def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
-    """Generate people from consecutive numbers.
+    """Generate people with consecutive numbers. The same number always gives the same person.
 
     Args:
         count: Number of people.
@@ -127,7 +127,7 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
-"""The possible problems of a generated mailbox, as functions from its values to the changed values. A mailbox has at most one."""
+"""The possible problems of a generated mailbox: functions from its values to the changed values. A mailbox gets at most one."""
 
 
 @attrs.frozen
@@ -135,10 +135,10 @@ class MailboxSeed:
     """The specification of a mailbox to generate.
 
     Attributes:
-        workspace: Id of its workspace.
-        number: Its number among all mailboxes, counted from 0. Consecutive mailboxes share a domain.
+        workspace: Id of the mailbox's workspace.
+        number: Number of the mailbox among all mailboxes, counted from 0. Consecutive mailboxes share a domain.
         created: Default creation time in Unix seconds.
-        trouble: Probability that it has a problem, from 0 to 1.
+        trouble: Probability that the mailbox has a problem, from 0 to 1.
         fields: Values to use unchanged, by field; generated values are consistent with them. `domain` sets the domain of the
             e-mail address, `as_of` the time of the statistics in Unix seconds.
     """

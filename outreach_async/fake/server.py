@@ -30,10 +30,10 @@ MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of a request's head (request line and header fields) in bytes; a longer head gets 431."""
 
 HEAD_TIMEOUT = 10.0
-"""Maximum seconds from the first to the last byte of a head. Between requests, a connection may stay idle without a limit."""
+"""Maximum seconds from the first to the last byte of a request's head. Between requests, a connection may be idle forever."""
 
 LINGER_SECONDS = 1.0
-"""Maximum seconds to wait for the client to close too. Closing earlier, with unread data, would send RST instead of FIN."""
+"""Maximum seconds to wait until the client has closed its side. Closing a socket with unread data sends RST instead of FIN."""
 
 _READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)

@@ -23,7 +23,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class ConnectionEnd(enum.Enum):
-    """How a server ends a connection early."""
+    """The ways in which a server can end a connection early."""
 
     CLOSE = "close"
     """The server closes the connection gracefully (FIN)."""
@@ -100,12 +100,12 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
     "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
 }
-"""By kind of fault, a function that returns the steps of the server in place of the correct response."""
+"""By kind of fault, a function that returns the steps of a server that sends the faulty response."""
 
 
 @attrs.frozen
 class ClientResult:
-    """The result of an exchange for a client.
+    """The result of an exchange, as a client sees it.
 
     Attributes:
         wait: Seconds until the client gets the result; infinite if it never does.
@@ -121,7 +121,7 @@ class ClientResult:
 
 
 def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
-    """Return the result of an exchange for a client."""
+    """Return the result of an exchange, as a client sees it."""
     if fault is None:
         return ClientResult(response=response)
     return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
@@ -149,7 +149,7 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
         response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
     ),
 }
-"""By kind of fault, a function that returns the result for a client."""
+"""By kind of fault, a function that returns the result of an exchange, as a client sees it."""
 
 
 class FakeTransport:

@@ -91,7 +91,7 @@ def fold_name(name: str) -> str:
 
 
 def find_country_code(text: str) -> str | None:
-    """Return the alpha-2 code of a country from its code or an English name, in any letter case; `None` if it is neither."""
+    """Return the alpha-2 code of a country given by code or English name, in any letter case; `None` if it is unknown."""
     codes = load_countries()
     return codes.get(text.strip().upper()) or codes.get(fold_name(text))
 
@@ -113,7 +113,7 @@ def load_timezones() -> frozenset[str]:
 
 
 def is_state(text: str, country: str | None) -> bool:
-    """Return whether a string is a valid state: with the US or no country, a US state; otherwise, a name without digits."""
+    """Return whether a string is a valid state: a US state if the country is the US or missing, else a name without digits."""
     if not country or not country.strip() or find_country_code(country) == "US":
         return is_us_state(text)
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)

@@ -1,4 +1,4 @@
-"""The fake's state: tables of records, and request limits (rule E4). Callers hold the lock and pass the time."""
+"""The fake's state: tables of records, and request limits (rule E4). Callers must hold the fake's lock and pass the time."""
 
 from __future__ import annotations
 

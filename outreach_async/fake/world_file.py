@@ -11,7 +11,7 @@ A file is one JSON object. Values equal to their default can be omitted, which m
      "owner_keys": {"key_1": ["space_1"]}}
 
 `dump_world` writes every value, so a world that is loaded from a dumped file is dumped as the same bytes. The counts in campaigns
-and mailboxes are the seeded counts. Once the simulation has run, the member `simulation` holds its state: the counts that have
+and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` holds its state: the counts that have
 changed and the pending events.
 """
 
@@ -46,7 +46,7 @@ _Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(K
 
 
 class FlowDocument(msgspec.Struct):
-    """A `CampaignFlow` in a world file. The order of its members is part of the format.
+    """The simulated state of a campaign (`CampaignFlow`) in a world file. The order of the attributes is part of the format.
 
     Attributes:
         counts: The counts of every template of every step, in the order of `COUNT_NAMES`.
@@ -67,7 +67,7 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """A `MailboxStats` in a world file: totals, and pairs of a day and its count, without days whose count is 0."""
+    """The statistics of a mailbox (`MailboxStats`) in a world file: totals, and pairs of a day and a count other than 0."""
 
     day: _Count
     sent: _DayCounts
@@ -129,7 +129,7 @@ def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
 
 
 def load_simulation(document: SimulationDocument, world: World) -> None:
-    """Load the state of a simulation from a world file.
+    """Load the state of the simulation from a world file into a world.
 
     Raises:
         ValueError: A value refers to a record that is not in the world, or does not match the record.
@@ -253,7 +253,7 @@ class WorldError(ValueError):
 
 
 def dump_world(world: World, now: str) -> str:
-    """Return a world as a world file; equal worlds give equal strings.
+    """Return the content of a world file for a world. Equal worlds give equal strings.
 
     Args:
         world: The world.
@@ -308,7 +308,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
         source: A JSON string, the path of a file, or the parsed document. A string that does not start with a brace is a path.
 
     Raises:
-        WorldError: The source is not a JSON object, or has an unknown member.
+        WorldError: The source is not a JSON object, or its top level is invalid, for example because of an unknown key.
         OSError: The file cannot be read.
     """
     if isinstance(source, str) and not source.lstrip().startswith("{"):
@@ -385,7 +385,7 @@ def _name_place(path: str) -> Iterator[None]:
 
 
 def _read(path: str, value: Any, kind: type[_Document], what: str) -> _Document:
-    """Convert an object of the file to a document class. Unknown members are refused."""
+    """Convert an object of the file to a document class. Unknown keys are refused."""
     with _name_place(path):
         for name in value if isinstance(value, Mapping) else ():
             check_known(name, kind.__struct_fields__, what)

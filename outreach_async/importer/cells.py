@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 
 class CellIssue(NamedTuple):
-    """A problem of one cell.
+    """A problem with one cell.
 
     Attributes:
         column: Index of the column, from 0.
         kind: The kind of problem, in one word.
         message: The problem and its remedy.
-        fatal: Whether the value is lost. A row that would send such a cell has a fault.
+        fatal: Whether the value is lost. If the column maps to a field, the row then has a fault.
     """
 
     column: int
@@ -44,7 +44,7 @@ def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
-    """Return the issue of a cell that the file stores as a whole number. It matters for phone numbers and postal codes.
+    """Return an issue for a cell that the file stores as a whole number, which matters for phone numbers and postal codes.
 
     Args:
         column: Index of the column.

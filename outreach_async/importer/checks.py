@@ -31,7 +31,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
     "repeat": "an e-mail that occurs earlier in the file",
 }
-"""The checks and their descriptions: the values that pass or, for `role`, `typo`, `cells` and `repeat`, that are reported."""
+"""The values that pass each check; for `role`, `typo`, `cells` and `repeat`, the values that the check reports instead."""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
 """Checks that become errors only if a setting names them, because their findings may be intended, or the service does not
@@ -55,13 +55,13 @@ class CheckPolicy:
 
     @classmethod
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: `error`, `warn` or `off` for all checks, and `check=level` for one. Later settings override earlier.
+        """Parse settings: `error`, `warn` or `off` for all checks, and `check=level` for one. Later settings take precedence.
 
         Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
 
         Args:
             texts: The settings.
-            has: Returns whether a module is installed.
+            has: Function that returns whether a module is installed.
 
         Raises:
             InvalidRequest: A check or a level is unknown, or a check requested here needs a library that is not installed.
@@ -100,7 +100,7 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
 
 
 ValueCheck: TypeAlias = Callable[[Any], str | None]
-"""A function that returns the problem with a cell, or with a cell and the row's two-letter country code; otherwise `None`."""
+"""A function that checks a cell, or a pair of a cell and the row's two-letter country code. It returns the problem or `None`."""
 
 _MAX_VALUE_LENGTH: Final = 60
 _CHUNK_SIZE: Final = 250
@@ -149,7 +149,7 @@ _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 
 
 class Checks:
-    """Checks many rows at a time. Most columns have few distinct values, and each value is checked once.
+    """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once.
 
     Args:
         columns: The mapped columns.

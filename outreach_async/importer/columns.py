@@ -111,7 +111,7 @@ def map_columns(
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    Tools are recognised by their header (`outreach_async.importer.known_exports`). A name matches a field's code if the two
+    Tools are recognised by their header (`outreach_async.importer.known_exports`). A name matches a field's code if they
     differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way with the
     code, the label and the searchable names of each workspace field.
 
@@ -154,12 +154,12 @@ def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
 
 
 Decision: TypeAlias = tuple[str | None, str]
-"""The code of a column, or `None` to ignore the column, and the reason."""
+"""The code of a column (`None` to ignore the column), and the reason for the code."""
 
 
 @attrs.frozen
 class ColumnMapper:
-    """Maps one column at a time. The first source that contains the column's name determines the code.
+    """Maps one column at a time: by an override, else by the tool that wrote the file, else by name.
 
     Attributes:
         overrides: The caller's codes, by column name.
@@ -193,7 +193,7 @@ class ColumnMapper:
         return (None, f"{self.export.name}: {reason}") if self.export and reason else None
 
     def decide_known(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column without the workspace's fields; `None` if the column is unknown.
+        """Return the code and the reason for a column, without using the workspace's fields; `None` if the column is unknown.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -306,7 +306,7 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
 
 
 def _is_contact_member(code: str) -> bool:
-    """Return whether a code is a member of a contact. The values of all other codes are members of `extra`."""
+    """Return whether a contact has an attribute or a custom field for a code. The values of all other codes go to `extra`."""
     return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
 
 

@@ -31,8 +31,8 @@ _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECAS
 def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
     """Return the delimiter, the number of lines before the header that state the delimiter, and notes about the delimiter.
 
-    A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; among
-    several, the delimiter that gives the most cells.
+    A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; in a
+    tie, the delimiter that splits the header into the most cells.
 
     Args:
         sample: The first lines of a file; the last record may be incomplete.
@@ -80,7 +80,7 @@ _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
 
 @attrs.frozen(kw_only=True)
 class CsvFile(File):
-    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may precede it.
+    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may precede that line.
 
     Attributes:
         delimiter: The delimiter.

@@ -38,7 +38,7 @@ def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tup
 
     Args:
         source: The file.
-        requested: The encoding that the caller specified.
+        requested: The encoding that the caller specified; `None` to detect the encoding.
 
     Raises:
         InvalidRequest: The specified encoding is unknown, or contradicts the file's byte order mark.

@@ -63,7 +63,7 @@ def open_file(
     Args:
         path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
         encoding: Encoding of a text file. By default the file must be UTF-8 or begin with a byte order mark.
-        sheet: Sheet of a workbook; the first visible one by default.
+        sheet: Name of the sheet of a workbook; by default, the first visible sheet.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
 
     Raises:

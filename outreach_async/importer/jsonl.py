@@ -68,7 +68,7 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
 
 
 def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, and the members of its object or an error message."""
+    """Yield the number of each line that is not blank, and the keys and values of its object or an error message."""
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue
@@ -95,7 +95,7 @@ def _parse_members(text: str) -> _Members | str:
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """The members of a JSON object. The separate type distinguishes an object from an array."""
+    """The pairs of a key and a value in a JSON object. The separate type distinguishes an object from an array."""
 
     __slots__ = ()
 

@@ -58,7 +58,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
 
     Args:
         rows: Rows to send, one request each.
-        rate: Requests per second, if the caller knows it.
+        rate: Requests per second; `None` if the caller does not know the rate.
         earlier: The report of the journal to resume, whose rows are done; `None` without a journal.
     """
     left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
@@ -73,7 +73,7 @@ _BUCKET_COUNT: Final = 256
 
 
 class EmailIndex:
-    """Stores the e-mails of a file as hashes of eight bytes each.
+    """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes.
 
     In a file of a million rows, two different e-mails have the same hash with a probability of one in thirty million. The
     duplicates are only reported; the import itself does not depend on them.
@@ -146,7 +146,7 @@ class Preflight:
         refused: Number of rows that can never be sent.
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
-        lines: The line of each row. Empty unless `repeats` is `"error"`, because only those messages name the earlier line.
+        lines: The line of each row. Empty unless `repeats` is `"error"`, because messages name the earlier line only then.
     """
 
     rows: int
@@ -214,7 +214,7 @@ class _PreflightRun:
         self.rows = 0
 
     def check_rows(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
-        """Check rows, and yield those that can never be sent, with the reason."""
+        """Check rows, and yield each row that can never be sent, with the reason."""
         findings_by_row = self._checks.findings(rows)
         for at, row in enumerate(rows):
             findings = findings_by_row.get(at, ())
@@ -227,7 +227,7 @@ class _PreflightRun:
             self.rows += 1
 
     def result(self) -> Preflight:
-        """Return the result."""
+        """Return the result for all rows that were checked."""
         count = self._emails.count()
         if count and self._reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)

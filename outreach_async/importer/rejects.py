@@ -58,10 +58,10 @@ class Reject:
 
 
 class RejectsFile:
-    """A CSV file of failed rows, in UTF-8. The file appears under its name when the block ends, even if it raises.
+    """A CSV file of failed rows, in UTF-8. The file appears under its name when the block ends, even after an exception.
 
     Cells that a spreadsheet would run as a formula start with an apostrophe, and control characters other than newline and tab
-    are escaped. An import of the file reverses both.
+    are escaped. An import of the file reverses both changes.
 
     Args:
         path: Path of the file.
@@ -147,7 +147,8 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: Li
         line: The line on which the row begins in the input.
         cells: The row's cells, as in the input.
         outcome: The row's outcome.
-        line_of: Returns the line of a row by its index, for a message that names the row that this row duplicates.
+        line_of: Function that returns the line of a row by its index. If this row duplicates another row, the message names that
+            row's line.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""Read the bytes of a file from a path or a stream. A stream is copied, because a file is read more than once."""
+"""Read the bytes of a file from a path or a stream. A stream is copied, because the bytes are read more than once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class BinaryStream(Protocol):
-    """A binary stream."""
+    """A stream from which bytes can be read."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes; empty at the end of the stream."""
@@ -53,13 +53,13 @@ class StreamCopy:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield the file's descriptor for another process. Readers wait meanwhile, because both share the file position."""
+        """Yield the file's descriptor for another process. Readers wait until the block ends: they share the file position."""
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek asks the operating system
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader with its own position, which is the start of the file."""
+        """Return a reader that begins at the start of the file and has a position of its own."""
         return io.BufferedReader(_StreamCopyReader(self))
 
     def read_at(self, place: int, buffer: memoryview) -> int:

@@ -19,13 +19,13 @@ from outreach_async.spreadsheets import unescape_formula
 from outreach_async.validation import check_contact, to_contact
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Fields of digits that are not numbers. A program that stores them as numbers drops leading zeros and the plus sign."""
+"""Fields whose values are digits but not numbers. A program that stores them as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
-"""Minimum number of digits of a whole number that a spreadsheet shows in a form such as 4.1E+11."""
+"""Minimum number of digits from which a spreadsheet shows a whole number in a form such as 4.1E+11."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
-and the error's message. An import ignores them."""
+and the error's message. An import ignores these columns."""
 
 
 class Record(NamedTuple):
@@ -98,12 +98,12 @@ class Remark:
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
-    Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports such a row as `rejected` with that
-    reason, in the row's position, and continues with the next row.
+    Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports this row as `rejected`, with the fault
+    as the reason and in the row's position, and continues with the next row.
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
-        cells: The strings in the file.
+        cells: The cells of the row, as the strings in the file.
         members: The values by field code; blank cells are omitted.
         fault: Why the row cannot be read; `None` if it can be read.
         warnings: Problems found while reading; the row can still be sent.
@@ -316,7 +316,7 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Number the names that occur more than once, so that each column can be mapped, and return notes about it."""
+    """Number the names that occur more than once, so that each column can be mapped, and return notes on the changes."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()

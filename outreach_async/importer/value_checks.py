@@ -19,25 +19,25 @@ _PLAIN_ADDRESS: Final = re.compile(
     r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
     re.IGNORECASE | re.ASCII,
 )
-"""Pattern of plain addresses. The library email-validator accepts all of them, too, but takes fifty times as long."""
+"""Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Maximum length of an address in which no part can be too long."""
+"""Addresses up to this length need no check of their parts, because no part can exceed its own limit."""
 
 
 def check_email(text: str) -> str | None:
-    """Return why an address is invalid; `None` if it is valid."""
+    """Return the problem with an e-mail address; `None` if it is valid."""
     return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
 
 
 def check_role(text: str) -> str | None:
-    """Return why an address probably belongs to a role and not to a person; `None` if it does not."""
+    """Return a message if an e-mail address probably belongs to a role and not to a person, and `None` otherwise."""
     local = text.partition("@")[0].casefold()
     return f"{local}@ is the address of a role, not of a person" if local in _load_roles() else None
 
 
 def check_typo(text: str) -> str | None:
-    """Return a message that names the provider that was probably meant; `None` if the domain looks correct."""
+    """Return a message that names the e-mail provider that was probably meant; `None` if the domain looks correct."""
     meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
     return f"the domain is one typing error away from {meant}" if meant else None
 
@@ -54,13 +54,13 @@ def _validate_email(text: str) -> str | None:
 
 @cache
 def _load_roles() -> frozenset[str]:
-    """Return the mailbox names of RFC 2142, and those that mailing list services commonly reject."""
+    """Return the mailbox names of RFC 2142, and other names that mailing list services commonly reject."""
     return frozenset(_read_table("roles.txt").split())
 
 
 @cache
 def _load_typo_domains() -> dict[str, str]:
-    """Return a mapping from unknown domains to the provider whose domain is one typing error away."""
+    """Return a mapping from mistyped domains to the provider whose domain is one typing error away."""
     providers = _read_table("providers.txt").split()
     known = {*providers, *_read_table("neighbours.txt").split()}
     return {typo: provider for provider in reversed(providers) for typo in _typos_of(provider) if typo not in known}
@@ -108,7 +108,7 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
-    """Return whether a number passes a fast check. The library phonenumbers also accepts it, but takes fifty times as long."""
+    """Return whether a number passes a fast check. The library phonenumbers accepts it too, but takes fifty times as long."""
     digits = text.translate(_PUNCTUATION)
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
@@ -137,7 +137,7 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for numbers with the calling code that begins the digits, and the length of that code."""
+    """Return a pattern for the digits after the calling code, and the length of the code, given the first digits of a number."""
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -200,7 +200,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return the two-letter code of a country, and the problem with the text; each is `None` if there is none."""
+    """Return the two-letter code of a country, `None` if unknown, and the problem with the text, `None` if the text is valid."""
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -232,7 +232,7 @@ def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str
 
 @cache
 def _load_states() -> Mapping[str, Mapping[str, str]]:
-    """Return a mapping from the codes and names of states to codes, for each country whose states are known."""
+    """Return, by country, a mapping from the codes and names of its states to their codes."""
     states: dict[str, dict[str, str]] = {}
     for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
         states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})

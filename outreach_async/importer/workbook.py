@@ -55,7 +55,7 @@ _ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int
 
 @attrs.frozen(kw_only=True)
 class WorkbookFile(File):
-    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells are errors.
+    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells show an error.
 
     Attributes:
         sheet: Name of the sheet.
@@ -115,7 +115,7 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result. A process without a result failed to start, and printed the reason, or exceeded one of its limits."""
+    """Return the result of the reader process. Without a result, the process failed to start, or exceeded one of its limits."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:

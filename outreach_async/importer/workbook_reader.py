@@ -73,7 +73,7 @@ def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separ
 
 
 def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
-    """Set the remaining processor time, in seconds."""
+    """Make the system end this process after this many more seconds of processor time."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -110,7 +110,7 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the rows of a sheet that are not blank, and return the sheet's name, a note, and whether errors are marked.
+    """Write the non-blank rows of a sheet, and return the sheet's name, a note, and whether errors are marked.
 
     A row is `[line, cells, errors, numbers]`: the cells as strings, the indexes of cells that show an error, and the indexes of
     whole numbers whose format does not show leading zeros.
@@ -233,7 +233,7 @@ class CellMark(NamedTuple):
 
 
 class _MarkReader:
-    """The cell marks of a sheet, consumed row by row."""
+    """A reader of the cell marks of a sheet, row by row."""
 
     def __init__(self, marks: Iterator[CellMark]) -> None:
         self._marks = marks

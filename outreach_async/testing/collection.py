@@ -1,8 +1,8 @@
 """Run a test in virtual time under anyio's pytest plugin, by overriding the fixture `anyio_backend` for this test only.
 
-anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. Test suites override this fixture with
-another value, parameters or scope. This module takes the value of the suite's fixture and replaces the clock in it. No other
-module of this package imports pytest.
+anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. Test suites may override this fixture
+with another value, other parameters or another scope. This module takes the value of the suite's fixture and replaces the clock
+in it. No other module of this package imports pytest.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MAX_REQUESTS: Final = 20
-"""Maximum number of requests in a report. The last ones are shown."""
+"""Maximum number of requests in a report, which shows the last requests."""
 
 _MAX_BODY_LENGTH: Final = 300
 """Maximum number of characters shown of a request body."""
@@ -36,7 +36,7 @@ _MAX_BODY_LENGTH: Final = 300
 
 @attrs.frozen
 class FakeUse:
-    """A fake in use by a test.
+    """A fake that a test uses, and the configuration that the test requested.
 
     Attributes:
         fake: The fake.
@@ -72,12 +72,12 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name of a row (one of several behaviours of a test), as it appears in test ids."""
+    """Return the name that test ids use for a row, which is one of several behaviours of a test."""
     return f"row{number:02}"
 
 
 def format_settings(behaviour: Behaviour) -> str:
-    """Return the knobs that are not at their default, formatted as keyword arguments."""
+    """Return the knobs that are not at their default as keyword arguments, or `all defaults` if there are none."""
     return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
@@ -110,14 +110,14 @@ _MAX_SINGLES: Final = 4
 """Maximum number of alternatives in an explanation if every cause is a single value."""
 
 _MAX_PAIRS: Final = 2
-"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to combine more."""
+"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to try combinations of more."""
 
 _MAX_EXPLANATIONS: Final = 8
 """Maximum number of explanations shown for a test."""
 
 
 def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the smallest sets of knob values such that every failed row has at least one of the values, and no passed row has any.
+    """Find the fewest knob values such that every failed behaviour has at least one of them, and no passed behaviour has any.
 
     If single values explain nothing, pairs of values are tried too.
 
@@ -126,9 +126,9 @@ def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviou
         passed: Behaviours under which the test passed.
 
     Returns:
-        The explanations. Those whose values occur most often in failed rows are first. Each is a string such as `knob='value'`,
-        in which `or` joins alternatives, and `and` joins the values of a pair. Every explanation fits all rows. The list is empty
-        if there is no such explanation.
+        The explanations, each a string such as `knob='value'`, in which `or` joins alternatives, and `and` joins the values of a
+        pair. Explanations whose values occur most often in failed behaviours are first. The list is empty if nothing explains all
+        results.
     """
     rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
     singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
@@ -163,10 +163,11 @@ def _list_settings(behaviour: Behaviour) -> _Settings:
 
 
 def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
-    """Return one line for each test that failed under some rows, with the knob values that explain the failures.
+    """Return one line for each test that failed under some behaviours, with the knob values that explain the failures.
 
     Args:
-        ran: For each run of a test, the test's id, the number of the row, and whether the run failed. A row may be repeated.
+        ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, and whether the run failed. A test
+            may run more than once with a behaviour.
     """
     tests: dict[str, dict[int, bool]] = {}
     for name, row, failed in ran:
@@ -190,7 +191,7 @@ _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.stric
 
 
 class FakeConfigError(ValueError):
-    """An argument of the marker is invalid; the message names the argument and the valid values."""
+    """An argument of `@pytest.mark.outreach` is invalid; the message names the argument and the valid values."""
 
 
 @attrs.frozen(kw_only=True)
@@ -201,7 +202,7 @@ class FakeConfig:
         seed: Seed for generated data.
         world: The initial data: the path of a world file, its content as a string, or the parsed document.
         behaviours: The behaviours to test under; if there are several, the test runs once for each.
-        faults: Faults to inject, in order, by operation.
+        faults: Faults for the next requests of each operation, in order, by operation.
         unfired: What happens if a test passes although a fault never fired: `error` fails the test, `ignore` does not.
     """
 

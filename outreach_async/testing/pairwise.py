@@ -1,7 +1,7 @@
 """Pairwise coverage of the fake's knobs: a few behaviours that cover every pair of values of any two knobs.
 
-Most bugs that depend on knobs depend on only one or two of them. About thirty behaviours find these bugs. There are billions of
-combinations of all knobs.
+Most bugs that depend on knobs depend on only one or two knobs. About thirty behaviours are enough to find these bugs, although
+there are billions of combinations of all knobs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple
 
 @cache
 def pairwise() -> tuple[Behaviour, ...]:
-    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is the documented one.
+    """Return behaviours that cover every pair of values of any two knobs. The first is `Behaviour.documented()`.
 
     `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
 

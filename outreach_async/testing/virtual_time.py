@@ -36,7 +36,7 @@ class _JumpSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio event loop whose clock starts at zero and jumps to the next timer.
+    """An asyncio event loop whose clock starts at zero and jumps to the next timer instead of waiting for it.
 
     Example:
         ```python
@@ -109,11 +109,11 @@ class VirtualTime:
         return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return `backend_options` that run an event loop in this virtual time.
+        """Return the `backend_options` with which `anyio.run` uses this virtual time.
 
         Args:
             backend: `asyncio` or `trio`.
-            others: Further options; those that set the event loop or its clock are replaced.
+            others: Further backend options. Options that set the event loop or its clock are replaced.
 
         Example:
             ```python
@@ -132,7 +132,7 @@ class VirtualTime:
         return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return the value of an `anyio_backend` fixture, changed to run in this virtual time.
+        """Return the value of an `anyio_backend` fixture, changed so that tests run in this virtual time.
 
         Example:
             ```python

@@ -6,7 +6,7 @@ may use a transport at the same time. Choose a transport:
     no transport                               `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
     HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
     HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx, and its connection pool
-    HttpxTransport(url, family="httpx2")       the maintained fork; needs the extra `httpx2`. A client of httpx2 needs no `family`
+    HttpxTransport(url, family="httpx2")       a maintained fork of httpx; needs the extra `httpx2`. A client needs no `family`
     AiohttpTransport("https://api.example")    the fastest; asyncio only; needs the extra `aiohttp`
     FakeTransport(FakeService())               the service in memory; see `outreach_async.fake`
 

@@ -41,7 +41,7 @@ class AiohttpSession(Protocol):
 
 
 AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
-"""An `aiohttp.ClientMiddlewareType`."""
+"""An aiohttp client middleware: an `aiohttp.ClientMiddlewareType`."""
 
 
 class AiohttpTransport:

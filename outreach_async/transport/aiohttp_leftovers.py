@@ -35,12 +35,12 @@ class _ConnectionUsage:
     has_leftovers: bool = False
 
     def end(self) -> None:
-        """Count an exchange that releases the connection."""
+        """Count one more exchange that has released the connection."""
         self.ended += 1
 
 
 _USAGE_BY_PROTOCOL: Final[WeakKeyDictionary[Any, _ConnectionUsage]] = WeakKeyDictionary()
-"""The usage of each connection. The key is aiohttp's protocol object, of which each connection has its own."""
+"""The usage of each connection, by aiohttp's protocol object; each connection has its own protocol object."""
 
 
 class Connector(aiohttp.TCPConnector):
@@ -86,7 +86,7 @@ def _has_partial_head(protocol: Any) -> bool:
 
 
 def track_connection(request: aiohttp.ClientRequest) -> None:
-    """Make the response of a request remember its connection, by replacing the response class with a subclass of it."""
+    """Replace the response class of a request with a subclass whose responses remember their connection."""
     kind: Any = request.response_class
     request.response_class = _make_tracked_class(kind)
 
@@ -97,10 +97,10 @@ def _make_tracked_class(kind: Any) -> Any:
 
 
 class _TrackedResponse(aiohttp.ClientResponse):
-    """A response that remembers its connection even after it has released it, as soon as its last byte was read."""
+    """A response that remembers its connection. aiohttp's own response forgets it as soon as the last byte was read."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Read the response head."""
+        """Remember the connection, and read the response head."""
         protocol: Any = connection.protocol
         usage = _USAGE_BY_PROTOCOL.get(protocol)
         if usage is None:

@@ -63,7 +63,7 @@ class TaskScope:
 
 
 class SocketFactory:
-    """Makes aiohttp's sockets, and detaches those whose descriptor was closed by uvloop."""
+    """Makes sockets for aiohttp, and detaches sockets whose descriptor uvloop has closed."""
 
     def __init__(self) -> None:
         self._sockets: list[tuple[socket.socket, int]] = []
@@ -123,7 +123,7 @@ class Destination:
 
 
 def resolve_destination(base: BaseUrl | None) -> Destination:
-    """Return the destination for a base URL; for `None`, the session's own base URL is the destination.
+    """Return the destination for a base URL; with `None`, the destination is the session's own base URL.
 
     Raises:
         InvalidRequest: The host of the URL is not a valid name.
@@ -147,7 +147,7 @@ class SessionSender:
         destination: The destination of the requests.
         max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the session's own.
         max_answer: Maximum size of a decoded response body, in bytes.
-        middlewares: Middlewares to run around every request.
+        middlewares: aiohttp client middlewares to run around every request.
     """
 
     _session: aiohttp.ClientSession
@@ -163,7 +163,7 @@ class SessionSender:
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
-        """Wait for a free slot, send, and read the response.
+        """Wait for a free slot, send a request, and return the response.
 
         Raises:
             TransportError: No complete response arrived.
@@ -247,7 +247,7 @@ class SessionSender:
 
 
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
-    """Open a session without any automatic behaviour. `InFlight` limits its connections."""
+    """Open a session that stores no cookies and adds no optional header fields. `InFlight` limits its connections."""
     # On uvloop, aiohttp's own socket factory is unsafe.
     socket_factory = SocketFactory() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
     return aiohttp.ClientSession(
@@ -267,7 +267,7 @@ def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
 
 
 def _unwrap_error(error: Exception) -> Exception:
-    """Return the error wrapped by a connector's error, whose own repr shows the proxy's password."""
+    """Return the error that a connector's error wraps, because the connector's error shows the proxy's password in its repr."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
     return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
@@ -304,7 +304,7 @@ class _Body(aiohttp.Payload):
 
 
 class _ExchangeFailed(Exception):
-    """An exchange that ended without a response. Not a subclass of an aiohttp error, after which aiohttp would repeat a GET."""
+    """An exchange that ended without a response. After one of its own errors, aiohttp would send a GET again."""
 
     def __init__(self, error: aiohttp.ClientError) -> None:
         super().__init__()

@@ -59,12 +59,12 @@ class HttpxClient(Protocol):
 class HttpxTransport:
     """Sends requests over httpx or its fork httpx2.
 
-    A transport made from a base URL keeps a pool of the library's own transports, each with a single connection, one for each
-    concurrent exchange. With 64 requests in flight, this takes about 0.3 times the CPU time of an `httpx.AsyncClient` with its
-    pool, and 0.6 times the CPU time of an `httpx2.AsyncClient`. A user and password in the URL are sent as basic authorization.
-    The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`,
-    `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. Transports that trust the same
-    certificates share one SSL context. In another event loop, the transport opens new connections.
+    A transport made from a base URL keeps a pool of the library's own transports, each with a single connection. Each
+    concurrent exchange uses one of them. With 64 requests in flight, this takes about 0.3 times the CPU time of an
+    `httpx.AsyncClient` with its pool, and 0.6 times the CPU time of an `httpx2.AsyncClient`. A user and password in the URL are
+    sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
+    `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. Transports that trust
+    the same certificates share one SSL context. In another event loop, the transport opens new connections.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
@@ -80,7 +80,7 @@ class HttpxTransport:
 
     Args:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
-        family: The library to use for a URL, by default `httpx`. For a client it is detected from its class.
+        family: The library to use for a URL, by default `httpx`. For a client, the library is detected from the client's class.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
             client, only its pool sets a limit by default, which httpx does not expose.
         ssl_context: SSL context that verifies the service and an HTTPS proxy, and may hold a client certificate. It replaces the

@@ -1,4 +1,4 @@
-"""Send over a client that the user has configured."""
+"""Send over a client of httpx or httpx2 that the user has configured."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ClientSender(HttpxSender):
     """Sends over an `httpx.AsyncClient` or `httpx2.AsyncClient`.
 
     Args:
-        client: The client.
-        family: The library that the client must belong to; `None` for either.
+        client: The user's client.
+        family: The library that the client must belong to; `None` for either library.
         max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the client's own.
         max_answer: Maximum size of a decoded response body, in bytes.
 
@@ -56,7 +56,7 @@ class ClientSender(HttpxSender):
         return InFlight(self.max_in_flight)
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
-        """Wait for a free slot, send, and read the response."""
+        """Wait for a free slot, send a request, and return the response."""
         return await self._in_flight.get().run(partial(self._send, request, progress), progress)
 
     async def _send(self, request: Request, progress: Progress) -> Response:

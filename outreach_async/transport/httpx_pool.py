@@ -32,7 +32,7 @@ class HttpxSender:
     """Base class of `PoolSender`, which sends to a base URL, and of `ClientSender`, which sends over a user's client.
 
     Args:
-        family: Name of the library.
+        family: Name of the library: `httpx` or `httpx2`.
         max_in_flight: Maximum number of exchanges at once; `None` for no limit.
         max_answer: Maximum size of a decoded response body, in bytes.
 
@@ -50,7 +50,7 @@ class HttpxSender:
 
     @property
     def library(self) -> ModuleType:
-        """The library, imported on first use."""
+        """The module of the library, `httpx` or `httpx2`, imported on first use."""
         return import_module(self.family)
 
 
@@ -82,13 +82,13 @@ class _BodyChunks(AsyncIterator[bytes]):
 
 
 class HandshakeTracker:
-    """Remembers sockets until their TLS handshake is done, because the libraries leak a socket on cancellation until then."""
+    """Remembers sockets until their TLS handshake is done: a library that is cancelled before that leaves the socket open."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Handle an event of the library's `trace` extension."""
+        """Handle an event of the `trace` extension of httpx or httpx2."""
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
         elif event.endswith("start_tls.complete"):
@@ -103,15 +103,15 @@ class HandshakeTracker:
 
 @cache
 def make_body_class(library: ModuleType) -> Any:
-    """Return the class of request bodies for a library, which accepts only subclasses of its own base class."""
+    """Return a class of request bodies for an HTTP library, which accepts only subclasses of its own base class."""
     return type("Body", (_Body, library.AsyncByteStream), {})
 
 
 async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | None) -> tuple[Response, bool]:
-    """Read a response of the library to its end and close it.
+    """Read a response of httpx or httpx2 to its end, and close it.
 
     Args:
-        answer: The library's response.
+        answer: The response of httpx or httpx2.
         limit: Maximum size of the decoded body, in bytes.
         monitor: Checks the connection for unexpected bytes; `None` to skip the check.
 
@@ -155,11 +155,11 @@ class PoolSender(HttpxSender):
 
     Args:
         base: The base URL.
-        family: Name of the library.
+        family: Name of the library: `httpx` or `httpx2`.
         max_in_flight: Maximum number of connections.
         max_answer: Maximum size of a decoded response body, in bytes.
         trust: How to verify the service and an HTTPS proxy.
-        proxy: A proxy URL; `None` for the environment's proxy if `trust_env` is set, otherwise for no proxy.
+        proxy: A proxy URL. With `None`, the environment's proxy is used if `trust_env` is true, otherwise no proxy.
         trust_env: Whether to use the environment's proxies.
 
     Raises:
@@ -189,7 +189,7 @@ class PoolSender(HttpxSender):
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
-        """Send on a connection and read the response."""
+        """Send a request on a connection of the pool, and return the response."""
         return await self._pool.get().run(partial(self._exchange_on, request, progress), progress)
 
     async def _exchange_on(self, request: Request, progress: Progress, connection: _HttpxConnection) -> Response:
@@ -240,11 +240,11 @@ class PoolSender(HttpxSender):
 
 
 class _HttpxConnection:
-    """One connection of the library.
+    """One connection of httpx or httpx2.
 
     Attributes:
-        extensions: The extensions of the next request.
-        is_clean: Whether no bytes were found after the last response.
+        extensions: The `extensions` to pass with the next request.
+        is_clean: Whether the connection seemed reusable after the last response: open, and without unexpected bytes.
     """
 
     def __init__(self, transport: Any) -> None:
@@ -268,12 +268,12 @@ class _HttpxConnection:
         return self._monitor
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused: one that is readable while idle has ended or has unexpected bytes."""
+        """Return whether the connection can be reused. If it is readable while idle, it has ended or has unexpected bytes."""
         # The response of a mock has no monitor.
         return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 
     async def aclose(self) -> None:
-        """Close the connection, also while it is being opened."""
+        """Close the connection, even if it is still being opened."""
         await self.transport.aclose()
         for stream in self._sockets:
             await stream.aclose()
@@ -288,8 +288,8 @@ class ConnectionPool:
 
     Args:
         limit: Maximum number of connections, and of concurrent exchanges.
-        build: Makes a connection without opening it.
-        clock: Returns a monotonic time in seconds.
+        build: Function that makes a connection without opening it.
+        clock: Function that returns a monotonic time in seconds.
     """
 
     def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,7 +1,7 @@
 """Detect unexpected bytes after a response. The next request on the connection would read them as its response.
 
-A server or proxy that sends a response twice leaves such bytes. The response before these bytes is suspect as well, unless it was
-the first on its connection: it may be a copy of an earlier response, and the bytes after it the real response.
+A server or proxy that sends a response twice leaves unexpected bytes. The response before these bytes is suspect as well, unless
+it was the first on its connection: it may be a copy of an earlier response, and the bytes after it may be the real response.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
         stream: The `stream` of the response.
 
     Returns:
-        The two values; `None` if the attributes are missing, or an unknown stream wraps them.
+        The number of requests and the h11 connection; `None` if an attribute is missing, or the stream is of an unknown kind.
     """
     for _ in range(8):  # more than the five streams that a library and its client nest today
         if (connection := getattr(stream, "_connection", None)) is not None:

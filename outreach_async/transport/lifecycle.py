@@ -27,7 +27,7 @@ class LoopLocal(Generic[T]):
     that was not made before the fork is made in the child as usual.
 
     Args:
-        make: Makes the value.
+        make: Function that makes the value.
 
     Attributes:
         is_inherited: Whether this process inherited the object through a fork.
@@ -54,7 +54,7 @@ class LoopLocal(Generic[T]):
         return self._value
 
     def release(self) -> T | None:
-        """Forget the value. Return it if it belongs to the running event loop, else `None`."""
+        """Forget the value. Return it if it belongs to the running event loop, otherwise return `None`."""
         value = self._value if self._token == current_token() else None
         self._value = self._token = None
         return value
@@ -103,7 +103,7 @@ class InFlight:
 
     Args:
         limit: Maximum number of concurrent exchanges; `None` for no limit. Waiting exchanges start in the order of their arrival.
-        make_scope: Makes the cancel scope of an exchange.
+        make_scope: Function that makes the cancel scope of an exchange.
     """
 
     def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
@@ -114,7 +114,7 @@ class InFlight:
         self._all_ended = anyio.Event()
 
     async def run(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
-        """Run an exchange once fewer than `limit` are running.
+        """Wait until fewer than `limit` exchanges are running, then run an exchange.
 
         Raises:
             InvalidRequest: The transport was closed before the exchange started.

@@ -19,7 +19,7 @@ ACCEPT_ENCODING: Final = "gzip, deflate"
 """The `accept-encoding` of every request: the encodings that this module can decode."""
 
 _MAX_MEMBERS: Final = 1024
-"""Maximum number of gzip members in one response. Even an empty member, which has only 20 bytes, takes time."""
+"""Maximum number of gzip members in one response. Decoding takes time even for an empty member, which has only 20 bytes."""
 
 _MAX_PIECES: Final = 4096
 """Number of collected pieces after which the pieces are joined, because each piece has a memory overhead."""
@@ -47,7 +47,7 @@ def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def require_final_status(status: int) -> int:
-    """Return the status of a final response.
+    """Return an HTTP status after checking that it is final, that is, 200 or more.
 
     Raises:
         TransportError: The status is below 200. Not every backend rejects a status such as 000, and 100 to 199 are not final.

@@ -1,7 +1,7 @@
 """Track whether a request was sent, and build the errors that say so.
 
-`Progress` changes only if there is proof, and every error is consistent with it. The request body provides the proof: the library
-receives it as an object that records when its bytes are first requested. If they were never requested, the request was not sent.
+`Progress` changes only if there is proof, and every error is consistent with it. The request body provides the proof: the HTTP
+library receives an object that records when the bytes of the body are first requested. If they never were, nothing was sent.
 This works only for a request that has a body, and a head that is small enough for a single write. A longer head can be
 interrupted between two writes: some bytes were then sent although the body was never requested.
 """
@@ -25,13 +25,13 @@ _METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
 
 
 def mark_unsent(progress: Progress) -> None:
-    """Record that the request has not left this process."""
+    """Record that the request was not sent, unless `progress` already states that it was."""
     if progress.sent is not True:  # a transport that wraps this one may have sent the request before
         progress.sent = False
 
 
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Record that the request is passed to the library. With `proof`, the body will record when it is sent."""
+    """Record that the HTTP library may send the request from now on. With `proof`, the body records whether it does."""
     # From here on, the library may write at any time. Without proof, it would be unknown afterwards whether it did.
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
@@ -49,10 +49,10 @@ def build_closed_error(transport: object) -> InvalidRequest:
 
 
 def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Merge the default header fields, the request's fields, which take precedence, and the fields that describe the body.
+    """Return the header fields to send: the defaults, overridden by the request's fields, and fields that describe the body.
 
     Raises:
-        InvalidRequest: The libraries would change the method or a field, or reject it with an error that shows its value.
+        InvalidRequest: An HTTP library would change the method or a field, or reject it with an error that shows its value.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
@@ -80,10 +80,10 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def require_origin_form(target: str) -> str:
-    """Return a request target after checking that no library changes it when it is appended to the origin.
+    """Return a request target after checking that no HTTP library changes it when appending it to the origin.
 
     Raises:
-        InvalidRequest: The target is invalid, or a library would change it.
+        InvalidRequest: The target is invalid, or an HTTP library would change it.
     """
     if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
@@ -94,7 +94,7 @@ def require_origin_form(target: str) -> str:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return a library's error as one short line. If the error has no message, the message of its cause is used."""
+    """Return a description of an error on one short line. If the error has no message, that of its cause is used."""
     cause: BaseException | None = error
     text = ""
     while cause is not None and not text:
@@ -104,5 +104,5 @@ def describe_cause(error: BaseException) -> str:
 
 
 def to_one_line(text: str) -> str:
-    """Return the beginning of a string as one line."""
+    """Return at most the first 200 characters of a string, with every run of white space replaced by one space."""
     return " ".join(text.split())[:_MAX_MESSAGE_LENGTH]

@@ -17,12 +17,12 @@ from outreach_async.transport.sending import describe_cause
 
 @attrs.frozen
 class TrustSettings:
-    """The certificates to trust. The environment is read once, when the transport is made, as httpx does for a client.
+    """The certificates that a transport trusts. The environment is read once, when the transport is made, as httpx reads it.
 
     Attributes:
         ssl_context: A context made by the user; it overrides the other settings.
-        file: File of trusted certificates, from `SSL_CERT_FILE`; `None` for the default of the library.
-        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `file` takes precedence.
+        file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set. Without it, the library's defaults are used.
+        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. `file` takes precedence.
     """
 
     ssl_context: ssl.SSLContext | None
@@ -31,7 +31,7 @@ class TrustSettings:
 
     @classmethod
     def from_environment(cls, ssl_context: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
-        """Return the trust settings: the given context, else the environment's if `trust_env` is set, else the defaults.
+        """Return the trust settings from an SSL context and, if `trust_env` is true, from environment variables.
 
         Raises:
             InvalidRequest: `ssl_context` is not an `ssl.SSLContext`.
@@ -43,7 +43,7 @@ class TrustSettings:
         return cls(ssl_context, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
 
     def get_context(self, library: str) -> ssl.SSLContext:
-        """Return the context. It is made on first use and shared by all transports with the same settings.
+        """Return the SSL context. It is made on first use and shared by all transports with the same settings.
 
         Args:
             library: The library whose default certificates are used if no others are set: those of certifi for httpx and aiohttp,
@@ -63,7 +63,7 @@ class TrustSettings:
 
 @lru_cache(8)
 def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
-    """Return the context. `_version` serves only as a part of the cache key, so that a replaced file is read again."""
+    """Return the SSL context. `_version` serves only as a part of the cache key, so that a replaced file is read again."""
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:

@@ -76,7 +76,7 @@ def url_secrets(url: str | None) -> tuple[str, ...]:
 
 
 def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets in the header fields of a configured client."""
+    """Return the secrets in the header fields of a client or session that the user has configured."""
     values = [fields.get(name, "") for name in _AUTHORIZATION_HEADERS]
     return _drop_short([*values, *(value.partition(" ")[2] for value in values)])  # the credentials after "Bearer" or "Basic"
 
@@ -109,7 +109,7 @@ def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str |
 
     Args:
         base: The base URL.
-        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them; `no` holds `NO_PROXY`.
+        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them; the key `no` holds the value of `NO_PROXY`.
     """
     if any(_is_exempt(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
         return None
@@ -183,10 +183,10 @@ def require_positive(field: str, value: object) -> int:
 
 
 def reject_options(argument: str, **options: object) -> None:
-    """Check that no option is passed that the given client or session already determines.
+    """Check that no option is passed that the user's client or session already determines.
 
     Args:
-        argument: Name of the argument that was passed, such as `client`.
+        argument: What the user passed: `client` or `session`.
         options: Options by name; `None` for those not passed.
 
     Raises:
@@ -197,7 +197,7 @@ def reject_options(argument: str, **options: object) -> None:
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the name of the library that defines `value`'s class or base class `name`; `None` if it has no such class.
+    """Return the name of the library that defines the class `name`, if `value` is an instance of it; otherwise `None`.
 
     The library is not imported.
     """

@@ -15,7 +15,7 @@ import attrs
 METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-"""Header values that every HTTP library sends in the same way."""
+"""Pattern of the header values that every HTTP library sends in the same way."""
 PATH_CHARACTERS: Final = r"A-Za-z0-9\-._~!$&'()*+,;=:@/%"
 """Characters of a path that every backend sends unchanged, written for a character class of a regular expression."""
 _DOT_SEGMENT: Final = re.compile(r"(?:\A|/)(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)

@@ -61,7 +61,7 @@ def test_every_rule_can_be_disabled(rule: str) -> None:
         ({"OA120": {"warning": -1}}, "OA120.warning: expected a number of at least 0, got -1"),
         ({"OA120": {"warning": float("nan")}}, "expected a number of at least 0, got nan"),
         ({"OA120": {"warning": float("inf")}}, "expected a number of at least 0, got inf"),
-        ({"OA120": {"warning": 0.06}}, "OA120: expected error of at least warning \\(0.06\\), got 0.05; raise error"),
+        ({"OA120": {"warning": 0.06}}, "OA120.error: expected at least 0.06 \\(the value of warning\\), got 0.05; raise it"),
         ({"name": 3}, "name: expected a string, got int"),
     ],
 )
@@ -103,7 +103,7 @@ def test_explain_gives_a_rules_threshold_source_and_remedy() -> None:
     text = explain("oa120")
 
     assert text.startswith(
-        "OA120  High bounce rate\nSeverity: info\nCondition: bounced_30days / sent_30days is 2.0% or more: warning from"
+        "OA120  High bounce rate\nSeverity: info\nCondition: bounced_30days / sent_30days is 2.0% or more; the severity depends"
     )
     assert "Thresholds: warning 0.02, error 0.05, critical 0.1, sample 50\nSource: Amazon SES" in text
     assert text.endswith("e-mails a day.")

@@ -121,7 +121,7 @@ def test_writing_needs_a_key_and_permission() -> None:
     with pytest.raises(InvalidRequest, match="OUTREACH_OWNER_KEY"):
         Site(SPACE, writes=True)
     for more in ({"campaign": "camp_1"}, {"gmail": True}):
-        with pytest.raises(InvalidRequest, match="allow writes, or leave them out"):
+        with pytest.raises(InvalidRequest, match="expected writes=True as well"):
             Site(SPACE, KEY, **more)
 
 

@@ -106,7 +106,7 @@ def content_type(fake: FakeService) -> None:
     assert "content-type" in hints(fake)
 
 
-@row("W8", "a body that is not a JSON object, or contains NaN, a duplicate member or a lone surrogate", "400")
+@row("W8", "a body that is not a JSON object, or contains NaN, a duplicate key or a lone surrogate", "400")
 def bad_bodies(fake: FakeService) -> None:
     for body in (b"{", b"[]", b'{"a": NaN}', b'{"a": 1, "a": 2}', b'{"a": "\\ud800"}'):
         assert post(fake, body).status == 400

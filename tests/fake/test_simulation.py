@@ -603,10 +603,10 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"interested": True}, "interested: expected a reply too"),
-        ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after: expected no other action"),
+        ({"interested": True}, "interested: expected replies_after as well"),
+        ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after: cannot be combined with other actions"),
         ({"replies_after": "1h", "unsubscribes_after": "1h"}, "each ends the path"),
-        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: expected at most the span of the first other action"),
+        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: must not be longer than the span of another action"),
         ({"step": 0}, "the first step is 1"),
         ({"campaign": "camp_9"}, "there is no campaign 'camp_9'"),
         ({"contact": "contact_9"}, "there is no contact 'contact_9'"),

@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`terminal.build_renderable` renders the report for a rich console; it is the only part that needs the extra `cli`.
+`terminal.build_renderable` renders the report for a rich console; only this function needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from outreach_async.spreadsheets import escape_formula
 def render_csv(report: Report) -> str:
     r"""Render the findings as CSV (RFC 4180), in the order of the report.
 
-    Strings are as the service sent them, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate
-    as a formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both.
+    Strings are written unchanged, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate as a
+    formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     """
     page = io.StringIO()
     writer = csv.writer(page)
@@ -62,7 +62,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def render_json(report: Report) -> str:
-    """Render a report as one JSON object; a later audit can be compared with it."""
+    """Render a report as one JSON object. A later audit can be compared with this report."""
     return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
 
 
@@ -93,7 +93,7 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
         ".htm": "html",
     }
 )
-"""Formats by file suffix."""
+"""Format names by file suffix."""
 
 
 _FIRST_BYTES: Final = {

@@ -29,7 +29,7 @@ _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": 
 _KIND_LABELS: Final = {"workspace": "Workspace", "domain": "Domain", "type": "Provider", "server_ip": "Server"}
 _STATE_LABELS: Final = {"new": "New", "unchanged": "Unchanged"}
 _BAND_TONES: Final = ("critical", "critical", "critical", "warning", "warning", "good")
-"""Tone of each of `SCORE_BANDS`, consistent with `score_tone`."""
+"""Tone (CSS class of the colour) of each range in `SCORE_BANDS`, consistent with `score_tone`."""
 
 
 def render_html(report: Report) -> str:
@@ -54,7 +54,7 @@ def _read_data(name_: str) -> str:
 
 
 def _csp_hash(text: str) -> str:
-    """Return the hash that allows an inline style or script in the content security policy; everything else is blocked."""
+    """Return the hash of an inline style or script for the page's content security policy, which blocks everything else."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -101,7 +101,7 @@ def _render_unread(view: Overview) -> Markup | None:
 
 
 def _render_actions(actions: Sequence[summaries.Action]) -> Markup | None:
-    """Render the actions, the most urgent first. If some actions are urgent, the others are collapsed."""
+    """Render the actions, the most urgent first. If some are for an error or worse, the others are collapsed."""
     if not actions:
         return None
     items = [_render_action(number, action) for number, action in enumerate(actions, 1)]

@@ -15,7 +15,7 @@ _VOID_ELEMENTS: Final = frozenset({"input", "rect", "circle", "line", "path"})
 """Elements without content. SVG elements need the closing slash; HTML elements ignore it."""
 
 Content = object
-"""A string, a number or markup; `None` renders nothing."""
+"""Content of an element: a string, a number or markup; `None` renders nothing."""
 
 
 class Markup(str):
@@ -70,7 +70,7 @@ _FIGURE_WIDTH: Final = 44
 _RADIUS: Final = 58
 _CIRCUMFERENCE: Final = 2 * math.pi * _RADIUS
 _MAX_LABEL: Final = 44
-"""Maximum characters of a label."""
+"""Maximum number of characters of a bar's label."""
 
 _HEIGHT: Final = 250
 _FLOOR: Final = 222
@@ -193,7 +193,7 @@ class Column(Generic[T]):
         head: Heading of the column.
         cell: Returns the content of a row's cell.
         sort_value: Returns the number to sort by; by default the cell's text is used.
-        classes: CSS classes: `figure` for figures, which are sorted from the highest first; `what` for the main, widest column;
+        classes: CSS classes: `figure` for figures, which are sorted with the highest first; `what` for the main, widest column;
             `rules` for a list of rules; `minor` for a column that is hidden on phones and in print.
     """
 
@@ -208,9 +208,9 @@ class Filter(Generic[T]):
     """A drop-down that filters rows.
 
     Attributes:
-        name: Name of the data attribute on the rows.
+        name: Name of the rows' data attribute, without `data-`.
         label: Label of the drop-down.
-        value: Returns the value of a row.
+        value: Returns the value by which a row is filtered.
         options: Labels of the choices, by value; by default, each value that occurs in the rows.
     """
 
@@ -229,7 +229,7 @@ class TableSpec(Generic[T]):
         caption: Caption of the table.
         columns: Columns from left to right; the first is the row's heading.
         filters: Drop-downs that filter the rows.
-        max_rows: Maximum number of rows in the page.
+        max_rows: Maximum number of rows of the table that the page contains.
     """
 
     id: str

@@ -19,7 +19,7 @@ from outreach_async.models import Number
 
 @attrs.frozen(kw_only=True)
 class Action:
-    """The action for all findings of one rule.
+    """The recommended action for all findings of one rule.
 
     Attributes:
         rule: Id of the rule.
@@ -27,9 +27,9 @@ class Action:
         severity: Severity of the worst finding.
         findings: Number of findings.
         mailboxes: Number of affected mailboxes.
-        groups: Affected domains (or servers, or workspaces) with their number of findings, the highest first.
+        groups: Affected domains, servers or workspaces, each with its number of findings; the highest number first.
         group_kind: Kind of the groups: domain, server or workspace.
-        example: The worst finding, as the name of its subject and its message.
+        example: The worst finding, as `name: message`; the name is that of a mailbox, domain, server or workspace.
         remedy: Recommended action.
         condition: Description of the rule's condition.
         source: Source of the rule's thresholds.
@@ -49,7 +49,7 @@ class Action:
 
     @property
     def extent(self) -> str:
-        """The number of affected mailboxes and groups, in words."""
+        """The number of affected mailboxes and groups, such as `2 mailboxes on 3 domains`."""
         where = self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
         return f"{format_count(self.mailboxes, 'mailbox')} on {where}" if self.mailboxes else where
 
@@ -84,7 +84,7 @@ def group_kind(finding: Finding) -> str:
 
 
 def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
-    """Return the sort key of a finding: severity, then domain, name and rule."""
+    """Return a sort key that orders findings by severity, the worst first, then by domain, name and rule."""
     return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
 
 
@@ -126,7 +126,7 @@ class FigureChange:
     """A changed figure, prepared for display.
 
     Attributes:
-        name: Subject of the figure.
+        name: Name of the mailbox, domain, server or workspace that the figure describes; `Overall` for the whole audit.
         figure: Display name of the figure.
         before: Earlier value.
         after: Current value.
@@ -145,10 +145,11 @@ class Changes:
     """The changes since an earlier audit, prepared for display.
 
     Attributes:
-        summary: Number of changes, in one sentence.
+        summary: One sentence with the number of new, resolved and unchanged findings.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
-        figure_changes: Changed figures: those of the whole audit first, then scores, the largest loss first.
+        figure_changes: Changed figures: first of the whole audit, then scores, then others; in each group, the largest
+            decrease first.
     """
 
     summary: str
@@ -158,12 +159,12 @@ class Changes:
 
     @property
     def labelled_actions(self) -> list[tuple[str, Action]]:
-        """The new and the resolved findings by rule, each with a label."""
+        """The actions of the new and the resolved findings, each with the label `New` or `Resolved`."""
         return [("New", action) for action in self.new] + [("Resolved", action) for action in self.resolved]
 
     @property
     def figure_lines(self) -> list[str]:
-        """A line for each of the first changed figures, and a line with the number of the other changed figures."""
+        """A line for each of the first 10 changed figures, and a line with the number of further changed figures, if any."""
         shown = self.figure_changes[:_MAX_CHANGES]
         more = len(self.figure_changes) - len(shown)
         lines = [f"{change.name}: {change.figure} {change.before} -> {change.after}" for change in shown]
@@ -171,7 +172,7 @@ class Changes:
 
     @property
     def lines(self) -> list[str]:
-        """The summary, a line for each rule, and the lines about changed figures."""
+        """The summary, a line for each rule with new or resolved findings, and the lines about changed figures."""
         actions = [
             f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
             for label, action in self.labelled_actions
@@ -180,7 +181,7 @@ class Changes:
 
 
 def build_changes(report: Report) -> Changes | None:
-    """Return the changes of a report; `None` if it was not compared with an earlier one."""
+    """Return the changes of a report for display; `None` if the report was not compared with an earlier report."""
     diff = report.diff
     if diff is None:
         return None
@@ -208,7 +209,7 @@ def _build_figure_change(delta: Delta) -> FigureChange:
 
 
 def _format_value(delta: Delta, value: Number | None) -> str:
-    """Format a figure. A severity is a number from 1, the mildest, and is formatted as its name."""
+    """Format a figure. A severity, a number from 1 (info) to 4 (critical), is formatted as its name."""
     if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
     return format_figure(value)
@@ -234,7 +235,7 @@ class MailboxHealth:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
         bands: Number of mailboxes with a score in each of `SCORE_BANDS`.
-        summary: Share of the e-mails that was sent by mailboxes with an error or worse, in one sentence; `None` if the share is
+        summary: One sentence with the share of all e-mails that mailboxes with an error or worse sent; `None` if the share is
             zero or above 100 %.
     """
 

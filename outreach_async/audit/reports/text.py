@@ -101,7 +101,7 @@ def escape_markdown(text: str) -> str:
 
 
 def format_code(text: str) -> str:
-    """Return a name as a code span, which cannot contain links or markup."""
+    """Return a name as a Markdown code span, in which links and markup have no effect."""
     shown = replace_unprintable(text).replace("|", "\\|")
     fence = "`" * (1 + max((len(ticks) for ticks in _BACKTICKS.findall(shown)), default=0))
     return f"{fence} {shown} {fence}" if "`" in shown or not shown.strip() else f"{fence}{shown}{fence}"

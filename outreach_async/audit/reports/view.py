@@ -22,20 +22,22 @@ MAX_DETAILED: Final = 10
 """Maximum number of domains, and of unread workspaces, that are shown in detail."""
 
 GOOD_SCORE: Final = 90
+"""Lowest score that counts as good."""
+
 FAIR_SCORE: Final = 60
-"""Lowest scores that count as good (90) and as fair (60)."""
+"""Lowest score that counts as fair; a lower score is critical."""
 
 
 @attrs.frozen(kw_only=True)
 class Issue:
-    """The findings of one rule on a domain, at one severity.
+    """The findings about a domain that have the same rule and severity.
 
     Attributes:
         rule: Id of the rule.
         title: Title of the rule, with the number of findings if it is more than one.
         severity: Severity of the findings.
         findings: Number of findings.
-        example: One finding, as the name of its subject and its message. It begins with `for example` if there are several.
+        example: One finding, as `name: message`, preceded by `for example` if the issue has several findings.
     """
 
     rule: str
@@ -47,11 +49,11 @@ class Issue:
 
 @attrs.frozen(kw_only=True)
 class DomainView:
-    """A domain with findings.
+    """A domain with findings, prepared for display. A server with findings is shown like a domain.
 
     Attributes:
-        name: Name of the domain.
-        score: Score of the domain; `None` if none of its mailboxes was checked.
+        name: Name of the domain; `server` and the address for a server.
+        score: Score of the domain; `None` if it has no score in the report.
         mailboxes: Number of checked mailboxes.
         issues: Findings grouped by rule and severity, the worst first.
     """
@@ -72,17 +74,17 @@ class DomainView:
         return self.issues[0].severity
 
     def count(self, severity: Severity) -> int:
-        """Return the number of findings with this severity."""
+        """Return the number of findings about the domain with this severity."""
         return sum(issue.findings for issue in self.issues if issue.severity is severity)
 
     @property
     def points(self) -> str:
-        """The score as a number, or `-`."""
+        """The score as text, such as `80`; `-` if there is no score."""
         return "-" if self.score is None else f"{self.score:g}"
 
     @property
     def score_label(self) -> str:
-        """The score in words."""
+        """The score as text with a label, such as `score 80` or `not scored`."""
         return "not scored" if self.score is None else f"score {self.points}"
 
 
@@ -91,18 +93,18 @@ class Overview:
     """A report prepared for display. Every string is safe to print in a terminal.
 
     Attributes:
-        headline: Size of the audit, and the score.
-        verdict: Conclusion in one sentence.
+        headline: Size of the audit and its score, in one line.
+        verdict: Conclusion in one or two sentences.
         tone: The worst severity, or `good` if there are no findings.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
-        unread: Reading errors, each as workspace and message.
-        unread_names: Ids of further workspaces with reading errors.
+        unread: Errors while reading workspaces, at most 10, each as `workspace: message`.
+        unread_names: Ids of the workspaces with further reading errors.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         actions: Recommended actions, the most urgent first.
-        worst_domains: The worst domains.
+        worst_domains: The worst domains, at most 10, which are shown in detail.
         other_domains: Further domains with an error or worse.
-        summary: Number of domains that the report does not name.
+        summary: Number of further domains with warnings or notes only, and of domains without findings, in one sentence.
         unknowable: Properties that the audit cannot check.
     """
 
@@ -127,7 +129,7 @@ class Overview:
 
     @property
     def unread_lines(self) -> list[str]:
-        """The reading errors, and a line with the further workspaces."""
+        """A line for each error in `unread`, and a line with the workspaces in `unread_names`."""
         return [*self.unread, f"and {', '.join(self.unread_names)}"] if self.unread_names else self.unread
 
 
@@ -173,7 +175,7 @@ def format_size(report: Report) -> str:
 
 
 def format_verdict(report: Report) -> str:
-    """Return the conclusion of a report."""
+    """Return the conclusion of a report, in one or two sentences."""
     if report.denied:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
@@ -212,7 +214,7 @@ def _is_about_workspace(finding: Finding) -> bool:
 
 
 def build_domain_views(report: Report) -> list[DomainView]:
-    """Return the domains with findings, the worst first."""
+    """Return the domains and servers with findings, the worst first."""
     by_domain: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if not _is_about_workspace(finding):

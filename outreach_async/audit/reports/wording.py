@@ -1,4 +1,4 @@
-"""Formatting shared by all human-readable reports: counts, figures, times, and safe strings."""
+"""Formatting shared by all human-readable reports: counts, figures, times, and strings that are safe to print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _YEAR_10000: Final = 253_402_300_800
 
 
 def replace_unprintable(text: str) -> str:
-    """Replace unprintable characters by `?`; strings from the service may contain control characters."""
+    """Replace unprintable characters with `?`, because strings from the service may contain control characters."""
     return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -22,7 +22,7 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     Args:
         count: The count.
         noun: The noun, in the singular.
-        plural: Its plural; by default the noun with `s`, or with `es` after an `x`.
+        plural: Plural of the noun; by default the noun with `s`, or with `es` after an `x`.
     """
     regular = f"{noun}{'es' if noun.endswith('x') else 's'}"
     return f"{count:,} {noun if count == 1 else plural or regular}"
@@ -50,7 +50,7 @@ def figure_name(name: str) -> str:
     """Return the display name of a figure.
 
     Args:
-        name: Name of the service's field, or the name that a rule uses.
+        name: Name of the figure in the report, such as `sent_30days` or `score`.
     """
     return _FIGURE_NAMES.get(name) or replace_unprintable(name.replace("_", " "))
 

@@ -37,11 +37,11 @@ class Journal:
     """The journal of a bulk run. It can be read at any time.
 
     Args:
-        path: Path of the file.
-        source: Name of a run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another fingerprint.
-        mapping: Field codes by column name, if the input has columns; a run is not resumed if the code of a column differs.
-        inline: Write on the event loop's own thread. Virtual time needs this, because its clock runs ahead of threads.
+        path: Path of the journal's SQLite file.
+        source: Name of the run's input, such as the path of a file; reports show it.
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming.
+        mapping: Field codes by column name, if the input has columns; a different code for a column is refused on resuming.
+        inline: Whether to write on the event loop's own thread. Virtual time needs this: its clock does not wait for threads.
 
     Example:
         ```python
@@ -57,21 +57,21 @@ class Journal:
     inline: bool = attrs.field(default=False, kw_only=True)
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run; see `JournalWriter.open`."""
+        """Open the journal for a run, and return its writer; see `JournalWriter.open`."""
         return JournalWriter.open(self.path, identity, resume=resume, earlier=earlier)
 
     def writer_thread(self) -> WriterThread:
-        """Return the thread that runs the writer's calls."""
+        """Return a new `WriterThread`, which runs the calls of the journal's writer."""
         return WriterThread(inline=self.inline)
 
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"
 
     def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over the recorded outcomes, by index, in bounded memory.
+        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
 
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its error has the original class,
-        message, status and attempts; headers and body are not recorded.
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
+        class, message, status and attempts; headers and body are not recorded.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -90,7 +90,7 @@ class Journal:
             first = page[-1].index + 1
 
     def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (time, kind, details); the time is Unix time by the writer's clock.
+        """Iterate over the events of the run as (Unix time, kind, details). The time is that of the writer's clock.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -109,7 +109,7 @@ class Journal:
         yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
 
     def report(self) -> JournalReport:
-        """Return the report of the run. Its counts are stored with the outcomes, so nothing is counted here.
+        """Return the report of the run. The counts are stored in the journal, so the outcomes are not read.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -151,7 +151,7 @@ class JournalOptions:
         resume: Whether to resume an existing journal.
         spool: Whether to store the whole input in the journal before the first row is sent.
         repeats: Policy for e-mails that occur more than once.
-        earlier: With `unknown`, every row without an outcome counts as possibly sent.
+        earlier: `known`, or `unknown` to count every row without an outcome as possibly sent.
     """
 
     journal: Journal
@@ -164,12 +164,12 @@ class JournalOptions:
 
 @attrs.frozen
 class OpenJournal:
-    """An open journal.
+    """A journal that is open for a run.
 
     Attributes:
         options: The journal options of the run.
-        writer: Writes the journal.
-        thread: Runs the writer's calls.
+        writer: The writer of the journal.
+        thread: The thread that runs the writer's calls.
     """
 
     options: JournalOptions
@@ -178,11 +178,12 @@ class OpenJournal:
 
 
 async def open_journal(options: JournalOptions) -> OpenJournal:
-    """Open the journal.
+    """Open the journal of a run, in the writer's thread.
 
     Raises:
-        InvalidRequest: The journal belongs to another run, is in use by another process, or exists although `resume` is false.
-        JournalError: The journal cannot be read or written.
+        InvalidRequest: The journal belongs to another run, is being written by another run, or exists although `resume` is
+            false.
+        JournalError: The journal is damaged, or cannot be read or written.
     """
     thread = options.journal.writer_thread()
     writers: list[JournalWriter] = []

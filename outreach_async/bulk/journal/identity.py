@@ -1,4 +1,4 @@
-"""The values that a journal stores and returns, and the check that a journal belongs to the resumed run. Pure: no I/O."""
+"""The identity, windows and report of a journal's run, and the check that a journal belongs to the resumed run. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outreach_async.validation import masked_repr
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""What is known of earlier runs: with `known`, the journal is trusted; with `unknown`, any row may have been sent."""
+"""With `known`, the journal is trusted to show what was sent; with `unknown`, any row without an outcome may have been sent."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
@@ -29,9 +29,10 @@ class Identity:
     Attributes:
         workspace: Workspace id.
         options: Options that determine the requests, as JSON values: `duplicates`, `campaign` and so on.
-        source: Name of the input, such as the path of a file. It is for reports, and may change.
+        source: Name of the input, such as the path of a file. Reports show it. It may differ when the run is resumed.
         fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
-        mapping: Field codes by column name, if the input has columns. To resume, the columns that the caller specifies suffice.
+        mapping: Field codes by column name, if the input has columns. To resume, it is enough
+            to pass some of the columns.
     """
 
     workspace: str
@@ -48,7 +49,7 @@ class MarkedWindow:
     Attributes:
         first: Index of the first row.
         rows: Number of rows.
-        digest: Digest of the rows' encoded forms: 8 bytes (blake2b).
+        digest: Digest of the rows' encoded forms (blake2b, 8 bytes).
     """
 
     first: int
@@ -57,7 +58,7 @@ class MarkedWindow:
 
     @property
     def end(self) -> int:
-        """Index after the last row."""
+        """Index of the last row plus 1."""
         return self.first + self.rows
 
 
@@ -67,13 +68,14 @@ class JournalReport(BulkReport):
 
     Attributes:
         state: How the run ended; `running` until it has ended, and also after a kill.
-        rows: Rows with an outcome.
+        rows: Number of rows with an outcome.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
-        uncertain: Rows with more than one possible outcome.
-        repeats: Rows that were not sent because another row with the same e-mail was; they also count as `not_applied`.
-        seconds: Duration of the run in seconds, over all its resumes, without the time between them.
-        marked: Rows marked as about to be sent; no row beyond them was ever sent.
-        possibly_sent: Marked rows without an outcome.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
+            `not_applied`.
+        seconds: Duration of the run in seconds. If the run was resumed, the time between its parts does not count.
+        marked: Number of rows that were marked as about to be sent; no later row was ever sent.
+        possibly_sent: Number of marked rows without an outcome.
         windows: Number of marked windows.
         events: Number of events by kind.
         workspace: Workspace id.
@@ -99,19 +101,19 @@ class JournalReport(BulkReport):
 
 
 def encode_identity(identity: Identity) -> dict[str, Any]:
-    """Return an identity as JSON values, in the form in which they are read back."""
+    """Return an identity as JSON values, exactly as they are later read from a journal."""
     values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
     encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
     return msgspec.json.decode(encoded, type=dict[str, Any])
 
 
 def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any]) -> None:
-    """Refuse to resume another run.
+    """Check that a journal belongs to the run that is being resumed.
 
     Args:
         path: Path of the journal.
         identity: Identity of the run to resume.
-        recorded: The result of `encode_identity` for the run that the journal belongs to.
+        recorded: Identity that the journal contains, as `encode_identity` returned it.
 
     Raises:
         InvalidRequest: The identities differ; the message lists the changes.

@@ -1,4 +1,4 @@
-"""The lock of a journal. It lets one run write at a time, and needs a file system with reliable locks."""
+"""The lock of a journal: only one run at a time can write. It needs a file system with reliable locks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from outreach_async.errors import InvalidRequest, JournalError
 _NETWORK_TYPES: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
-"""File systems that other machines may share. They include file systems in user space (FUSE), whose locks are not trusted."""
+"""Types of file systems that other machines may share. Types in user space (FUSE) are included, except fuse-overlayfs, because
+their locks are not trusted."""
 
 
 def require_local(path: str, mounts: str) -> None:
-    """Refuse a network file system: its locks are unreliable, and two runs could send the same rows.
+    """Refuse a path on a network file system, where locks are unreliable and two runs could send the same rows.
 
     Args:
         path: Path of the journal, which may not exist yet.
-        mounts: The mounts of this machine, in the format of `/proc/self/mountinfo`; if empty, nothing is refused.
+        mounts: The mounts of this machine, in the format of `/proc/self/mountinfo`; if empty, every path is accepted.
 
     Raises:
         InvalidRequest: The path is on a network file system.
@@ -39,7 +40,7 @@ def require_local(path: str, mounts: str) -> None:
 
 
 def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the mounts of this machine; an empty string if the system does not provide this file."""
+    """Return the contents of `listing`, the mounts of this machine; an empty string if this file cannot be read."""
     try:
         return listing.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -47,7 +48,10 @@ def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 def file_system_type(path: str, mounts: str) -> str | None:
-    """Return the type of the file system of an absolute path, from its innermost mount (proc(5), mountinfo)."""
+    """Return the type of the file system that an absolute path is on; `None` if no mount contains the path.
+
+    The innermost mount that contains the path counts. `mounts` has the format of `/proc/self/mountinfo`; see proc(5).
+    """
     innermost: tuple[str, str | None] = ("", None)
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -69,17 +73,17 @@ _LOCKED_FILES: Final[set[tuple[int, int]]] = set()
 when any descriptor of the file is closed. A second writer must therefore be refused before it opens the file."""
 _MUTEX: Final = Lock()
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
-"""On Linux, `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds in one table. There,
-`flock` would lock SQLite out, and a POSIX lock would disappear when SQLite drops its own. On those systems a separate file beside
-the journal is locked instead. That file is never removed."""
+"""Whether to lock a separate file beside the journal, which is then never removed: on every system except Linux. On Linux,
+`flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds of lock in one table: `flock` on the
+journal would lock SQLite out, and a POSIX lock would disappear when SQLite drops its own."""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class JournalLock:
-    """A journal file that is locked until `release`.
+    """The lock on a journal's file, held until `release` is called.
 
     Attributes:
-        header: The first 100 bytes of the file.
+        header: The first 100 bytes of the journal's file.
     """
 
     def __init__(self, descriptor: int, descriptors: ExitStack) -> None:
@@ -95,12 +99,12 @@ class JournalLock:
 
         Args:
             path: Path of the journal.
-            resume: Whether its run may be resumed.
-            beside: Whether to lock a separate file beside the journal instead.
+            resume: Whether the run may be resumed. If not, the journal is refused, because it already exists.
+            beside: Whether to lock a separate file beside the journal instead of the journal itself.
 
         Raises:
             InvalidRequest: `resume` is false, another run holds the lock, or the path is not a regular file that can be opened.
-            JournalError: Any other error of the operating system.
+            JournalError: The operating system reports another error.
         """
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
             descriptor = locked = _open_file(path, resume=resume)
@@ -113,17 +117,17 @@ class JournalLock:
             return cls(descriptor, descriptors.pop_all())
 
     def release(self) -> None:
-        """Release the lock. Call this only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
+        """Release the lock. Call this only after SQLite has closed the file: releasing also drops SQLite's locks."""
         with _MUTEX:
             self._descriptors.close()
             _LOCKED_FILES.discard(self._file_id)
 
 
 def require_lockable(path: str) -> None:
-    """Refuse a system or file system on which locks are unreliable.
+    """Check that a journal at this path can be locked reliably.
 
     Raises:
-        InvalidRequest: There are no POSIX file locks, or the path is on a network file system.
+        InvalidRequest: The system has no POSIX file locks, or the path is on a network file system.
     """
     if fcntl is None:
         raise InvalidRequest("journal: this system has no POSIX file locks (Windows); use Linux or macOS, or pass no journal")
@@ -142,7 +146,7 @@ def _open_file(path: str, *, resume: bool) -> int:
 
 
 def require_same_file(path: str, descriptor: int) -> None:
-    """Refuse a file that another run renamed after this run opened it and before this run locked it.
+    """Check that a path still leads to the file that was opened: another run may have renamed the file before it was locked.
 
     Raises:
         InvalidRequest: The path now leads to another file.
@@ -157,7 +161,7 @@ def _in_use_error(path: str) -> InvalidRequest:
 
 @contextmanager
 def translate_os_errors(path: str) -> Iterator[None]:
-    """Convert an error of the operating system into one that names the journal and the remedy."""
+    """Convert an `OSError` that the block raises into an error that names the journal and the remedy."""
     try:
         yield
     except BlockingIOError:

@@ -22,7 +22,7 @@ from outreach_async.errors import InvalidRequest
 Link: TypeAlias = Callable[[str, str], None]
 
 LOG_SUFFIXES: Final = ("-wal", "-shm")
-"""Suffixes of the write-ahead log and of its index."""
+"""File name suffixes of SQLite's write-ahead log and of the log's index."""
 
 
 @attrs.frozen
@@ -30,7 +30,7 @@ class LockedJournal:
     """A locked journal.
 
     Attributes:
-        lock: The lock.
+        lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
         damage: If this journal replaces a damaged one, the reason and the new name of the damaged file; otherwise `None`.
@@ -48,12 +48,12 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
     Args:
         path: Path of the journal.
         metadata: The run's metadata for a new journal.
-        resume: Whether to resume an existing journal.
-        earlier: With `unknown`, which implies `resume`, a damaged journal is renamed, and a new one is created.
-        link: Creates a hard link to a file; fails if the name exists.
+        resume: Whether an existing journal is accepted, so that its run is resumed.
+        earlier: With `unknown`, which implies `resume`, a damaged or empty journal is renamed, and a new one is created.
+        link: Function that creates a hard link to a file, as `os.link` does; fails if the new name exists.
 
     Raises:
-        InvalidRequest: The file is not a journal of this version, exists although `resume` is false, or cannot be locked.
+        InvalidRequest: The file is not a journal, is of a newer version, exists although `resume` is false, or cannot be locked.
         JournalError: The journal is damaged, or the operating system reports an error.
     """
     require_lockable(path)
@@ -106,16 +106,16 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
 
 
 def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
-    """Create a journal that only its owner can read. The file gets its name when it is complete and on the disk.
+    """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk.
 
     Args:
         path: Path of the journal.
         metadata: The run's metadata.
-        link: Creates a hard link to a file; fails if the name exists.
+        link: Function that creates a hard link to a file; fails if the new name exists.
 
     Raises:
         FileExistsError: The path already exists.
-        OSError: Any other error of the operating system.
+        OSError: The file cannot be created.
     """
     folder = Path(path).parent
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
@@ -159,10 +159,11 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
 
     Args:
         path: Path of the journal.
-        suffixes: Suffixes of the files to rename. The journal itself comes last: without its log, it must not seem intact.
+        suffixes: Suffixes of the files to rename, in this order. The empty suffix, of the journal itself, must be the last: a
+            journal whose log is already renamed is still detected as damaged.
 
     Raises:
-        OSError: Any error of the operating system.
+        OSError: A file cannot be renamed.
     """
     names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
     name = next(name for name in names if not any(os.path.lexists(name + suffix) for suffix in (*LOG_SUFFIXES, "")))

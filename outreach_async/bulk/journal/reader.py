@@ -1,14 +1,14 @@
-"""Read a journal: during its run, after a kill, from any process. No file is created or changed, and damage is detected.
+"""Read a journal at any time and from any process. No file is created or changed, and damage is detected.
 
 Every row is checked against its checksum, and the tables against the totals that were committed with them.
 
-If there is a write-ahead log beside the file, the file is being written, or its writer was killed. SQLite then reads both under
-locks, and opens the log's index read-only, so that SQLite neither creates nor repairs an index. A file without a log is complete,
-and is read as immutable; if a writer changed the file meanwhile, the query runs again. This module itself never opens the file or
-the index: closing the descriptor would drop the locks of a writer in the same process.
+If there is a write-ahead log beside the file, the file is being written, or its writer was killed. SQLite then reads the
+file and the log under locks, and opens the log's index read-only, so that it neither creates nor repairs an index. A file without
+a log is complete, and is read as immutable; if a writer changed the file meanwhile, the query runs again. This module itself
+never opens the file or the index: closing the descriptor would drop the locks of a writer in the same process.
 
 SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself states whether a
-log is open, and how many commits the file contains. A log with fewer commits, or of another run, is not read.
+log is open, and how many commits the file contains. A log with fewer commits than the file, or of another run, is not read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PAGE_SIZE: Final = 1_000
-"""Rows per query: a long query would keep the run from clearing its log."""
+"""Number of rows per query. A longer query would keep the run from clearing its log."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -54,9 +54,9 @@ _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? 
 _LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock, such as the lock of a reader that is recovering the file or reading an older state."""
 _MAX_ATTEMPTS: Final = 100
-"""Maximum number of times that a query runs if the files change meanwhile."""
+"""Maximum number of times that a query is run. It is run again if the files changed meanwhile."""
 _MAX_FAILURES: Final = 3
-"""Number of failures in a row, with unchanged files, at which the error is raised. One failure may be due to a write."""
+"""Number of failures in a row, with unchanged files, after which the error is raised. A single failure may be due to a write."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
 _LOG_HEADER_SIZE: Final = 32
@@ -110,7 +110,7 @@ def require_windows(db: sqlite3.Connection, hwm: int) -> int:
 
 
 def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
-    """Return all events as (Unix time, kind, details).
+    """Return all events as (Unix time, kind, details); `count` is the expected number of events.
 
     Raises:
         CorruptContentError: An event is missing or changed.
@@ -211,7 +211,7 @@ class EmptyJournalError(InvalidRequest):
 
 
 _FileState: TypeAlias = tuple[int, int, int]
-"""Inode, size and time of the last change in nanoseconds."""
+"""A file's inode, its size, and the time of its last change in nanoseconds."""
 
 
 @attrs.frozen
@@ -219,9 +219,10 @@ class _JournalFiles:
     """The state of a journal's files. Two states are compared to detect a change by a writer.
 
     Attributes:
-        file: The file; `None` if there is none.
-        log: The log beside it; `None` if there is none.
-        has_valid_log: Whether the log has a header that SQLite accepts: without it, a read-only connection would retry forever.
+        file: State of the journal's file; `None` if the file does not exist.
+        log: State of the log beside the file; `None` if the log does not exist.
+        has_valid_log: Whether the log has content and a header that SQLite accepts. With an invalid header, a read-only
+            connection would retry forever.
         has_index: Whether the log's index exists.
     """
 
@@ -232,7 +233,7 @@ class _JournalFiles:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Return the state of the files. Of their contents, only the log's header is read."""
+        """Return the current state of a journal's files. Only the header of the log is read."""
         file, log, index = (_read_file_state(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm"))
         has_valid_log = log is not None and log[1] > _LOG_HEADER_SIZE and _has_valid_header(Path(f"{path}-wal"))
         return cls(file, log, has_valid_log, index is not None)
@@ -243,7 +244,7 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
     Args:
         path: Path of the journal.
-        query: The query; raises CorruptContentError if the content is inconsistent.
+        query: Function that queries the connection; raises CorruptContentError if the content is inconsistent.
 
     Raises:
         InvalidRequest: There is no journal.
@@ -253,15 +254,15 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
-    """Run a query on a journal, including its log unless the file is newer than the log.
+    """Run a query on a journal and its log. The log is left out if it is older than the file or belongs to another run.
 
     Args:
         path: Path of the journal.
-        query: The query; raises CorruptContentError if the content is inconsistent.
-        mode: URI parameters to open a journal that has a log.
+        query: Function that queries the connection; raises CorruptContentError if the content is inconsistent.
+        mode: URI parameters with which a journal that has a log is opened.
 
     Returns:
-        The result, and whether there is a log that was not read, because the file is newer.
+        The result, and whether there is a log that was left out.
 
     Raises:
         InvalidRequest: There is no journal.
@@ -305,7 +306,7 @@ def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) 
 
 
 def connect(path: str | Path, mode: str) -> sqlite3.Connection:
-    """Open a file with SQLite, for use in any thread; transactions are begun explicitly."""
+    """Open a file with SQLite. Any thread may use the connection, and transactions must be begun explicitly."""
     uri = f"{Path(path).absolute().as_uri()}?{mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
 
@@ -379,7 +380,7 @@ def empty_error(path: Path) -> InvalidRequest:
 
 
 def remedy(path: Path) -> str:
-    """Return the remedy for a damaged journal."""
+    """Return the part of an error message that states the remedy for a damaged or empty journal."""
     return (
         'restore a copy, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which renames'
         f" {path.name} to {path.name}.damaged and starts over with every row counted as possibly sent"

@@ -1,8 +1,8 @@
-"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and figures. Pure: no I/O.
+"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. Pure: no I/O.
 
-An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is a number, the
-possible statuses are bits, an id has no prefix, and an error is the digest of a string that is stored once. A value that has no
-short form is stored as JSON, which starts with `"` or `[`, so it cannot be confused with a short form.
+An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is stored as a
+number, the possible statuses as bits, an id without its prefix, and an error as the digest of a string that is stored once. A
+value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be confused with a short form.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ FORMAT_VERSION: Final = 1
 TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
     "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
-    # The columns have no types: a status is a number or a string. Rare ones come last, where a missing value costs one byte.
+    # The columns have no types: a status is a number or a string. Rarely used columns come last: a missing value costs a byte.
     "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
     "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
-"""Every row has a checksum of its other columns; for an error, the digest. A spooled row without a key is never a repeat."""
+"""Statements that create the tables. Every row has a checksum of its other columns; in `error`, the digest is the checksum.
+A row in `spool` without a key never counts as a repeat."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
@@ -46,7 +47,7 @@ _APPLICATION_ID: Final = 68
 HEADER_SIZE: Final = 100
 
 DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, MsgspecError)
-"""Exceptions that code raises when it reads damaged content."""
+"""Exceptions that decoding may raise if the content is damaged."""
 
 
 class CorruptContentError(ValueError):
@@ -54,7 +55,10 @@ class CorruptContentError(ValueError):
 
 
 def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
-    """Classify a file by its first bytes, before SQLite opens it: SQLite might change a file that is not a journal."""
+    """Return whether a file is a journal, a journal of a newer version, or another file, according to its first bytes.
+
+    A file is classified before SQLite opens it, because SQLite might change a file that is not a journal.
+    """
     if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
         return "foreign"
     (version,) = struct.unpack_from(">I", header, _USER_VERSION)
@@ -64,7 +68,7 @@ def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
 
 
 MESSAGE_LIMIT: Final = 500
-"""Maximum number of characters of an error's message that a journal stores."""
+"""Maximum length of an error's message in a journal, in characters; the rest is cut off."""
 
 _SIGN_OFFSET: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
@@ -86,7 +90,7 @@ _ERROR_CLASSES: Final = {
 
 
 def encode_batch(outcomes: Iterable[ContactOutcome]) -> tuple[str, str | None]:
-    """Return outcomes as a JSON array, and their errors as a JSON array of pairs (digest, string); `None` without errors."""
+    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs; `None` if no errors."""
     texts: dict[int, str] = {}
     rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
     for row in rows:
@@ -100,10 +104,10 @@ def checksum(columns: Sequence[object]) -> int:
 
 
 def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Check a condition.
+    """Raise an error unless a condition is true.
 
     Args:
-        condition: The condition.
+        condition: The condition that must be true.
         message: The message of the error.
 
     Raises:
@@ -120,12 +124,12 @@ def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Return the outcome that was stored as this list.
+    """Return the outcome that is stored as a list.
 
     Args:
-        row: The stored list.
-        error: The stored string of the outcome's error; `None` if it has none.
-        contact: The contact of the outcome.
+        row: The list [index, status, id, attempts, possible, error, repeats, checksum].
+        error: The stored string of the outcome's error; `None` if the outcome has no error.
+        contact: The contact of the outcome, which is not part of the list.
 
     Raises:
         CorruptContentError: The row or its error differs from what was stored.
@@ -151,12 +155,12 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
 
 
 def to_json(value: object) -> str:
-    """Return JSON values as a JSON string."""
+    """Return a value encoded as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def to_storable(text: str) -> str:
-    """Return a string in a form that SQLite stores without loss. Different strings have different forms."""
+    """Return a string in a form that SQLite stores without loss. Different strings give different results."""
     return text if _STORABLE.fullmatch(text) else to_json(text)
 
 
@@ -216,12 +220,12 @@ def _decode_error(text: str) -> OutreachError:
 
 
 def digest(text: str) -> int:
-    """Return a signed 64-bit digest of a string. With digests as keys, no table of the strings is needed in memory."""
+    """Return a signed 64-bit digest of a string. Errors are stored by digest, so their strings need not be kept in memory."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
 
 
 def encode_totals(totals: BulkReport) -> dict[str, Any]:
-    """Return the totals of a run as JSON values: those of a report, but with the exact duration."""
+    """Return the totals of a run as JSON values, as `BulkReport.to_dict` does, but without rounding the duration."""
     return {**totals.to_dict(), "seconds": totals.seconds}
 
 
@@ -237,7 +241,7 @@ def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
 
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
-    """Return the totals with these outcomes added, for a run of this many seconds."""
+    """Return new totals that also count these outcomes; `seconds` is the duration of the run so far."""
     counts = OutcomeCounts(totals)
     for outcome in outcomes:
         counts.add(outcome)

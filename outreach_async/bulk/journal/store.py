@@ -14,7 +14,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 
 class Store:
-    """The tables of a journal, opened by its single writer.
+    """The SQLite connection of a journal's single writer.
 
     Args:
         path: Path of the journal.
@@ -45,7 +45,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction. It is on the disk, in the log, when the block ends, and is rolled back if the block raises."""
+        """Run the block in a transaction. Its changes are on the disk, in the log, afterwards; they are undone if it raises."""
         with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -60,10 +60,10 @@ class Store:
 
     @contextmanager
     def first_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open the first transaction of a run. When the block ends, the file itself states that it has a log.
+        """Run the block in the first transaction of a run. Afterwards, the file itself states that a log is open.
 
         Raises:
-            JournalError: A reader prevents the log from being moved into the file.
+            JournalError: A program that reads the journal prevents the log from being moved into the file.
         """
         self._log["open"] = True
         with self.transaction() as db:
@@ -74,7 +74,7 @@ class Store:
         """Move the contents of the log into the file, so that they no longer depend on the log.
 
         Raises:
-            JournalError: A reader prevents this for more than 10 seconds.
+            JournalError: A program that reads the journal prevents this for more than 10 seconds.
         """
         with self.connection() as db:
             # FULL waits for readers of an older state, up to 10 seconds; PASSIVE waits for nobody, and is usually enough.
@@ -83,10 +83,10 @@ class Store:
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """Provide the connection.
+        """Provide the connection for a block, and convert errors that the block raises.
 
         Raises:
-            JournalError: The block fails, or an earlier one failed.
+            JournalError: The block fails, or an earlier block failed.
         """
         if self._failure is not None:
             message, cause = self._failure
@@ -106,13 +106,13 @@ class Store:
             raise JournalError(message) from error
 
     def set_metadata(self, db: sqlite3.Connection, name: str, value: object) -> None:
-        """Set an entry of the run's metadata, inside a transaction."""
+        """Set an entry of the run's metadata. Call this only inside a transaction."""
         db.execute(SET_METADATA, encode_metadata(name, value))
 
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
 
-        SQLite would remove the log on close. The log is therefore left in place, unless the file states that it needs no log.
+        When SQLite closes the file, it removes the log. This is prevented, unless the whole log was first moved into the file.
         """
         complete = False
         with suppress(JournalError):
@@ -126,9 +126,9 @@ class Store:
             self._close_keeping_log()
 
     def _close_log(self) -> bool:
-        """Move the log into the file, then make the file state that it has no log; return whether both succeeded.
+        """Move the log into the file, then make the file state that no log is open; return whether both steps succeeded.
 
-        These must be two steps. After a kill during a single step, the file could state that it has no log, but lack pages.
+        If this were a single step, a kill during it could leave a file that states that no log is open, but lacks pages.
         """
         if not self._log["open"]:
             return True
@@ -142,7 +142,7 @@ class Store:
 
 
 def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
-    """Close a connection and leave the log in place, as a kill does."""
+    """Close a connection, but leave the log in place, as after a kill."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
             reader = stack.enter_context(closing(connect(path, "mode=ro")))

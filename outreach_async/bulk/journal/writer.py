@@ -25,11 +25,11 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.validation import require_choice
 
 _PAGE_SIZE: Final = 200
-"""Number of rows with the same e-mail that are merged at a time."""
+"""Number of rows with the same e-mail that are read and merged at a time."""
 
 
 def _insert_many(verb: str, table: str, columns: str) -> str:
-    """Return a statement that inserts the rows of a JSON array."""
+    """Return an SQL statement that inserts the rows of a JSON array."""
     # One statement inserts many rows. Each step of a statement releases the interpreter's lock, and a busy event loop delays
     # getting the lock back.
     values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns.split(", "))))
@@ -66,12 +66,12 @@ _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 class JournalWriter:
     """A journal that is open for writing. Its methods may be called from any thread, one at a time.
 
-    After a JournalError nothing more is written: every further call raises it again. What was written before remains valid.
+    After a JournalError nothing more is written: every later call raises the same error. What was written before remains valid.
 
     Attributes:
         resumed: Whether an earlier process started the run.
         state: `running`, or how the run ended.
-        hwm: High-water mark: the index after the last marked row. No later row was sent, unless earlier runs are unknown.
+        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless earlier runs are unknown.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -104,14 +104,15 @@ class JournalWriter:
         earlier: Earlier = "known",
         wall: Callable[[], float] = time.time,
     ) -> Self:
-        """Create a journal, or resume one.
+        """Open a journal for writing: create it, or resume its run.
 
         Args:
             path: Path of the journal.
             identity: Identity of the run.
             resume: Whether to resume an existing journal; a missing one is created.
-            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed.
-            wall: Returns Unix time in seconds, for the durations and the times of events that the journal stores.
+            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed
+                and replaced.
+            wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
 
         Raises:
             InvalidRequest: The file exists although `resume` is false, is not a journal, belongs to another run, is being written
@@ -156,18 +157,19 @@ class JournalWriter:
 
     @property
     def is_settled(self) -> bool:
-        """True if the run is finished, and the rows of the input need not be compared with the marked ones.
+        """True if the run is finished, and the rows of the input need not be compared with the marked rows.
 
-        This holds if the spool contains the rows, or if both fingerprints are known: opening the journal compared them.
+        No comparison is needed if the spool contains the rows, or if both fingerprints are known: they were compared when the
+        journal was opened.
         """
         return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
     def create_counts(self) -> OutcomeCounts:
-        """Return new counts that start with the recorded outcomes; the caller may add to them."""
+        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
         return OutcomeCounts(self._totals)
 
     def window_at(self, first: int) -> MarkedWindow | None:
-        """Return the marked window that starts at this row; `None` if there is none."""
+        """Return the marked window that starts at row `first`; `None` if there is none."""
         with self._store.connection() as db:
             columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
         return None if columns is None else MarkedWindow(*columns)
@@ -179,7 +181,7 @@ class JournalWriter:
 
         Raises:
             InvalidRequest: The window was marked with other rows, or does not follow the previous one.
-            JournalError: The mark cannot be written, or a reader keeps it from the file for more than 10 seconds.
+            JournalError: The mark cannot be written, or a program that reads the journal blocks it for more than 10 seconds.
         """
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
@@ -200,13 +202,13 @@ class JournalWriter:
         self.hwm = window.end
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of the rows that have an outcome, among the `rows` rows from `first` on."""
+        """Return the indexes of those rows that have an outcome, out of `rows` rows from index `first` on."""
         with self._store.connection() as db:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes, all or none.
+        """Record outcomes in one transaction: all of them, or none if it fails.
 
         Raises:
             InvalidRequest: A row was not marked.
@@ -240,7 +242,7 @@ class JournalWriter:
         self._events += 1
 
     def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
-        """Record how the run ended; a finished run stays finished.
+        """Record how the run ended. A run that has already finished stays finished.
 
         Args:
             state: `finished`, `suspended`, `stopped` or `interrupted`.
@@ -268,13 +270,13 @@ class JournalWriter:
         return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Store rows of the input.
+        """Store rows of the input in the spool.
 
         Args:
             rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
 
         Raises:
-            InvalidRequest: The spool is complete.
+            InvalidRequest: The spool is already complete.
         """
         if self.spooled is not None:
             raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; no more can be added")
@@ -283,10 +285,10 @@ class JournalWriter:
             db.execute(_ADD_SPOOLED, (to_json([(*row, checksum(row)) for row in columns]),))
 
     def end_spool(self, rows: int) -> None:
-        """Record that the whole input, with this number of rows, is spooled.
+        """Record that the spool contains the whole input, which has this number of rows.
 
         Raises:
-            InvalidRequest: Rows are missing.
+            InvalidRequest: Rows are missing from the spool.
         """
         with self._store.transaction() as db:
             db.execute("DELETE FROM spool WHERE seq >= ?", (rows,))
@@ -302,8 +304,8 @@ class JournalWriter:
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail; `coalesce` sends the first with the others merged into it, as the
-                run's `duplicates` option would merge them; the other policies send every row.
+            policy: `first` and `last` send one row per e-mail; `coalesce` sends the first row with the later rows merged
+                into it, as the run's `duplicates` option requires; the remaining policies send every row.
         """
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
@@ -357,7 +359,7 @@ def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
 
 
 def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
-    """Merge all rows with the same e-mail into the first row, one page at a time, as they may be the whole input."""
+    """Merge all rows with the same e-mail into the first row. They may be the whole input, so they are read in pages."""
     members, last = msgspec.json.decode(payload), index
     while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
         for last, later in page:  # noqa: B007 - the next page begins after row `last`
@@ -371,14 +373,15 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
 
 
 def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
-    """Return the members of one row that is sent instead of two rows.
+    """Return the contact to send instead of two rows with the same e-mail.
 
-    The result is the contact that the service would hold if it had received both rows. With `skip`, only the first row counts.
-    With `overwrite`, a later value replaces an earlier one. With `update_missing_fields`, a later value fills a blank one.
+    The result is the contact that the service would hold if it had received both rows. With `skip`, only the earlier row counts.
+    With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the later
+    row fill only blank fields of the earlier row.
 
     Args:
-        earlier: Members of the row that comes first in the input.
-        later: Members of a later row with the same e-mail.
+        earlier: The contact of the row that comes first in the input.
+        later: The contact of the later row.
         duplicates: The `duplicates` option of the run.
     """
     if duplicates == "skip":

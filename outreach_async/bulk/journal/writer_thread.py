@@ -14,12 +14,13 @@ T = TypeVar("T")
 
 
 class WriterThread:
-    """Runs the journal's calls one at a time, each in a thread.
+    """Runs the calls of a journal's writer in a thread, one at a time.
 
     When `run` returns or raises, its call has ended or will never run.
 
     Args:
-        inline: Run the calls on the event loop itself. Virtual time needs this: the clock would jump ahead while a thread works.
+        inline: Whether to run the calls on the event loop's own thread. Virtual time needs this: its clock does not wait for
+            threads.
     """
 
     def __init__(self, *, inline: bool) -> None:
@@ -28,7 +29,7 @@ class WriterThread:
         self._limiter = anyio.CapacityLimiter(1)
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the call and return its result. A cancellation takes effect after the call has ended."""
+        """Run a call and return its result. A cancellation takes effect after the call has ended."""
         running, abandoned = Lock(), False
 
         def job() -> T | None:

@@ -47,7 +47,7 @@ next requests of an operation. A rule injects a fault into every matching reques
     {"unfired":[]}
 
 The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the given knobs and keeps the others. PUT resets every
-knob to a preset, and then sets the given ones:
+knob to its value in a preset, and then sets the given knobs:
 
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "error", "rate_limit": {"limit": 100}}' -o /dev/null -w '%{http_code}'
     200
@@ -68,9 +68,10 @@ Read the stored contacts and the request log. The log masks keys, and contains n
     $ curl "$FAKE/requests?operation=create_contact&last=5"
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 
-`GET $FAKE/control.json` returns an OpenAPI 3.1 document of the control plane, and `GET $FAKE/openapi.json` one of the service. An
-invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field` and `remedy`. The control
-plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
+`GET $FAKE/control.json` returns an OpenAPI 3.1 document of the control plane. `GET $FAKE/openapi.json` returns an OpenAPI 3.1
+document of the service. An invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field`
+and `remedy`. The control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests
+from web pages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations of the control plane: one function each, which takes the request body and returns the response body."""
+"""The operations of the control plane. Each is a function that takes the parsed request body and returns the response body."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_ADVANCE: Final = timedelta(days=3_660)
 """Maximum time to advance per request. Other requests wait while the server simulates this time."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest time of the fake. Estimated dates can be decades later, and Python's `datetime` ends with the year 9999."""
+"""Latest time that the fake can reach. Estimated dates can be decades later, and `datetime` ends with the year 9999."""
 
 
 class Checkpoint:
@@ -65,7 +65,7 @@ class ActionContext:
 
 
 def state(context: ActionContext, _: Any = None) -> schemas.ServerState:
-    """Return the state of the server."""
+    """Return the fake's seed and time, counts of requests and faults, and URLs of OpenAPI documents."""
     service = context.service
     return schemas.ServerState(
         seed=service.seed,
@@ -78,7 +78,7 @@ def state(context: ActionContext, _: Any = None) -> schemas.ServerState:
 
 
 def reset(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
-    """Restore the initial state, or the last checkpoint."""
+    """Restore the state of the last checkpoint, or of the server's start if there was no checkpoint."""
     context.checkpoint.restore()
     return state(context)
 
@@ -224,7 +224,7 @@ def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas
 
 
 def patch_behaviour(context: ActionContext, body: schemas.Knobs) -> schemas.BehaviourState:
-    """Set the given knobs, and keep the others."""
+    """Set the given knobs, and keep the values of all others."""
     context.service.behaviour = schemas.set_knobs(context.service.behaviour, body)
     return get_behaviour(context)
 
@@ -251,14 +251,14 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Return the body member that an error message is about: a member that it quotes, or else the member that it starts with."""
+    """Return the path of the key that a message is about: a key or value that it quotes, or else the key at its start."""
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)
     return (_find_quoted(members, message) or "").lstrip(".") or (first[1] if first and first[1] in members else None)
 
 
 def _find_quoted(value: Any, message: str) -> str | None:
-    """Return the path of the first string or member name in `value` that a message quotes; `None` if it quotes none of them."""
+    """Return the path of the first key or string in `value` that a message quotes; `None` if the message quotes none."""
     if isinstance(value, str):
         return "" if repr(value) in message else None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,10 +1,10 @@
 """Serve the control plane in front of a fake. Control requests never reach the service, its faults or its request log.
 
-Two headers are checked, because a web page in a browser can send requests to a server on loopback:
+Two request headers are checked, because a web page in a browser can send requests to a server on loopback:
 
-- `Host`: the page can read the responses if its own host name later resolves to that server (DNS rebinding). The browser then
-  treats the page and the server as one origin, and only the host name differs from those of the server.
-- `Origin`: some requests do harm even if the page cannot read the response. The browser adds the page's origin to them.
+- `Host`: an attacker can make the page's host name resolve to the address of this server (DNS rebinding). The browser then lets
+  the page read the responses, because page and server have the same origin. Only the unknown host name shows the attack.
+- `Origin`: some requests do harm even if the page cannot read the response. The browser adds the page's origin to these requests.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from outreach_async.transport.wire import Request, Response
 
 
 def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
-    """Check the host name of a request, and that the request does not come from a web page of another origin.
+    """Refuse a request if its host name is not accepted, or if it comes from a web page of another origin.
 
     Args:
         headers: The request's header fields.
-        names: Further accepted host names, in lower case. `localhost` and IP addresses are safe from DNS rebinding and accepted.
+        names: Host names to accept, in lower case. `localhost` and IP addresses are always accepted, because DNS
+            rebinding cannot use them.
 
     Raises:
-        Problem: 403 if the host name is not accepted, or the request comes from a web page.
+        Problem: 403 if the host name is not accepted, or the request comes from a web page of another origin.
     """
     host = headers.get("host", "")
     name = _parse_host_name(host)
@@ -47,7 +48,7 @@ def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on can be reached from this machine only."""
+    """Return whether a server that listens on this address can be reached only from its own machine."""
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
@@ -136,7 +137,7 @@ class ControlRoute:
         method: HTTP method.
         path: Path after the prefix.
         handler: Function that performs the operation.
-        response_type: Type of the response body, for the OpenAPI document. The handler may also return JSON as bytes.
+        response_type: Type of the response body, for the OpenAPI document. The handler may also return the body as JSON in bytes.
         request_type: Type of the request body; for GET, of the query parameters.
         status: HTTP status of a successful response.
     """
@@ -217,7 +218,7 @@ def find_route(method: str, path: str) -> ControlRoute:
         path: Path after the prefix; a trailing slash is ignored.
 
     Raises:
-        Problem: 404 for an unknown path, 405 for a known path with another method.
+        Problem: 404 for an unknown path, 405 for a path that does not allow the method.
     """
     methods = {route.method: route for route in ROUTES if route.path == (path.rstrip("/") or "/")}
     if not methods:
@@ -232,7 +233,7 @@ class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. Until there is a `checkpoint`, `reset` restores the state that the fake has now.
+        service: The fake. Until the first `checkpoint`, `reset` restores the state that the fake has at this point.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
 
     Attributes:

@@ -1,10 +1,10 @@
-"""The request and response bodies of the control plane. Parsing is strict: an error names the invalid member and the remedy.
+"""The request and response bodies of the control plane. Parsing is strict: an error names the invalid key and a remedy.
 
-The bodies are msgspec structs, not attrs classes as elsewhere. msgspec parses them strictly, reports which member is invalid,
-rejects unknown members, and generates the schemas of the OpenAPI document from the structs.
+The bodies are msgspec structs, not attrs classes as elsewhere. msgspec parses them strictly, reports which key is invalid,
+rejects unknown keys, and generates the schemas of the OpenAPI document from the structs.
 
 The structs of knobs and faults are generated from `Behaviour` and `faults`, so new knobs and faults are available here as well.
-Values that are functions can be set only in Python.
+A knob value that is a function can be set only in Python.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from outreach_async.fake.errors import mask_keys
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
-"""The remedy in an error about a valid request that cannot be carried out."""
+"""The remedy in the error for a request that is valid but cannot be carried out."""
 
 
 @attrs.define
@@ -37,8 +37,9 @@ class Problem(Exception):
 
     Attributes:
         status: HTTP status code of the response.
-        message: The reason for the refusal, with keys masked.
-        field: Path of the invalid member or parameter, such as `rows[0].email`; `None` if no single one is at fault.
+        message: The reason for the refusal, with owner keys masked.
+        field: The invalid part of the request: the path of a key, such as `rows[0].email`, or the name of a parameter or header;
+            `None` if no single part is invalid.
         remedy: How to correct the request.
         headers: Additional header fields of the response.
     """
@@ -54,7 +55,7 @@ def parse_body(raw: bytes, kind: Any) -> Any:
     """Parse a JSON request body into a value of type `kind`.
 
     Raises:
-        Problem: The body is not valid JSON, or not a valid `kind`.
+        Problem: The body is not valid JSON, or its value is not of type `kind`.
     """
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -69,7 +70,7 @@ def parse_query(query: str, kind: Any) -> Any:
     """Parse a query string into a value of type `kind`.
 
     Raises:
-        Problem: A parameter is repeated, or the parameters are not a valid `kind`.
+        Problem: A parameter is repeated, or the parameters do not fit the type `kind`.
     """
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -98,11 +99,11 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
     if first in KNOB_VALUES:
         return f"use one of {', '.join(map(str, KNOB_VALUES[first]))}"
     guess = suggest_similar(first, list(known)) if first not in known else ""
-    return guess or (f"accepted: {', '.join(known)}" if known else "send an object, without unknown members or parameters")
+    return guess or (f"accepted: {', '.join(known)}" if known else "send an object; omit unknown keys and parameters")
 
 
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
-"""Names of the service's operations, as in faults and in the request log."""
+"""Names of operations in faults and in the request log. `unknown` stands for requests that match no operation."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 """Number of items to generate in one request."""
@@ -116,11 +117,11 @@ _WholeNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Base class of request bodies and query parameters. Unknown members are refused."""
+    """Base class of request bodies and query parameters. Unknown keys and parameters are refused."""
 
 
 class EmptyBody(RequestBody):
-    """A request body without members."""
+    """An empty JSON object, for operations without arguments."""
 
 
 class WorkspaceBody(RequestBody):
@@ -143,7 +144,7 @@ class OwnerKeyBody(RequestBody):
 
 
 class MailboxesBody(RequestBody):
-    """Mailboxes to add. The values of fields that are not given are generated."""
+    """Mailboxes to add. The values of fields that `fields` omits are generated."""
 
     workspace: str
     count: Count = 1
@@ -169,7 +170,7 @@ class CampaignBody(RequestBody):
 
 
 class CampaignChange(RequestBody):
-    """Changes to a campaign. Omitted members keep their values."""
+    """Changes to a campaign. Properties whose keys are omitted keep their values."""
 
     id: str
     status: _NonBlankString | None = None
@@ -185,7 +186,7 @@ class MailboxChange(RequestBody):
 
 
 class ContactsBody(RequestBody):
-    """Contacts to add: the number to generate, or rows with `email`, optionally `id`, and values by field code."""
+    """Contacts to add: `rows` is a number of contacts to generate, or a list of objects with `email` and other fields."""
 
     workspace: str
     rows: Count | list[dict[str, str | None]]
@@ -194,14 +195,14 @@ class ContactsBody(RequestBody):
 
 
 class ScriptedActionsBody(RequestBody):
-    """The actions of a contact (such as an open) on an e-mail that has not been sent yet. Omitted actions do not happen."""
+    """A contact's actions on an e-mail that has not been sent yet, such as a click. Omitted actions do not happen."""
 
     contact: _NonBlankString
     """The contact's e-mail address or id."""
     step: Annotated[int, msgspec.Meta(ge=1)] = 1
     campaign: str | None = None
     opens_after: _SpanOrSeconds | None = None
-    """Time from sending to the open: seconds, or a string such as `90s`, `2h` or `1d12h`. The members below have this format."""
+    """Time from sending to the open: seconds, or a string such as `90s`, `2h` or `1d12h`. All `_after` keys have this format."""
     clicks_after: _SpanOrSeconds | None = None
     replies_after: _SpanOrSeconds | None = None
     unsubscribes_after: _SpanOrSeconds | None = None
@@ -217,7 +218,7 @@ class FaultScriptBody(RequestBody):
 
 
 class FaultRuleBody(RequestBody):
-    """A fault to inject into every request that meets all conditions."""
+    """A fault to inject into every request that meets all given conditions."""
 
     fault: FaultBody
     operation: OperationName | None = None
@@ -225,11 +226,11 @@ class FaultRuleBody(RequestBody):
     """A string that the request's target or body must contain."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
     p: _Probability | None = None
-    """Probability that the fault fires. The draws depend only on the seed of the fake and the numbers of the requests."""
+    """Probability that the fault fires on a matching request. The draws depend only on the seed and the request's number."""
 
 
 class AdvanceBody(RequestBody):
-    """The time to advance by: the sum of all members."""
+    """The span by which to advance the fake's time: the sum of all values."""
 
     weeks: _Duration = 0.0
     days: _Duration = 0.0
@@ -239,26 +240,26 @@ class AdvanceBody(RequestBody):
 
 
 class ContactsQuery(RequestBody):
-    """The workspace whose contacts to list, and optionally the e-mail address of a single contact."""
+    """The workspace whose contacts to list, and optionally the e-mail address of the only contact to list."""
 
     workspace: str
     email: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class RequestsQuery(RequestBody):
-    """The entries of the request log to list: the last ones, of all operations or of one."""
+    """The entries of the request log to list: the last `last` entries, of one operation or of all operations."""
 
     operation: OperationName | msgspec.UnsetType = msgspec.UNSET
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
 
 
 class ServerState(msgspec.Struct):
-    """The state of the server."""
+    """The state of the server: the fake's seed and time, counts of requests and faults, and URLs of OpenAPI documents."""
 
     seed: int
     now: str
     requests: int
-    """Number of requests that reached the service."""
+    """Number of requests to the service since the request log was last emptied."""
     unfired: int
     """Number of faults that have not fired yet."""
     openapi: str
@@ -287,7 +288,7 @@ class StoredContacts(msgspec.Struct):
 
 
 class LoggedRequest(msgspec.Struct):
-    """A request in the log. Owner keys are masked, header fields are omitted, and `status` is null if no response was sent."""
+    """A request in the request log, without header fields. Owner keys are masked. `status` is null if no response was sent."""
 
     number: int
     operation: OperationName
@@ -304,7 +305,7 @@ class LoggedRequest(msgspec.Struct):
 
 
 class LoggedRequests(msgspec.Struct):
-    """The request log: the number of all requests, their counts by operation and by status, and the last requests."""
+    """The request log: the total number of requests, their numbers by operation and by status, and the last entries."""
 
     total: int
     counts: dict[str, int]
@@ -326,7 +327,7 @@ class BehaviourState(msgspec.Struct):
 
 
 class ProblemDetail(msgspec.Struct):
-    """The reason for an error, the path of the invalid member or parameter, and the remedy."""
+    """The reason for an error, the invalid part of the request, and the remedy."""
 
     message: str
     field: str | None
@@ -344,7 +345,7 @@ def _define_struct(name: str, fields: Iterable[Any], **options: Any) -> type[msg
 
 
 def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any], Any]) -> Iterator[Any]:
-    """Yield the struct members for the fields of an attrs class. A field without a default becomes a required member."""
+    """Yield definitions of struct fields for the fields of an attrs class. A field without a default is required."""
     for field in attrs.fields(attrs.resolve_types(kind)):
         type_ = to_type(field.type)
         yield (field.name, type_) if field.default is attrs.NOTHING else (field.name, type_ | msgspec.UnsetType, msgspec.UNSET)
@@ -353,11 +354,11 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""Structs for knob values that are JSON objects, by attrs class."""
+"""Structs for the knob values that are JSON objects, by the attrs class of the value."""
 
 
 def _to_json_type(annotation: Any) -> Any:
-    """Return the part of a knob's type that JSON can express: the type without functions."""
+    """Return a knob's type without functions, which JSON cannot express."""
     if get_origin(annotation) is Literal:
         return annotation
     kinds = get_args(annotation) or (annotation,)
@@ -465,7 +466,7 @@ FAULT_SIGNATURES: Final = "; ".join(
 
 
 def build_fault(body: FaultBody) -> Fault:
-    """Return the fault that a body describes.
+    """Return the fault that a request body describes.
 
     Raises:
         ValueError: The fault's arguments contradict each other.

@@ -1,7 +1,7 @@
 """Define the events of the simulation, and draw the responses to an e-mail.
 
-Every random number is a hash of the names that identify the draw. It does not depend on the order of calls, the size of time
-steps, or other contacts.
+Every random number is a hash of names that identify its purpose. It therefore does not depend on the order of calls, the size of
+time steps, or other contacts.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class EventKind(enum.IntEnum):
 
 
 KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
-"""The values of `Activity.kind`, by `EventKind`."""
+"""The value of `Activity.kind` for each `EventKind`, in the order of `EventKind`."""
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 DAY: Final = 86_400 * SECOND
-"""One day. Times are whole microseconds, so sums are exact: two advances of half a day end exactly where one of a day ends."""
+"""One day in microseconds. Times are whole microseconds, so that sums are exact: two half days are exactly one day."""
 
 
 class FutureEvent(NamedTuple):
@@ -46,11 +46,11 @@ class FutureEvent(NamedTuple):
         at: Time, in Unix microseconds.
         kind: An `EventKind`.
         campaign: The campaign's id.
-        contact: The contact's id. A contact that is only part of a campaign's seeded counts has `#` and a number instead. If a
-            contact has rejoined the campaign, `~` and the number of the round are appended.
+        contact: The contact's id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a
+            contact has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
         step: Index of the step, from 0.
-        token: Name of the contact in random draws. For a stored contact, the key of its e-mail address, which does not change
-            when other contacts are added; for other contacts, `contact`.
+        token: Name of the contact in random draws. For a stored contact, this is its normalized e-mail address, which does not
+            change when other contacts are added; for any other contact, it is the value of `contact`.
         end_step: Index of the first step that the contact does not reach.
         mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
             response, id of the mailbox that sent the e-mail.
@@ -71,14 +71,14 @@ class FutureEvent(NamedTuple):
 
 
 Draw = Callable[[str], float]
-"""A function that returns a number in [0, 1) for the name of a draw, such as `open delay`."""
+"""A function that returns a random number in [0, 1) for a name such as `open delay`. The same name gives the same number."""
 
 ResponsePlan = tuple[tuple[int, int], ...]
-"""The responses to an e-mail: for each one, the kind of event, and the microseconds from sending to the event."""
+"""The responses to an e-mail: the kind of event of each response, and the microseconds from sending to the event."""
 
 
 def draw(*names: object) -> float:
-    """Return a number in [0, 1) that depends only on the names."""
+    """Return a pseudorandom number in [0, 1) that depends only on the names."""
     text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
     number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
     return (number >> 11) / 2**53  # use 53 of the 64 bits, the precision of a float
@@ -127,7 +127,7 @@ class Rates:
 
     @property
     def effective_open(self) -> float:
-        """Share of delivered e-mails that are opened, including those needed for clicks, replies and unsubscribes."""
+        """Share of delivered e-mails that are opened: `open`, or more if clicks, replies and unsubscribes require more opens."""
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 

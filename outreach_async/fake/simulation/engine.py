@@ -29,8 +29,8 @@ class Activity:
         at: Time, in Unix seconds.
         kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
-        contact: Contact id. A contact that is only part of a campaign's seeded counts has `#` and a number instead. If a contact
-            has rejoined the campaign, `~1`, `~2` and so on are appended.
+        contact: Contact id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a contact
+            has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
         step: `order` of the step, from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
@@ -60,8 +60,8 @@ Listener = Callable[[Activity], object]
 class MailboxPool:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
-    Capacity only shrinks within a day, so an entry in the heap may be too high but is never too low. The top entry is compared
-    with the mailbox's current capacity, and replaced if it is outdated. The first top entry that is accurate is the maximum.
+    Capacity only shrinks within a day, so a capacity in the heap may be too high but is never too low. The top entry is compared
+    with its mailbox's current capacity, and replaced if it is outdated. The first top entry that is up to date is the maximum.
     """
 
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
@@ -72,7 +72,7 @@ class MailboxPool:
         heapq.heapify(self._heap)
 
     def choose(self, sticky: str) -> str | None:
-        """Return `sticky` if it is in the pool and has capacity, else the mailbox with the most capacity, else `None`."""
+        """Return `sticky` if it is in the pool and has capacity, or else the mailbox with the most capacity, if any."""
         if sticky in self._members and self._remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
@@ -148,7 +148,7 @@ class SimulationEngine:
         """Send the first e-mail in a campaign's queue.
 
         Returns:
-            Whether an e-mail was sent: `False` if the queue is empty, or no mailbox has capacity.
+            `True` if an e-mail was sent; `False` if the queue is empty, or no mailbox has capacity.
         """
         flow = self.simulation.mutable_flow(campaign.id)
         while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
@@ -234,12 +234,12 @@ def _midnight(now: int) -> int:
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
-    """Choose the template of an e-mail (rule T7): a random share is personalized, and templates A, B, ... take turns otherwise.
+    """Choose the template of an e-mail (rule T7): a random share is personalized, and A, B, ... take turns for the rest.
 
     Args:
         step: The step, with at least one live template.
         counts: The counts of each template of the step. The first count is the number of e-mails sent.
-        draw_number: Function that returns a number in [0, 1) for the name of a draw.
+        draw_number: Function that returns a random number in [0, 1) for a name. The same name gives the same number.
 
     Returns:
         The template's index.

@@ -14,17 +14,17 @@ from outreach_async.fake.simulation.chance import SECOND, EventKind, ResponsePla
 from outreach_async.fake.simulation.engine import Listener
 
 Span = str | float | timedelta
-"""A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
+"""A span of time: a string such as `90s`, `2h` or `1d12h`, a number of seconds, or a timedelta."""
 
 _UNIT_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
 class SimulationControl:
-    """Script the actions of contacts, and listen to events.
+    """Scripts the actions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
 
     Args:
-        seeding: Function that returns a context manager, which yields the seeder of the world.
+        seeding: Function that returns a context manager for changes to the stored data. It yields a `Seeder`.
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
@@ -126,14 +126,14 @@ def _find_token(seeder: Seeder, contact: str) -> str:
 
 def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
-        raise ValueError("interested: expected a reply too, got none; pass replies_after")
+        raise ValueError("interested: expected replies_after as well; pass it")
     if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after: expected no other action with a bounce, got one; omit it, or omit bounces_after")
+        raise ValueError("bounces_after: cannot be combined with other actions; omit it, or omit them")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
         raise ValueError("replies_after, unsubscribes_after: expected at most one, as each ends the path, got both; omit one")
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: expected at most the span of the first other action, got a longer one; shorten or omit it")
+        raise ValueError("opens_after: must not be longer than the span of another action; shorten or omit it")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 

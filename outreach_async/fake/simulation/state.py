@@ -1,9 +1,9 @@
 """The state of the simulation: counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
 
-A mailbox is seeded with statistics as of one day. As time passes, the seeded e-mails drop out of the 30-day and 90-day windows:
-the e-mails of the seeded day when that day does, the other e-mails of its 30 days evenly over 29 days, and the other e-mails of
-its 90 days evenly over 60 days. Opens and bounces are counted on the day on which their e-mail was sent, so that no share exceeds
-100 %.
+A mailbox is seeded with its statistics on one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
+90-day windows. E-mails of the seeded day drop out on a single day. E-mails of the 29 days before it drop out evenly over 29 days,
+and e-mails of the 60 days before these drop out evenly over 60 days. Opens and bounces are counted on the day on which their
+e-mail was sent, so that no share exceeds 100 %.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class SeededStats:
         sent_today: E-mails sent on `day`.
         sent_30days: E-mails sent in the 30 days that end with `day`.
         sent_90days: E-mails sent in the 90 days that end with `day`.
-        bounced_30days: Bounced e-mails of the 30 days.
-        opened_14days: Share of opened e-mails, of the 14 days that end with `day`.
-        opens: Share of opened e-mails, of all e-mails.
-        clicks: Share of clicked e-mails, of all e-mails.
-        pinned: Names of statistics that were seeded with an invalid value, which never changes.
+        bounced_30days: Bounced e-mails among those sent in the 30 days that end with `day`.
+        opened_14days: Share of opened e-mails among those sent in the 14 days that end with `day`.
+        opens: Share of opened e-mails among all e-mails sent.
+        clicks: Share of clicked e-mails among all e-mails sent.
+        pinned: Names of statistics that were seeded with an invalid value. The values of these statistics never change.
     """
 
     day: int
@@ -69,17 +69,17 @@ class SeededStats:
         return cls(int(mailbox.as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def sent_30days_after(self, days: int) -> int:
-        """Return how many seeded e-mails are still in the 30-day window after a number of days."""
+        """Return how many seeded e-mails are still in the 30-day window `days` days after the seeded day."""
         return (self.sent_today if days < MONTH else 0) + _remaining(self.sent_30days - self.sent_today, MONTH - 1, days)
 
     def sent_90days_after(self, days: int) -> int:
-        """Return how many seeded e-mails are still in the 90-day window after a number of days."""
+        """Return how many seeded e-mails are still in the 90-day window `days` days after the seeded day."""
         today = self.sent_today if days < QUARTER else 0
         month = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces are still in the 30-day window. Their share of the seeded e-mails stays the same."""
+        """Return how many seeded bounces are still in the 30-day window, in proportion to the seeded e-mails that are in it."""
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
@@ -100,18 +100,18 @@ def _remaining(total: int, days: int, passed: int) -> int:
 
 @attrs.define
 class MailboxStats:
-    """A mailbox's counts per day, for windows that end with the latest day.
+    """A mailbox's counts of e-mails, opens and bounces per day, up to the latest day, and its total counts.
 
     Attributes:
         seeded: The seeded statistics. The counts below do not include them.
         day: The latest day, in days since 1970.
-        sent: E-mails per day. The last value is that of the latest day.
-        opened: Opened e-mails per day, by the day on which they were sent.
-        bounced: Bounced e-mails per day, by the day on which they were sent.
+        sent: Number of e-mails sent on each of the last 90 days. The last value is that of `day`.
+        opened: Number of e-mails sent on each of the last 14 days and opened since.
+        bounced: Number of e-mails sent on each of the last 30 days and bounced since.
         total_sent: E-mails sent in total.
         total_opens: Opens in total.
         total_clicks: Clicks in total.
-        last_activity: Time of the last event, in Unix seconds; `None` before the first.
+        last_activity: Time of the last event, in Unix seconds; `None` if there was none.
     """
 
     seeded: SeededStats
@@ -131,11 +131,11 @@ class MailboxStats:
         return cls(seeded, seeded.day)
 
     def copy(self) -> MailboxStats:
-        """Return a copy that shares no mutable value."""
+        """Return a copy that shares no mutable value with the original."""
         return attrs.evolve(self, sent=list(self.sent), opened=list(self.opened), bounced=list(self.bounced))
 
     def advance_to(self, day: int) -> None:
-        """Move the windows forward to a day. An earlier day changes nothing, because time never goes back."""
+        """Make `day` the latest day. An earlier day changes nothing, because time never goes back."""
         new = [0] * min(day - self.day, QUARTER)
         if new:
             self.day = day
@@ -145,7 +145,7 @@ class MailboxStats:
 
     @property
     def sent_today(self) -> int:
-        """Number of e-mails sent on the latest day, including seeded ones."""
+        """Number of e-mails sent on the latest day, including seeded e-mails."""
         return self.sent[-1] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
 
     def count_sent(self) -> None:
@@ -165,7 +165,7 @@ class MailboxStats:
             self.bounced[day - self.day - 1] += 1
 
     def item_values(self) -> Mapping[str, Any]:
-        """Return the statistics in the mailbox's list item as of the latest day, without those that keep their seeded values."""
+        """Return the mailbox's statistics as in the mailbox list. Statistics that keep their seeded values are omitted."""
         seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
             return {}
@@ -204,16 +204,16 @@ class CampaignFlow:
 
     Attributes:
         seeded_at: Time at which the campaign was seeded, in Unix microseconds.
-        counts: The counts (`COUNT_NAMES`) of every template of every step.
-        left_to_send: For each step, the number of contacts left to send to.
+        counts: Counts by step, then by template, then in the order of `COUNT_NAMES`.
+        left_to_send: For each step, the number of contacts to whom its e-mail has not been sent yet.
         bounces: Number of bounced e-mails.
         interested: Number of replies that show interest.
-        last_activity: Time of the last event, in Unix seconds; `None` before the first.
+        last_activity: Time of the last event, in Unix seconds; `None` if there was none.
         started: Whether the first events of the seeded contacts have been scheduled.
         pending_joins: Contacts that joined, but whose first event has not been scheduled yet.
         queue: E-mails that are due, but have not been sent yet.
-        progress: By contact, the index of the next step, or `ENDED`. Contacts that have not been sent anything are omitted.
-        rounds: By contact, the number of times that it has rejoined.
+        progress: Index of each contact's next step, or `ENDED`, by contact. Contacts that were sent nothing are omitted.
+        rounds: Number of times that each contact has rejoined the campaign, by contact.
     """
 
     seeded_at: int
@@ -229,7 +229,7 @@ class CampaignFlow:
     rounds: dict[str, int] = attrs.Factory(dict)
 
     def copy(self) -> CampaignFlow:
-        """Return a copy that shares no mutable value."""
+        """Return a copy that shares no mutable value with the original."""
         return attrs.evolve(
             self,
             counts=[[list(part) for part in step] for step in self.counts],
@@ -241,11 +241,11 @@ class CampaignFlow:
         )
 
     def sent(self, step: int) -> int:
-        """Return the number of contacts that have completed a step."""
+        """Return the number of e-mails sent for a step."""
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
-        """Return the sum of the count at an index of `COUNT_NAMES` over all templates (rule T10)."""
+        """Return the sum over all templates of the count with the given index in `COUNT_NAMES` (rule T10)."""
         return sum(part[place] for step in self.counts for part in step)
 
     # Joining and leaving.
@@ -257,7 +257,7 @@ class CampaignFlow:
             self.left_to_send[step] += 1
 
     def rejoin(self, contact: str, token: str, at: int) -> None:
-        """Restart a contact at the first step. Its old path ends, but its sent e-mails remain counted."""
+        """Restart a contact at the first step. Its old path ends, but e-mails already sent to it remain counted."""
         number = self.rounds.get(contact, 0)
         self.end_path(_name_in_round(contact, number), len(self.left_to_send))
         self.rounds[contact] = number + 1
@@ -267,7 +267,7 @@ class CampaignFlow:
         """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4).
 
         Returns:
-            `False` if the path had already ended.
+            `True` if the path has ended now; `False` if it had already ended.
         """
         coming = self.progress.get(contact, 0)
         if coming == ENDED:
@@ -300,7 +300,7 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return paths of contacts such that each step has the given number of contacts left to send to.
+    """Return a path for each contact, so that every step has the given number of contacts left to send to.
 
     Returns:
         For each contact, its first step and the first step that it does not reach.
@@ -315,17 +315,17 @@ def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 ScriptKey = tuple[str, str, int]
-"""A contact's token in random draws, the id of a campaign (empty for any campaign), and the index of the step."""
+"""The key of a script: the contact's token in random draws, a campaign id (empty for any campaign), and the index of the step."""
 
 
 @attrs.define
 class Simulation:
-    """The state of the simulation.
+    """The state of the simulation: future events, scripts, and the counts of campaigns and mailboxes.
 
     Attributes:
         heap: Future events, as a heap.
         flows: Queue and counts of each campaign, by campaign id.
-        stats: Counts by mailbox id, for mailboxes that were used, or read on a later day than the one they were seeded on.
+        stats: Counts by mailbox id. Mailboxes that have only their seeded statistics may be missing.
         scripts: Scripted responses to e-mails.
         wake: Time at which to send queued e-mails, in Unix microseconds; `None` if none is scheduled.
     """
@@ -336,10 +336,10 @@ class Simulation:
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """Ids of the flows and statistics that are not shared with a copy, so that they may be changed in place."""
+    """Ids of the flows and statistics that are not shared with a copy. Only these may be changed in place."""
 
     def copy(self) -> Simulation:
-        """Return a copy that shares flows and statistics with the original until one of the two changes them."""
+        """Return a copy. Flows and statistics are shared until the copy or the original changes them."""
         # All flows and statistics are shared from now on. Whoever changes one must copy it first.
         self._owned_ids.clear()
         return Simulation(list(self.heap), dict(self.flows), dict(self.stats), dict(self.scripts), self.wake)
@@ -347,7 +347,7 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, to change in place. A shared flow is copied first."""
+        """Return a campaign's flow, to change in place. A flow that a copy shares is duplicated first."""
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -355,7 +355,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics as of a day, to change in place. Shared statistics are copied first."""
+        """Return a mailbox's statistics on a day, to change in place. Statistics that a copy shares are duplicated first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -364,7 +364,7 @@ class Simulation:
         return ledger
 
     def current_stats(self, mailbox: Mailbox, day: int) -> MailboxStats | None:
-        """Return a mailbox's statistics as of a day, only to read; `None` if the seeded statistics still apply."""
+        """Return a mailbox's statistics on a day, or `None` if the seeded statistics still apply. Do not modify the result."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None:
             return self.mutable_stats(mailbox, day) if day > mailbox.as_of // DAY else None

@@ -45,7 +45,7 @@ class ExportFormat:
         name: Name of the tool.
         known_from: Source of the column names.
         marks: Columns that identify the tool.
-        least: Minimum number of marks in a header by which the tool is recognised.
+        least: Minimum number of `marks` that a header must contain for the tool to be recognised.
         fields: Columns that map to a field, by field code, in order of preference.
         workspace: Columns that map to a workspace field, by a name that the field may have.
         misleading: Columns whose name has another meaning in this tool, with that meaning.
@@ -64,7 +64,7 @@ class ExportFormat:
     left_out_like: tuple[tuple[re.Pattern[str], str], ...] = attrs.field(factory=dict, converter=_compile_keys)
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-        """Return field codes by folded column name. For each code, the preferred column of the header is used.
+        """Return field codes by folded column name. For each code, only the most preferred column in the header is used.
 
         Args:
             headers: Column names.
@@ -83,7 +83,7 @@ class ExportFormat:
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
     def find_ignore_reason(self, header: str) -> str | None:
-        """Return why a column is ignored; `None` if the tool's file does not list it."""
+        """Return why a column is ignored; `None` if the tool's file does not list the column."""
         name = fold_column_name(header)
         if name in self.left_out:
             return self.left_out[name]
