@@ -147,7 +147,7 @@ class AttemptEnded:
         seconds: Duration of the attempt.
         status_code: The HTTP status of the response; `None` without a response.
         request_id: The response's `x-request-id`; `None` without one.
-        error: Name of the error's class, `timeout` or `cancelled`; `None` if there was a response.
+        error: Class name of the error, or `timeout`, or `cancelled`; `None` if there was a response.
 
     Example:
         ```python

@@ -108,14 +108,14 @@ ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
 def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if too many mailboxes share a domain, and so its reputation."""
+    """Return a `Sign` if too many mailboxes share a domain, and so its reputation."""
     if facts.mailboxes <= thresholds["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
 def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the domain sends in bulk, but some of its mailboxes do not have SPF, DKIM or DMARC."""
+    """Return a `Sign` if the domain sends in bulk, but some of its mailboxes do not have SPF, DKIM or DMARC."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < thresholds["daily"]:
         return None
@@ -125,7 +125,7 @@ def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sig
 
 
 def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if several mailboxes share a server and at least one of them is blacklisted."""
+    """Return a `Sign` if several mailboxes share a server and at least one of them is blacklisted."""
     if facts.mailboxes < thresholds["mailboxes"] or not facts.listed:
         return None
     message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
@@ -248,7 +248,7 @@ Condition = Callable[[Case, Thresholds], Sign | None]
 
 
 def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Sign:
-    """Return the sign for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
+    """Return the `Sign` for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= thresholds["critical"]:
         return Sign(f"no {what}")
@@ -265,20 +265,20 @@ def missing_authentication(field: str, name: str) -> Condition:
 
 
 def check_authentication(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a sign if SPF, DKIM and DMARC are all missing."""
+    """Return a `Sign` if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
     return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("SPF, DKIM and DMARC are all missing")
 
 
 def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the mailbox is on a blacklist."""
+    """Return a `Sign` if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     severity = _severity_of(lists, thresholds) if lists else None
     return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the bounce rate is too high.
+    """Return a `Sign` if the bounce rate is too high.
 
     The lower confidence bound of the rate determines the severity. If the sample is too small, the rule's own severity is used.
     """
@@ -293,7 +293,7 @@ def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a sign if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
+    """Return a `Sign` if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
     if case.doubts:
         return Sign(case.doubts)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
@@ -304,7 +304,7 @@ def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_daily_limit(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a sign if more e-mails were sent today than the daily limit allows."""
+    """Return a `Sign` if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
         return None
@@ -313,7 +313,7 @@ def check_daily_limit(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the daily limit of a Google mailbox exceeds Google's own limits or the safe limits for cold e-mail."""
+    """Return a `Sign` if the daily limit of a Google mailbox exceeds Google's own limits or the safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
     if not (limit > thresholds["young"] or limit > thresholds["warning"]) or case.mailbox.type != _GOOGLE:
         return None
@@ -330,7 +330,7 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the daily limit of a new mailbox is too high for its warm-up."""
+    """Return a `Sign` if the daily limit of a new mailbox is too high for its warm-up."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
@@ -340,7 +340,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the mailbox uses only a small share of its daily limit, unless the mailbox is certainly new."""
+    """Return a `Sign` if the mailbox uses only a small share of its daily limit, unless the mailbox is certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
@@ -350,7 +350,7 @@ def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the mailbox is in campaigns but has been idle for a long time."""
+    """Return a `Sign` if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
@@ -362,7 +362,7 @@ def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the mailbox is in campaigns but its status is not `active`."""
+    """Return a `Sign` if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
@@ -371,7 +371,7 @@ def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the recent open rate is far below the average, which suggests that e-mails go to spam."""
+    """Return a `Sign` if the recent open rate is far below the average, which suggests that e-mails go to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
@@ -383,7 +383,7 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the open or click rate is implausibly high, which indicates automated opens or clicks."""
+    """Return a `Sign` if the open or click rate is implausibly high, which indicates automated opens or clicks."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > thresholds["opens"]:
         return Sign(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
@@ -394,7 +394,7 @@ def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_domain_ip(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the mailbox's domain has no IP address."""
+    """Return a `Sign` if the mailbox's domain has no IP address."""
     return _NO_DOMAIN_IP if case.mailbox.domain_ip is None else None
 
 
@@ -402,7 +402,7 @@ _NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # one object for al
 
 
 def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a sign if the type or the status is not a value in the service's interface."""
+    """Return a `Sign` if the type or the status is not a value in the service's interface."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None

@@ -158,12 +158,12 @@ class Breaker:
             self.opens_at, self._probed_at = -math.inf, math.inf
 
     def on_probe_failure(self, now: float) -> None:
-        """Record that the probe failed: pause again, for twice as long."""
+        """Record that the probe failed, and pause again, for twice as long."""
         self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
         self.on_probe_refusal(now)
 
     def on_probe_refusal(self, now: float) -> None:
-        """Record that the probe was refused: pause again, no longer than before, because the service is up."""
+        """Record that the probe was refused, and pause again. The pause is not longer than before, because the service is up."""
         self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def close(self) -> None:

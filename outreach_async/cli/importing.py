@@ -383,7 +383,9 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
     if settings["earlier"] == "unknown" and settings["journal"] is None:
-        raise click.UsageError("--earlier unknown: needs the journal that was damaged or lost; pass --journal PATH.")
+        raise click.UsageError(
+            "--earlier unknown: needs --journal; pass --journal PATH with the path of the damaged or lost journal."
+        )
     if settings["resume"] and settings["journal"] is None:
         raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")
     settings["resume"] |= settings["earlier"] == "unknown"

@@ -51,7 +51,7 @@ INVALID_VALUES: Final[Mapping[str, str]] = {
 
 
 REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
-"""Keys that the interface requires in a create request, except `campaign`: whether it is required is a knob (rule C7)."""
+"""Keys that the interface requires in a create request. A knob determines whether `campaign` is required too (rule C7)."""
 
 
 @attrs.frozen

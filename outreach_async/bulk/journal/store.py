@@ -79,7 +79,7 @@ class Store:
         with self.connection() as db:
             # FULL waits for readers of an older state, up to 10 seconds; PASSIVE waits for nobody, and is usually enough.
             if not (_checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")):
-                raise sqlite3.OperationalError("a program that is reading the journal keeps its log from moving into the file")
+                raise sqlite3.OperationalError("the log cannot be checkpointed, because another program is reading the journal")
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
