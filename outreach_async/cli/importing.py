@@ -383,9 +383,7 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
     if settings["earlier"] == "unknown" and settings["journal"] is None:
-        raise click.UsageError(
-            "--earlier unknown: needs --journal; pass --journal PATH with the path of the damaged or lost journal."
-        )
+        raise click.UsageError("--earlier unknown: needs --journal; pass the path of the damaged or lost journal.")
     if settings["resume"] and settings["journal"] is None:
         raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")
     settings["resume"] |= settings["earlier"] == "unknown"

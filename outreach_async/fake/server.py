@@ -126,9 +126,7 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
         return None
     headers = join_headers(head.headers)
     if headers.keys() >= set(_FRAMING):
-        raise h11.RemoteProtocolError(
-            "the request has both Content-Length and Transfer-Encoding, and servers may disagree about its end"
-        )
+        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: servers may disagree about the end")
     if int(headers.get("content-length", 0)) > MAX_REQUEST_BYTES:
         raise BodyTooLarge
     body = bytearray()
