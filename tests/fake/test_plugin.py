@@ -450,7 +450,7 @@ async def test_virtual(outreach_virtual_time, outreach_fake):
         passed=2,
         failed=2,
     )
-    assert "Under pytest, check for an async fixture of a wider scope" in output
+    assert "Under pytest, check for an async fixture with a wider scope" in output
 
 
 def test_it_works_before_pytest_9_1(suite: Suite) -> None:
