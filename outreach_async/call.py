@@ -24,8 +24,8 @@ class CallOptions:
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, neither waits nor
-            failures that are attributed to the service instead of the row use up the deadline.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, waits do not use up the
+            deadline. Failed attempts use it up only if they are attributed to the row, and not to the service.
     """
 
     timeout: float | None
@@ -128,7 +128,7 @@ class Call(Generic[T]):
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
-        """Raise the error after setting its number of attempts and whether any attempt may have been sent or applied."""
+        """Set the error's attributes that describe the call and its attempts, and raise the error."""
         error.operation = self.operation.name
         error.attempts = self.attempts
         error.maybe_sent |= self._maybe_sent

@@ -199,7 +199,7 @@ class OutreachClient:
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
-    """Return the defaults of the client's requests. All errors mask the owner key, because `request()` may send it too."""
+    """Return the defaults of the client's requests. All errors mask the owner key, because `request()` may send the key."""
     defaults = RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # another string could be a common word
@@ -208,7 +208,10 @@ def _build_request_defaults(headers: Mapping[str, str], owner_key: object, trans
 
 
 def _is_transport(transport: object) -> bool:
-    """Return whether an object is a transport. Classes, and clients of httpx and httpx2, only have methods of the same names."""
+    """Return whether an object is a transport.
+
+    Classes, and clients of httpx and httpx2, are not transports, although they have the methods of a transport.
+    """
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 

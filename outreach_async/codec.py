@@ -36,7 +36,10 @@ The minimum limits the number of items, each of which takes 64 bytes of memory.
 """
 
 _MAX_FAULTS: Final = 10_000
-"""Maximum number of faults in the items of a page. A page with more faults is rejected, because finding a fault takes 10 us."""
+"""Maximum number of faults in the items of a page. A page with more faults is rejected.
+
+The limit saves time, because finding a fault takes 10 us.
+"""
 
 _WHITESPACE: Final = b" \t\n\r"  # RFC 8259, section 2
 
@@ -47,9 +50,9 @@ encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Python's names for the types that msgspec reports as found; types with the same name are omitted."""
+"""Python's names for the types of values that msgspec reports as found; types with the same name are omitted."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names in fault messages for the types that msgspec reports as expected; types with the same name are omitted."""
+"""Names that fault messages use for the types that msgspec reports as expected; types with the same name are omitted."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -85,7 +88,8 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     Args:
         kind: The model class.
         body: The JSON body.
-        fully: Whether to report every fault of an invalid body instead of only the first; `None` does so for bodies up to 1 MiB.
+        fully: Whether to report every fault of an invalid body instead of only the first. By default, every fault is
+            reported if the body is at most 1 MiB.
 
     Raises:
         DecodeError: The body is not JSON, or does not match the model. Values are never coerced.
@@ -208,7 +212,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the model has every key of the body. msgspec drops unknown keys silently; counting colons reveals them.
+    """Return whether the model has every key of the body. msgspec drops unknown keys silently, so colons are counted.
 
     Every key of the model appears in the body with one colon. If the body has exactly as many colons, it has no other keys.
     Strings may contain colons too. If the numbers differ, the whitespace is therefore removed, and only colons directly after a

@@ -19,7 +19,7 @@ class CreateContactResponse(ResponseModel):
     """The service's response to a create request (section "Create contact"). `CreatedContact` adds data about the call.
 
     Attributes:
-        status: The outcome.
+        status: The outcome that the service reported.
         id: The contact's id; `None` if the service returned none.
         details: A short text from the service; `None` if it returned none.
         extra: Response fields that this class does not define.
@@ -95,10 +95,10 @@ class NewContact:
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
         first_name: First name. This field and the other standard fields are sent under their own names.
-        state: Two-letter abbreviation or full name.
-        country: Two-letter abbreviation or full name.
+        state: State, as a two-letter abbreviation or a full name.
+        country: Country, as a two-letter abbreviation or a full name.
         timezone: A time zone that the service accepts; the interface does not list the valid values.
-        stack_overflow: Profile URL or handle.
+        stack_overflow: Profile URL or handle on Stack Overflow.
         job_start_date: A date; the interface does not list the accepted formats.
         graduation_date: A date; the interface does not list the accepted formats.
         custom: Custom variables by code, `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.

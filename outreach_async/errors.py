@@ -13,8 +13,8 @@
 
 No error holds a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
 error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of this library,
-because the locals of these frames hold requests and responses. An error of the HTTP library that is the cause of an error has no
-traceback. Every error can be pickled and copied.
+because the locals of these frames hold requests and responses. An error of the HTTP library has no traceback
+if it is the cause of an error of this library. Every error can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class DeadlineExceeded(OutreachError, TimeoutError):
 
 
 class UnexpectedResponse(OutreachError):
-    """The response does not match the interface: no JSON, a missing field, a value of another type, or an unknown `status` value.
+    """The response does not match the interface: not JSON, a missing field, a value of a wrong type, or an unknown `status`.
 
     Attributes:
         well_formed: Whether the body was a JSON object, which means that it was not damaged in transit.

@@ -177,7 +177,7 @@ class RetryScheduled:
         call: Number of the call.
         operation: Name of the operation.
         attempt: Number of the attempt that failed.
-        error: Name of the error's class.
+        error: Class name of the error.
         status_code: The HTTP status of the response; `None` without a response.
         evidence: What the failure proves about the request: `not_sent`, `refused` (throttled) or `ambiguous`.
         wait: Minimum number of seconds until the next attempt.
@@ -216,7 +216,7 @@ class CallEnded:
         seconds: Duration of the call, including waits.
         status_code: The HTTP status of the final response; `None` without one.
         request_id: The final response's `x-request-id`; `None` without one.
-        error: Name of the error's class, or `cancelled`; `None` for a success.
+        error: Class name of the error, or `cancelled`; `None` for a success.
 
     Example:
         ```python
@@ -314,7 +314,7 @@ class RowEnded:
         status: The outcome.
         certain: Whether `status` is known to be the actual outcome.
         attempts: Number of attempts to send the row.
-        error: Name of the error's class; `None` if the service reported the outcome.
+        error: Class name of the error; `None` if the service reported the outcome.
         status_code: The HTTP status of the response that caused the error; `None` without one.
         request_id: The `x-request-id` of the response that caused the error; `None` without one.
 
@@ -380,7 +380,7 @@ __all__ = [
 class Hook(Protocol):
     """A callable that receives the events of a client. It runs inside the call and must not block.
 
-    An exception in a hook does not affect the call. The first exception of each hook is logged, later exceptions are ignored.
+    An exception in a hook does not affect the call. The first exception of each hook is logged; later exceptions are ignored.
 
     Example:
         ```python

@@ -89,7 +89,7 @@ class RetryAfterGate:
     """Holds back every request of a client until a given time on the event loop's clock.
 
     Attributes:
-        reason: Text that says why the gate was last closed; empty if it never was.
+        reason: Reason why the gate was last closed, as text; empty if the gate was never closed.
     """
 
     def __init__(self) -> None:
@@ -126,14 +126,14 @@ class RetryBudget:
         self.remaining = size
 
     def try_spend(self, amount: int) -> bool:
-        """Take the amount from the budget if enough is left, and return whether it was taken."""
+        """Take the amount from the budget if enough is left, and return whether the amount was taken."""
         if amount > self.remaining:
             return False
         self.remaining -= amount
         return True
 
     def refund(self, amount: int) -> None:
-        """Return an amount to the budget. The budget never exceeds its size."""
+        """Add an amount to the budget. The budget never exceeds its initial size."""
         self.remaining = min(self.size, self.remaining + amount)
 
 
@@ -204,7 +204,7 @@ class Throttle(Protocol):
         """Undo the recorded start of an attempt that will not be sent."""
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt. `budget_spent` is what the call's retries have taken from the retry budget."""
+        """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a failed attempt and decide what to do next."""

@@ -62,7 +62,12 @@ def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, 
 
 
 def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
-    """Log a bulk run's new state, given as the fields of a `BulkStateChanged` event, and why the run ended early, if it did."""
+    """Log the new state of a bulk run.
+
+    Args:
+        fields: The fields of the `BulkStateChanged` event.
+        why: Why the run ended early, as text; `None` if it did not end early.
+    """
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
     details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []

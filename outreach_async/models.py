@@ -266,12 +266,12 @@ class WorkspaceField(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Undecodable:
-    """A page's item that does not match the interface; it was kept because the caller passed `undecodable="keep"`.
+    """An item of a page that does not match the interface, kept because the caller passed `undecodable="keep"`.
 
     Attributes:
         index: Index of the item in the page's `data`, from 0.
         id: Id of the item; `None` if it could not be read.
-        error: Every fault, each with its path and the type of the value; only the first fault if `fields` is incomplete.
+        error: Faults of the item, each with its path and the type of the value; only the first fault if `fields` is incomplete.
         fields: Keys and values of the item, unchanged. In a page above 1 MiB, once the undecodable items add up to 1 MiB, further
             items keep only their id and status.
 

@@ -79,7 +79,7 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit the start of a call when it is first executed. After a timeout, a call is executed again in a new scope."""
+        """Emit the start of a call, unless it was already emitted. After a timeout, the same call is executed again."""
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets

@@ -78,7 +78,7 @@ class RequestDefaults:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the defaults with these header fields added, by lower-case name, and with the secrets in them."""
+        """Return the library's defaults, overridden by `headers` (by lower-case name), and the secrets in `headers`."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
@@ -149,7 +149,10 @@ def _make_parser(
 
 
 def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
-    """Decode a body. Return a decode error instead of raising it: as another error's context, it would show the unmasked body."""
+    """Return a decoded body, or the decode error.
+
+    The error is not raised, because it would then be the context of the next error, and show the unmasked body there.
+    """
     try:
         return decode(kind, body)
     except DecodeError as error:
@@ -215,7 +218,7 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        """Return the operation that creates a bulk row's contact, and whose result is the response and the state of the call.
+        """Return the operation that creates a bulk row's contact. Its result is the response and the state of the call.
 
         Raises:
             InvalidRequest: The contact is invalid.
@@ -256,7 +259,7 @@ class ContactRequests:
         return answer, info
 
     def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        """Drop the id if the id or the status contains the owner key. The response then proves nothing about the outcome."""
+        """If the id or the status contains the owner key, drop the id and record that the response cannot be trusted."""
         if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
             return answer, info
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
@@ -269,7 +272,7 @@ class ContactRequests:
 def raw_request(
     method: object, target: object, body: object, headers: Mapping[str, str], defaults: RequestDefaults
 ) -> Operation[Response]:
-    """Return the operation that sends any request. The operation accepts any status, and is retried only if no byte was sent."""
+    """Return the operation that sends a request of any kind. It accepts any status, and is retried only if no byte was sent."""
     fields = {**(defaults.write_headers if body else defaults.read_headers), **headers}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
     secrets = (*defaults.secrets, *map(Secret, secret_parts(headers)))

@@ -78,8 +78,9 @@ class PageCursor(Generic[T]):
     it), and at an error status for a page that may be past the end of the list. A walk does not end at a short page, because a
     service may silently reduce `display`.
 
-    The service may number its pages from 0. If a walk that started at page 1 finds no new items, or repeated items, on the last
-    page, it goes back to page 0. It then visits the following pages too, as long as insertions may have moved items to them.
+    The service may number its pages from 0. If a walk that started at page 1 finds no new item on the last page, or finds an
+    item of an earlier page there, it goes back to page 0. After page 0, it visits the following pages again, as long as inserted
+    items may have moved other items to them.
 
     Attributes:
         number: Number of the page to fetch next.
@@ -130,7 +131,7 @@ class PageCursor(Generic[T]):
         return list(range(self.number, min(end, self.number + limit - 1) + 1))
 
     def should_use(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
-        """Return whether to use this page. A page that was fetched ahead may have to be fetched again."""
+        """Return whether to use this page. A page that was fetched ahead may be outdated, and must then be fetched again."""
         # The service may answer pages fetched ahead out of order. If it answered this page before the previous page, and items
         # were inserted in between, then items moved from the previous page to this page, and neither response contains them. The
         # smaller `total_found` of this page reveals that. An error fetched ahead may be outdated as well.
@@ -200,7 +201,7 @@ class PageCursor(Generic[T]):
 
 @attrs.frozen
 class Pager(Generic[T]):
-    """A list that is fetched on demand. Await it for one page, or iterate over it for every item of every page.
+    """A list that is fetched on demand. Await the pager for one page, or iterate over it for every item of every page.
 
     Attributes:
         fetch: Fetches a page by its number.

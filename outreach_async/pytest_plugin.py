@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for the fake service, a marker that configures the fake, and its requests in reports of failures.
+"""The pytest plugin: fixtures for the fake service, and a marker that configures it. Failure reports show the fake's requests.
 
 pytest loads the plugin automatically. It does not affect tests that use none of its fixtures. A complete test file:
 

@@ -35,7 +35,7 @@ _MAX_OPTION_SETS: Final = 64
 
 @attrs.frozen(repr=False)
 class Settings:
-    """A client's options, except those of its engine."""
+    """The options of a client that its resources use: key, workspace, header fields and time limits."""
 
     owner_key: object
     workspace: object
@@ -50,7 +50,7 @@ class Settings:
         return CallOptions(self.timeout, self.deadline)
 
     def call_options(self, timeout: Seconds, deadline: Seconds) -> CallOptions:
-        """Return the time limits of a call. A limit that is `UNSET` defaults to the client's."""
+        """Return the time limits of a call. A limit that is `UNSET` defaults to the client's limit."""
         if timeout is UNSET and deadline is UNSET:
             return self._default_options
         return CallOptions(
@@ -98,7 +98,7 @@ class Campaigns(_Resource):
             undecodable: What to do with an item that does not match the interface: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
-            deadline: Limit per page, over all attempts and waits, in seconds.
+            deadline: Time limit per page, over all attempts and waits, in seconds.
 
         Raises:
             InvalidRequest: An argument is invalid; raised at once. Other errors are raised when the result is awaited or iterated
@@ -123,7 +123,7 @@ class Campaigns(_Resource):
         Args:
             campaign: Id of the campaign.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call over all attempts and waits, in seconds.
+            deadline: Time limit for the call over all attempts and waits, in seconds.
 
         Raises:
             OutreachError: The call failed; see `outreach_async.errors` for the classes.
@@ -165,7 +165,7 @@ class Mailboxes(_Resource):
             undecodable: What to do with an item that does not match the interface: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
-            deadline: Limit per page, over all attempts and waits, in seconds.
+            deadline: Time limit per page, over all attempts and waits, in seconds.
 
         Raises:
             InvalidRequest: An argument is invalid; raised at once. Other errors are raised when the result is awaited or iterated
@@ -185,7 +185,7 @@ class Mailboxes(_Resource):
 
 
 class Workspaces(_Resource):
-    """The fields of a workspace."""
+    """Lists the fields of a workspace."""
 
     @drop_frames_async
     async def fields(
@@ -196,7 +196,7 @@ class Workspaces(_Resource):
         Args:
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call over all attempts and waits, in seconds.
+            deadline: Time limit for the call over all attempts and waits, in seconds.
 
         Raises:
             OutreachError: The call failed; see `outreach_async.errors` for the classes.
@@ -247,7 +247,7 @@ class Contacts(_Resource):
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call over all attempts and waits, in seconds.
+            deadline: Time limit for the call over all attempts and waits, in seconds.
 
         Raises:
             OutreachError: The call failed; the error's `maybe_applied` says whether the contact may have been created.
@@ -323,7 +323,7 @@ class Contacts(_Resource):
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Limit for a row's own attempts in seconds; waits and failures of the service do not count.
+            deadline: Time limit for a row's own attempts in seconds; waits and failures of the service do not count.
 
         Raises:
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).

@@ -25,14 +25,14 @@ _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
 """Maximum number of bytes of a response used in an error. Masking a megabyte would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
-"""Maximum size in bytes of an encoded character of a secret: the longest named entity with its ampersand escaped four times."""
+"""Maximum number of bytes for one character of a secret: the longest named HTML entity, with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
 _BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
-"""The standard and the URL-safe character, by standard character, where the two base64 alphabets differ."""
+"""The base64 characters that have another, URL-safe form: both forms, by the standard character."""
 _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -211,8 +211,8 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
     """Return the base64 letters that depend on the text alone if `before` bytes precede the text.
 
-    The booleans before and after the letters say whether the text shares a letter with the bytes before it, and with the bytes
-    after it.
+    The first item of the result says whether the text shares a base64 letter with the bytes before it, the last item whether the
+    text shares a letter with the bytes after it.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -239,8 +239,8 @@ def _base64_character_pattern(characters: str) -> str:
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     """Return header fields for an error, with secrets masked.
 
-    The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. The limits keep
-    all header fields that a backend accepts, but only the beginning of a very long name or value.
+    The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. At most
+    256 fields are kept, more than any backend accepts, and only the beginning of a very long name or value.
     """
     kept = islice(headers.items(), 256)  # twice as many as any backend accepts
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)

@@ -19,7 +19,7 @@ class RetryPolicy:
     Attributes:
         attempts: Maximum number of attempts per call, including the first; 1 disables retries.
         backoff: Maximum length of the first wait in seconds; doubled for each further wait.
-        backoff_cap: Maximum length of any of these waits, in seconds.
+        backoff_cap: Upper limit for the doubled `backoff`, in seconds.
         retry_after_cap: Maximum time in seconds for which a `Retry-After` is honoured. A bulk run that is asked to wait longer is
             suspended.
         budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
@@ -64,7 +64,7 @@ class Idempotency(Enum):
 
 
 class FailureKind(Enum):
-    """The evidence that a failed attempt gives about the state of the service."""
+    """Kinds of failed attempts, by what the failure proves about the request."""
 
     NOT_SENT = "no byte was sent: nothing happened"
     REFUSED = "throttled: nothing happened"
@@ -114,7 +114,7 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True, affects_every_row=True)
-"""The meaning of a 503 with `Retry-After`: throttling, but only by convention. The contact may already have been created."""
+"""The meaning of a 503 with `Retry-After`: throttling. Only convention says so; the contact may already have been created."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
@@ -145,8 +145,8 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    An attempt was certainly not applied only if no byte was sent, or if the service returned a 4xx status other than 408, 425 and
-    499, which a proxy may return.
+    It is certain that an attempt was not applied only if no byte was sent, or if the service returned a 4xx status other than
+    408, 425 and 499, which a proxy may return.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True

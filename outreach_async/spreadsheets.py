@@ -39,7 +39,7 @@ def unescape_formula(text: str) -> str:
 
 
 def _escape_control(match: re.Match[str]) -> str:
-    """Escape a control character, and double the backslashes before it or before text that looks like its escape."""
+    """Return the replacement for a match: its control character, if any, becomes an escape, and its backslashes are doubled."""
     if match[2] is None:
         return 2 * match[3]
     return f"{2 * match[1]}\\x{ord(match[2]):02x}"

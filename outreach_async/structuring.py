@@ -22,7 +22,7 @@ from outreach_async.vocabulary import OpenEnum
 StructureHook = Callable[[Any, Any], Any]
 
 _MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A small body can have thousands, and each takes kilobytes of memory."""
+"""Maximum number of faulty items reported per list. A small body can have thousands, and each report takes kilobytes."""
 
 
 _STRICT_TYPES: Final[dict[Any, str]] = {

@@ -148,7 +148,8 @@ def check_contact(contact: NewContact) -> None:
     """Reject a contact that the service can never accept.
 
     Raises:
-        InvalidRequest: The e-mail is blank, a value is neither a valid string nor `None`, or a code is malformed or reserved.
+        InvalidRequest: The e-mail is blank, a value is neither a valid string nor `None`, or a field code is malformed or
+            reserved.
     """
     _check_email(contact.email)
     if not _is_all_ascii(standard_values(contact)):
@@ -160,7 +161,7 @@ def check_contact(contact: NewContact) -> None:
 
 
 def _is_all_ascii(values: tuple[Any, ...]) -> bool:
-    """Return whether all values that are set are ASCII strings. Testing the joined string is twice as fast as testing each."""
+    """Return whether all values other than `UNSET` are ASCII strings. Testing them joined is twice as fast as one by one."""
     try:
         return "".join([value for value in values if value is not UNSET]).isascii()
     except TypeError:  # a value is not a string

@@ -37,13 +37,13 @@ Thresholds = Mapping[str, float]
 
 @attrs.define(eq=False)
 class Sign:
-    """The result of a rule's condition if the condition applies: the problem, with its figures.
+    """The problem that a rule's condition found. A condition that does not apply returns `None` instead.
 
     Attributes:
         message: Description of the problem, with its figures.
         figures: The numbers that the message quotes, by name.
         severity: Severity of the finding; `None` to use the severity of the rule.
-        sure: Whether the sample is large enough to be certain.
+        sure: Whether the sample is large enough for a high confidence in the finding.
 
     Example:
         ```python
@@ -153,7 +153,7 @@ def email_domain(email: str) -> str | None:
 
 @attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
-    """A mailbox with the time and facts about its domain: the input of a mailbox rule's condition.
+    """The input of a mailbox rule's condition: a mailbox, the time at which it was read, and facts about its domain.
 
     Attributes:
         mailbox: The mailbox; invalid figures are replaced by NaN.
@@ -330,7 +330,7 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the daily limit of a new mailbox is too high for its warm-up."""
+    """Return a `Sign` if the daily limit of a new mailbox is too high for its age: a new mailbox needs a warm-up."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
@@ -340,7 +340,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox uses only a small share of its daily limit, unless the mailbox is certainly new."""
+    """Return a `Sign` if the mailbox uses only a small share of its daily limit and is not certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
@@ -402,7 +402,7 @@ _NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # one object for al
 
 
 def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the type or the status is not a value in the service's interface."""
+    """Return a `Sign` if the mailbox's type or status is not one of the values that the interface lists."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
@@ -411,7 +411,7 @@ def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def _severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
-    """Return the worst severity whose threshold the figure reaches; `None` if it reaches none."""
+    """Return the worst severity whose threshold the figure reaches; `None` if the figure is below every threshold."""
     return next((severity for severity in Severity if severity in thresholds and figure >= thresholds[severity]), None)
 
 

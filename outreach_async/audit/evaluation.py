@@ -111,7 +111,7 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
 
 
 def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
-    """Build a finding from a rule and its sign, about one mailbox or about the mailboxes of a domain or a server."""
+    """Build a finding from a rule and the sign that its condition returned; `subject` holds further fields of the finding."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -150,7 +150,7 @@ class FlaggedMailbox:
 
 
 class AuditState:
-    """The state of a running audit: it checks mailboxes page by page, and collects the findings and totals.
+    """The state of a running audit, with methods that check mailboxes page by page and collect the findings and totals.
 
     The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
     findings about domains and servers become final only after every mailbox has been read.

@@ -37,7 +37,7 @@ class Severity(StrEnum):
         return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
-        """Return whether this severity is as bad as `bar`, or worse.
+        """Return whether this severity is at least as bad as the severity `bar`.
 
         Example:
             ```python
@@ -83,7 +83,7 @@ class Finding:
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
         sent_30days: E-mails that the mailbox, domain or server sent in 30 days. Mean scores weight a mailbox by this number.
             `None` if the finding does not affect any score.
-        server_ip: Address of the sending server, if the finding is about the mailboxes that share it.
+        server_ip: Address of the sending server if the finding is about the mailboxes of a server; otherwise `None`.
         figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
         state: State compared with an earlier audit; `None` if the report was not compared.
 
@@ -214,7 +214,7 @@ class MailboxTotals:
         mailboxes: Number of mailboxes.
         sent_30days: E-mails sent in 30 days.
         daily_limit: Sum of the daily limits, in e-mails per day.
-        first: Index, in the order of the audit, of the first workspace that lists one of the mailboxes.
+        first: Lowest index of a workspace that lists one of the mailboxes; the workspaces are in the order of the audit.
     """
 
     mailboxes: int = 0

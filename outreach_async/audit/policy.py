@@ -269,7 +269,10 @@ def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) 
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a misspelled name: the close match with the most characters in the same position."""
+    """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar.
+
+    Of several similar names, the name that has the most characters in the same position is suggested.
+    """
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
     best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)), default=None)

@@ -204,7 +204,7 @@ class Diff:
 
     @property
     def empty(self) -> bool:
-        """True if nothing changed."""
+        """True if there are no changes, and every earlier finding could be checked again."""
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 
@@ -256,7 +256,7 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that does not depend on the workspace, unless only the workspace identifies the finding."""
+    """Return a key without the workspace, unless the finding has no other subject, such as a mailbox or a domain."""
     shared = finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 

@@ -57,8 +57,8 @@ class MailboxRule(Rule):
 
     Attributes:
         applies: The condition, a function without side effects.
-        lack: For a rule about missing authentication, what is missing, such as `SPF record`; otherwise `None`. The severity of
-            missing authentication depends on the whole domain.
+        lack: Kind of authentication whose absence the rule reports, such as `SPF record`; `None` for other rules. The
+            severity of missing authentication depends on the whole domain.
 
     Example:
         ```python
@@ -118,7 +118,7 @@ _BULK_SOURCE: Final = (
 
 
 def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> MailboxRule:
-    """Return the rule about missing SPF, DKIM or DMARC. The mailbox field is `name` in lower case."""
+    """Return the rule that reports missing SPF, DKIM or DMARC. `name` in lower case is the name of the mailbox field to check."""
     field = name.lower()
     return MailboxRule(
         id=id_,
@@ -399,4 +399,4 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
     "which blacklists list a mailbox (the service only shows how many)",
     "the number of DNS lookups of an SPF record (10 at most)",
 )
-"""Properties that the service's fields do not show. Every human-readable report lists them."""
+"""Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""

@@ -31,12 +31,15 @@ from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
 _WORKSPACES_AT_ONCE: Final = 8
 _LARGE_AT_ONCE: Final = 2
-"""Maximum number of workspaces with several pages to read concurrently, because decoding a page of 2,000 mailboxes takes 4 MB."""
+"""Maximum number of workspaces with several pages to read concurrently.
+
+The limit bounds the memory: decoding a page of 2,000 mailboxes takes 4 MB.
+"""
 _PAGES_AT_ONCE: Final = 2
-"""Maximum number of pages of one workspace to request concurrently, to bound memory. The client itself limits requests."""
+"""Maximum number of pages of one workspace to request concurrently. The limit bounds memory."""
 
 _MAX_ERROR_SHOWN: Final = 400
-"""Maximum number of characters of an error in a finding's message, because a mailbox may have an error in every field."""
+"""Maximum number of characters of an error in a finding's message. An error is long if many fields of a mailbox are invalid."""
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +122,7 @@ def stream(
     display: int = MAX_MAILBOX_DISPLAY,
     clock: Callable[[], float] = time.time,
 ) -> AuditRun:
-    """Create the same audit as `audit`. It yields each finding as soon as the finding is final.
+    """Create an audit like `audit`, but one that yields each finding as soon as the finding is final.
 
     Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and findings
     about domains and servers) are yielded after every mailbox has been read.

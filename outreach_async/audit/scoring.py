@@ -90,7 +90,7 @@ class Scores:
 
 
 def deducted_points(findings: Iterable[Finding]) -> int:
-    """Return the points that the findings about one mailbox or group deduct. For each rule, only the worst finding counts."""
+    """Return the points to deduct for the findings about a mailbox or group. For each rule, only the worst finding counts."""
     points: dict[str, int] = {}
     for finding in findings:
         points[finding.rule] = max(DEDUCTIONS[finding.severity], points.get(finding.rule, 0))
@@ -113,8 +113,8 @@ class GroupStats:
     """Points deducted from the mailboxes of a group and from the group as a whole, and the number of findings.
 
     Attributes:
-        weighted_points: Sum of the points deducted from each mailbox, multiplied by the e-mails that it sent in 30 days.
-        points: Sum of the points deducted from each mailbox.
+        weighted_points: For each mailbox, the deducted points times the e-mails that it sent in 30 days, added up.
+        points: For each mailbox, the deducted points, added up.
         group_points: Points deducted from the group as a whole.
         capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.
@@ -127,7 +127,7 @@ class GroupStats:
     counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
     def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
-        """Count findings, and add the points that they deduct from a mailbox.
+        """Add the findings about a mailbox or group to the counts, and the deducted points of a mailbox to the sums.
 
         Args:
             ranks: The rank of each finding's severity.

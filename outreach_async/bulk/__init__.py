@@ -94,7 +94,7 @@ Keep a journal on a local disk, because locks on network file systems are unreli
 
 During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
 not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises
-JournalError. A truncated log loses nothing but outcomes, and their rows count as possibly sent.
+JournalError. If the log is truncated, only outcomes are lost, and the rows without them count as possibly sent.
 
 `earlier="unknown"` continues when the journal is damaged, empty or lost, and implies `resume=True`. Every row without an outcome
 then counts as possibly sent, in this run and in every run that resumes it, so `skipped` is never certain. A damaged journal and
@@ -135,7 +135,7 @@ responses, `Retry-After` and quota headers. While the service is down, the run p
 attempts. `outcomes.progress` is cheap to read: the rows done, the total, the rate (rows per second), the state (`running`,
 `throttled`, `paused`), the seconds until a pause ends, and the estimated seconds until the run ends. Iteration can end early:
 
-    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asks to wait over 15 minutes.
+    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asked to wait over 15 minutes.
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
                    rejected with the same error. Fix the cause, and resume

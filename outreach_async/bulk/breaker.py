@@ -7,19 +7,19 @@ from collections import deque
 from typing import Final
 
 WINDOW_SIZE: Final = 100
-"""Number of most recent results of attempts that are evaluated."""
+"""Number of the most recent attempts whose results are evaluated."""
 MIN_RESULTS: Final = 20
 """Minimum number of results needed to tell whether the service is failing."""
 FAILING_SHARE: Final = 0.5
 """Minimum share of failed attempts at which the service counts as failing."""
 HEALTHY_SHARE: Final = 0.9
-"""Minimum share of successes among the attempts of other rows at which a row's failure counts against that row."""
+"""A row's failure counts against that row if at least this share of the attempts of other rows succeeded."""
 
 
 class FailureWindow:
     """The results of the most recent attempts.
 
-    Only faults are stored, each with the sequence number of its result, so that recording a success is cheap.
+    Only failures are stored, each with the sequence number of its result, so that recording a success is cheap.
 
     Attributes:
         results: Number of results recorded since the start of the run.
@@ -33,7 +33,7 @@ class FailureWindow:
         self._faults: deque[tuple[int, int]] = deque()
 
     def record_success(self) -> None:
-        """Record a success."""
+        """Record a successful attempt."""
         self.results += 1
 
     def record_fault(self, counted_failures: int) -> None:
@@ -69,9 +69,9 @@ class FailureWindow:
     def counts_against_row(self, counted_failures: int) -> bool:
         """Return whether a row's next failure counts against that row.
 
-        It does if nearly all attempts of other rows succeed, or if too few results of other rows are known. The row's own
-        failures are left out. They must be estimated, because failures are stored without their row: for each number of earlier
-        failures below `counted_failures`, one stored failure with this number is assumed to be the row's own.
+        The failure counts if nearly all attempts of other rows succeed, or if too few results of other rows are known. Failures
+        are stored without their row, so the row's own failures must be estimated before they are left out: for each number below
+        `counted_failures`, one stored failure that was recorded with this number is assumed to be the row's own.
         """
         self._drop_old()
         own = len({before for _, before in self._faults if before < counted_failures})
@@ -84,7 +84,7 @@ class Reachability:
 
     Attributes:
         reached: Whether the service was reached.
-        rounds: Rounds of failures before the service was first reached; concurrent failures count as one round.
+        rounds: Number of rounds of failures before the service was first reached; concurrent failures count as one round.
     """
 
     __slots__ = ("_failed_at", "reached", "rounds")
@@ -109,7 +109,8 @@ MAX_PAUSE: Final = 60.0
 """Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
 run stays paused for at most this long."""
 MIN_PAUSE: Final = 1.0
-"""Length in seconds of a pause while the service may be healthy. A pause after a failed probe is at least twice as long."""
+"""Length in seconds of a pause after too many retries. It is short, because the service may be healthy. A pause after a failed
+probe is at least twice as long."""
 PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
@@ -134,7 +135,7 @@ class Breaker:
         self._probed_at = math.inf
 
     def trip(self, now: float, seconds: float = FIRST_PAUSE) -> None:
-        """Open the breaker for this many seconds."""
+        """Open the breaker: no attempt may start for `seconds` seconds."""
         if self.closed:
             self.tripped_at = now
         self.closed = False
@@ -149,7 +150,7 @@ class Breaker:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether an attempt that started at this time is the probe; no other attempt can have started as late."""
+        """Return whether the attempt that started at this time is the probe. Every other attempt started before the probe."""
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:
@@ -158,7 +159,7 @@ class Breaker:
             self.opens_at, self._probed_at = -math.inf, math.inf
 
     def on_probe_failure(self, now: float) -> None:
-        """Record that the probe failed, and pause again, for twice as long."""
+        """Record that the probe failed, and pause again. The pause is twice as long as before, up to `MAX_PAUSE`."""
         self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
         self.on_probe_refusal(now)
 

@@ -26,7 +26,7 @@ class ContactOutcome:
         id: Id of the contact; `None` if the service returned none.
         possible: Every outcome that is consistent with the evidence.
         attempts: Number of attempts to send the row.
-        error: The error of a row that failed or was not sent; `None` otherwise.
+        error: The error because of which the row failed or was not sent; `None` if there was no error.
         repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection; `None` if
             there is no such row.
 
@@ -123,11 +123,13 @@ class RecentIds:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of an earlier row that received this id for another contact. If there is none, remember this row.
+        """Return the index of an earlier row that received this id for another contact; `None` if there is none.
+
+        If no earlier row received this id, this row is remembered.
 
         Args:
             contact_id: The id that the row received, if any.
-            key: The row's order key: equal for e-mails that the service may treat as equal.
+            key: The row's order key. It is the same for all e-mails that the service may treat as equal.
             index: Index of the row.
         """
         if contact_id is None:
@@ -279,7 +281,7 @@ class InputOrder:
         self._expected.append(index)
 
     def forget(self, index: int) -> None:
-        """No longer hold back the outcomes of later rows because of this row."""
+        """Stop waiting for this row's outcome, so that this row no longer holds back the outcomes of later rows."""
         self._expected.remove(index)
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
@@ -311,7 +313,7 @@ class RejectStreak:
     """Stops a run whose first outcomes are all rejections with the same error.
 
     Args:
-        rows: Number of rejections with the same error that stop the run; with `None`, the run is never stopped.
+        rows: Number of rejections with the same error after which the run is stopped; with `None`, the run is never stopped.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -338,7 +340,10 @@ class RejectStreak:
 
 
 def _reject_reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
-    """Return the status code and message of a refused row's error; `None` for other rows. A refused row may be `unknown`."""
+    """Return the status code and message of a refused row's error; `None` if the row was not refused.
+
+    The outcome of a refused row may be `unknown`.
+    """
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
         return None

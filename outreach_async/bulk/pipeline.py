@@ -79,7 +79,7 @@ class AttemptTimer:
         self.wake()
 
     async def run(self) -> None:
-        """Watch the deadlines until `end`."""
+        """Watch the deadlines until `end` is called."""
         # There is no await between the first line of the loop and the wait. Therefore no deadline can be set between the
         # computation of `fires_at` and the new event, and no wake-up is lost.
         while not self._ended:
@@ -285,7 +285,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         """Return the next outcome.
 
         Raises:
-            BulkStopped: After the last outcome, if the service refused in a way that affects every row, or was down for too long.
+            BulkStopped: After the last outcome, if an error affects every row, or the service was down for too long.
             JournalError: After the last committed outcome, if the journal cannot be written.
         """
         # There is no await between the check of `_buffer` and the new event, so no delivery in between can be missed.
@@ -328,7 +328,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 self._recorder.end()
 
     async def _process_rows(self, worker: _Worker, deadline: WorkerDeadline, clock: Callable[[], float]) -> None:
-        """Send rows until no row is left, or the scope is cancelled."""
+        """Send rows until no row is left, or the worker's scope is cancelled."""
         options = self._plan.call_options
         while not deadline.scope.cancel_called:
             row = worker.row = worker.row or await self._next_row()
@@ -375,7 +375,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return None
 
     def _next_row_of_key(self, key: str) -> ParsedRow | None:
-        """Return the row that has waited longest for this key; free the key if there is none."""
+        """Return the row that has waited longest for this key. If no row waits for it, free the key and return `None`."""
         if waiting := self._waiting_by_key[key]:
             return waiting.popleft()
         del self._waiting_by_key[key]

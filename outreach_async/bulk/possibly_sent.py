@@ -13,8 +13,8 @@ import attrs
 class PossiblySent:
     """A set of rows that may have been sent, stored as ranges.
 
-    After a kill, the set holds all marked rows without an outcome. A process that ends normally records exactly the rows that may
-    have been sent.
+    If the earlier process was killed, the set holds all marked rows without an outcome. A process that ends normally records
+    exactly which rows may have been sent.
 
     Attributes:
         ranges: Half-open ranges (first row, row after the last), sorted; no two overlap or touch.

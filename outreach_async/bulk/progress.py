@@ -113,7 +113,7 @@ class StateReporter:
         self._ended.set()
 
     def close(self, state: BulkState, failure: Exception | None) -> None:
-        """Report how the run ended; only the first call counts."""
+        """Report how the run ended. Only the first call has an effect."""
         if not self._closed:
             self._closed = True
             self.end()

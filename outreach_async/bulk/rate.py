@@ -10,11 +10,11 @@ A `Reset` value is in seconds; a value that would mean years is read as Unix tim
 
 There is no limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises along a
 cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
-The curve is relative to the rate: a service that allows 500 requests per second may be sent 502, but one that allows 1 is not
-sent 3.
+The curve is proportional to the rate: a service that allows 500 requests per second may be sent 502, but a service that allows 1
+request per second is not sent 3.
 
 While the service refuses everything, no rate can be learned. Attempts become ever rarer, and when the service accepts one again,
-the search for its rate starts over.
+the search for the allowed rate starts over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from typing import Final
 import attrs
 
 TOLERANCE: Final = 0.01
-"""Seconds by which an attempt may start ahead of schedule. Timers are late by less, and a service would not notice it."""
+"""Seconds by which an attempt may start ahead of schedule. Timers are late by less than this, and a service would not
+notice so short a time."""
 
 _START_FRACTION: Final = 0.5
 """Fraction of the base rate at which the ramp after a pause starts."""
@@ -38,7 +39,8 @@ _DURATION: Final = 2.0
 class Schedule:
     """Schedules the starts of attempts.
 
-    It stores the slot of the last start, not the time of the next start, so that a new rate takes effect at once.
+    It stores the slot (the scheduled time) of the last start, not the time of the next start, so that a new rate takes effect at
+    once.
     """
 
     __slots__ = ("_slot",)
@@ -58,7 +60,7 @@ class Schedule:
 
 
 class SlowStart:
-    """Limits the rate after a pause, to prevent a burst: for two seconds, the limit rises from half of the base rate."""
+    """Limits the rate after a pause, to prevent a burst: for two seconds, the limit rises from half to all of the base rate."""
 
     __slots__ = ("_base", "_from")
 
@@ -146,9 +148,9 @@ def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) 
 class QuotaTracker:
     """Tracks the number of attempts that the quota still allows.
 
-    Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. This may send
-    too few requests for a moment, never too many. A quota is ignored if the quota of an attempt
-    that started later was already applied.
+    Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. Therefore, too
+    few requests may be sent for a moment, but never too many. A quota is ignored if the quota of an attempt that started later
+    was already applied.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -175,7 +177,7 @@ class QuotaTracker:
         self._left -= 1
 
     def refund(self) -> None:
-        """Allow one more request, because an attempt failed or did not start and the service may not have counted it."""
+        """Allow one more request, because an attempt failed or did not start, and the service may not have counted it."""
         self._left += 1
 
 
@@ -192,7 +194,8 @@ _RECOVERY_TIME: Final = 7.2
 """Seconds that the limit normally takes to return to the old rate after a cut. At 500 requests per second, the factor of the
 cubic curve is 0.4."""
 _MIN_RECOVERY_REQUESTS: Final = 20.0
-"""Minimum number of requests in a recovery. About one request per recovery is refused, so this keeps refusals rare."""
+"""Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
+fewer refusals."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
 """Minimum length of a recovery, as a multiple of the refusal's `Retry-After`, so that a run spends little of its time waiting."""
 _MAX_RECOVERY_TIME: Final = 60.0
@@ -200,15 +203,16 @@ _MAX_RECOVERY_TIME: Final = 60.0
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. It is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to the previous length. After two such steps, the length is normal."""
+"""Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can have the normal length."""
 _MAX_LAG: Final = 1.25
-"""Maximum ratio, at a cut, of the limit to the achieved rate. That rate is an average, which lags behind a rising limit."""
+"""At a cut, the limit counts as at most this multiple of the achieved rate. It may count as more than the achieved rate, because
+that rate is an average, which lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
 """Factor by which the rise above the old rate is faster than the recovery up to that rate."""
 _MAX_LEAD: Final = 2.0
 """Maximum ratio of the limit to the achieved rate while the limit rises."""
 _INITIAL_LEAD: Final = 10.0
-"""Limit in requests per second that may always be reached after the first cut, while the achieved rate is still low."""
+"""Requests per second to which the limit may always rise after the first cut, even while the achieved rate is still low."""
 
 _MAX_FUTILE_CUTS: Final = 2
 """Maximum number of cuts in a row without a success. After more cuts, the service counts as refusing everything."""
@@ -218,13 +222,14 @@ _REFUSED_INTERVAL_DIVISOR: Final = 8.0
 _MIN_RESPONSES: Final = 10
 """Minimum number of responses in a bucket of `RateMeter`, unless the bucket has reached its maximum length."""
 _PAST_WEIGHT: Final = 2.5
-"""Weight of the past rate in the measured rate, in responses. Beside 10 new responses, it has a fifth of the total weight."""
+"""Weight of the past rate in the measured rate, as a number of responses. If there are 10 new responses, the past rate has a
+fifth of the total weight."""
 _MAX_BUCKET: Final = 20.0
 """Maximum length of a bucket in seconds."""
 
 
 class RateMeter:
-    """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or in longer ones if few responses arrive."""
+    """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or in longer buckets if few responses arrive."""
 
     __slots__ = ("_began", "_count", "_due", "_past")
 

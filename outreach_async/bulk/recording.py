@@ -18,7 +18,7 @@ from outreach_async.errors import JournalError
 _LINGER: Final = 0.05
 """Maximum seconds from the first outcome of a batch to the commit of the batch. Waiting costs less than a commit per outcome."""
 _BATCH_SIZE: Final = 512
-"""Number of outcomes at which a batch is committed at once."""
+"""Number of outcomes at which a batch is full, and is committed without further waiting."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -49,7 +49,7 @@ class NullRecorder:
         self._ended.set()
 
     async def run(self) -> None:
-        """Wait for `end`; outcomes are delivered by `record_outcome`."""
+        """Wait until `end` is called. Outcomes are delivered by `record_outcome`."""
         await self._ended.wait()
 
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
@@ -57,7 +57,7 @@ class NullRecorder:
 
 
 class JournalRecorder:
-    """Recorder of a run with a journal: has rows marked before they are sent, and commits outcomes before it delivers them.
+    """Recorder of a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered.
 
     Args:
         journal: The open journal.
@@ -103,13 +103,13 @@ class JournalRecorder:
         revise(self._pending, index, revised)
 
     def end(self) -> None:
-        """Accept no more outcomes; the queued ones are the last."""
+        """Make `run` return after it has delivered the queued outcomes: no more outcomes follow."""
         self._ended = True
         self._not_empty.set()
         self._batch_full.set()
 
     async def run(self) -> None:
-        """Commit and deliver batches of outcomes until the last one.
+        """Commit and deliver outcomes in batches, until `end` is called and no outcome is left.
 
         Raises:
             JournalError: A batch could not be written; its outcomes are not delivered.
@@ -127,7 +127,7 @@ class JournalRecorder:
             raise
 
     async def _flush(self) -> None:
-        """Commit the queued outcomes, and those that a cancelled flush left in the batch."""
+        """Commit and deliver the queued outcomes, and any outcomes that an earlier, cancelled call left in the batch."""
         async with self._flush_lock:  # two flushes at once would commit a batch twice, which is an error
             self._batch += self._pending
             self._pending = []

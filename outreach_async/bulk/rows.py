@@ -64,7 +64,7 @@ class RowParser:
 
     Args:
         contact_requests: The options of every contact request.
-        recent_emails: Finds rows that repeat an e-mail, which are then rejected; with `None`, no row is rejected for this reason.
+        recent_emails: Finds the rows to reject because they repeat an e-mail; with `None`, no row is rejected for this reason.
     """
 
     def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
@@ -94,13 +94,13 @@ class RowParser:
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
-        """Return bytes that identify the row: its part of the request body (without an owner key), or why it is not sent."""
+        """Return bytes that identify the row: its part of the request body (no owner key), or the reason why it is not sent."""
         if isinstance(row, ParsedRow):
             return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
 
     def encode_for_spool(self, row: object) -> tuple[str, bytes]:
-        """Return the row's exact e-mail, empty if the row can never be sent, and its `SpooledRow.payload`."""
+        """Return the row's exact e-mail and its `SpooledRow.payload`. The e-mail is empty if the row can never be sent."""
         try:
             contact = to_contact(row)
             body = self._contact_requests.build_row(contact).request.body
@@ -181,7 +181,7 @@ _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
 """Maximum number of characters in a domain name; the labels of a longer name are not decoded."""
 END: Final = object()
-"""Returned by `Source.pull` when there are no more rows."""
+"""The value that `Source.pull` returns when there are no more rows."""
 
 
 class Source:
@@ -207,7 +207,7 @@ class Source:
         self._iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
 
     async def pull(self) -> Any:
-        """Return the next row, or `END`. Exceptions of the iterable pass through."""
+        """Return the next row; `END` after the last row. Exceptions of the iterable pass through."""
         if self._stream is None:
             return next(self._iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
@@ -248,7 +248,10 @@ def _fold_domain(domain: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Replace equivalent characters with one character. Each is replaced separately, so a string may be split before or after."""
+    """Return a text in which equivalent characters are the same, and ignored characters are removed.
+
+    Each character is folded separately, so a text may be split before or after it is folded.
+    """
     # Both `upper` and `casefold` are needed: some characters fold to another letter than their upper case does.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
@@ -264,7 +267,7 @@ def _decode_label(label: str) -> str:
 
 
 class DirectFeed:
-    """Supplies rows to the workers as they are pulled, in a run without a journal."""
+    """Supplies the rows of a run without a journal. Each row is pulled when a worker asks for the next row."""
 
     def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source
@@ -289,7 +292,7 @@ class DirectFeed:
         return self._parser.parse(index, row)
 
     def stop(self) -> None:
-        """Pull no more rows."""
+        """Make `next` return no more rows."""
         self._stopped = True
 
     def remaining_possibly_sent(self) -> PossiblySent:

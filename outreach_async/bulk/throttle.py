@@ -1,4 +1,4 @@
-"""Throttle one run by its rate limit, quota and circuit breaker. The modules `rate` and `breaker` never wait; this one does."""
+"""Throttle a run by its rate limit, quota and circuit breaker. Only this module waits, not `rate` and `breaker`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryBudget, Re
 from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 
 _MIN_GAIN: Final = 0.001
-"""The first waiting task is woken only if it may start more than this many seconds earlier. Otherwise every response would wake
-it, because every response raises the limit."""
+"""The first waiting task is woken only if it may start more than this many seconds earlier than planned. Otherwise every response
+would wake it, because every response raises the limit."""
 
 
 class _Waiter:
@@ -88,19 +88,19 @@ class FifoWaiters:
                 self._queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first task in the queue if it would sleep beyond the time `again`. It then checks whether it may start."""
+        """Wake the first task in the queue if it would sleep beyond the time `again`, so that it checks whether it may start."""
         if self._queue and self._queue[0].until > again + _MIN_GAIN:
             self._queue[0].wake()
 
     def wake_all(self) -> None:
-        """Wake all tasks: each reaches the head of the queue in turn, and gets the error that ended the run."""
+        """Wake all tasks. Each reaches the head of the queue in turn, where the error that ended the run is raised."""
         for place in (*self._sleeping, *self._queue):
             place.wake()
 
 
 _TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
-"""Maximum jitter added to a `Retry-After`, as a fraction of it. Jitter spreads the clients that wait until the same time."""
+"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. It spreads the clients that wait until the same time."""
 _MAX_JITTER: Final = 1.0
 """Maximum jitter added to a `Retry-After`, in seconds."""
 _MIN_BASE_RATE: Final = 1.0
@@ -117,7 +117,7 @@ class RunThrottle:
 
     Args:
         policy: The retry policy of the run's client.
-        gate: The client's `Retry-After` gate. The run may close it for the whole client, and also waits if another call did.
+        gate: The client's `Retry-After` gate. The run may close it for the whole client, and waits if another call closed it.
         max_outage: Seconds without any success after which the run is suspended.
         wall_clock: Function that returns Unix time in seconds, for quota headers that give a reset as Unix time.
 
@@ -156,7 +156,7 @@ class RunThrottle:
         return self._cubic.limit
 
     def opens_at(self, now: float) -> float:
-        """Return the time at which the pause ends; a time that is not in the future if the run is not paused."""
+        """Return the time at which the pause ends. If the run is not paused, the returned time is not in the future."""
         return max(self.gate.opens_at(now), self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
@@ -174,7 +174,7 @@ class RunThrottle:
         return self.halted is None and not self._waiters and self._start_if_due(now) <= now
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it. Attempts that wait start in order of arrival.
+        """Wait until an attempt may start, at `not_before` or later, and start it. Waiting attempts start in order of arrival.
 
         Raises:
             BulkStopped: The run ended or was drained, before or during the wait.
@@ -194,7 +194,7 @@ class RunThrottle:
         self._waiters.wake_all()
 
     def cancel_start(self) -> None:
-        """Release a reserved start, because the attempt will not be sent."""
+        """Take back the recorded start of an attempt that will not be sent."""
         self._in_flight -= 1
         self._quota.refund()
         self._breaker.cancel_probe()
@@ -313,7 +313,7 @@ class RunThrottle:
     def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
         """Record a failure, and return whether it counts against its row.
 
-        It does not if the breaker is open, or opened after the attempt started.
+        The failure does not count if the breaker is open, or opened after the attempt started.
         """
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_failure(attempt.ended)
@@ -346,13 +346,16 @@ class RunThrottle:
             self._suspend(f"no request has succeeded for {duration:.0f} s", attempt.error)
 
     def _charge_budget(self, attempt: FailedAttempt) -> None:
-        """Charge the retry budget for a retry; if it is empty, open the breaker. Probes are free: the pause limits them."""
+        """Charge the retry budget for a retry; if the budget is exhausted, open the breaker.
+
+        Probes are not charged, because the pauses between them already limit their number.
+        """
         if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
             self._breaker.trip(attempt.ended, MIN_PAUSE)  # the service may well be healthy
             self.pause_reason = f"too many retries: {attempt.description}"
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states, unless its reset is too far off; return whether there is one."""
+        """Apply the quota that a response states, unless its reset is too far off; return whether it states a quota."""
         if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:
@@ -373,7 +376,7 @@ class RunThrottle:
         return max(self.gate.opens_at(now), self._breaker.opens_at, self._quota.opens_at(now), due)
 
     def _start_if_due(self, now: float) -> float:
-        """Start an attempt if that is allowed now; return the time from which it is allowed."""
+        """Start an attempt if that is allowed now. In any case, return the time from which an attempt is allowed."""
         opens_at = self._earliest_start(now)
         if opens_at <= now:
             self._record_start(now)

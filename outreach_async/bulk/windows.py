@@ -57,7 +57,7 @@ class Prefetch:
         return END
 
     async def run(self) -> None:
-        """Pull rows until the stream ends, and hold at most one window of rows."""
+        """Pull rows until the stream ends. Pause while `MAX_WINDOW_SIZE` rows have not been taken yet."""
         try:
             while (row := await self._source.pull()) is not END:
                 self._rows.append(row)
@@ -192,7 +192,10 @@ class WindowedFeed:
         return True
 
     async def _read_rows(self, size: int, *, whole: bool) -> tuple[list[ParsedRow | ContactOutcome], bytes]:
-        """Read at most `size` rows, and return them with their digest. Unless `whole` is true, wait for the first row only."""
+        """Read at most `size` rows, and return them with their digest.
+
+        If `whole` is false, wait only for the first row, and then read only rows that have already arrived.
+        """
         # Rows of a slow stream must not be held back until a window is full. A window that is already marked must be read whole,
         # because its digest is compared.
         source = Source(await self._read_spool(size)) if self._spools else self._source
@@ -219,7 +222,7 @@ class WindowedFeed:
         return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
 
     async def _store_input(self) -> None:
-        """Store the whole input, from its first row. A process that was killed while storing it has sent nothing."""
+        """Store the whole input in the spool, always from its first row. Until the spool is complete, no row is sent."""
         batch: list[tuple[int, str, bytes]] = []
         count = 0
         while (row := await self._source.pull()) is not END:

@@ -26,7 +26,7 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""For each command: module, attribute and first sentence of its help. Completion can thus show the help without an import."""
+"""For each command: module, attribute and first sentence of its help, which completion shows without importing the module."""
 
 
 class CommandGroup(click.Group):

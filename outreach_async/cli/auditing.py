@@ -193,7 +193,7 @@ def _parse_integer(text: str) -> int:
 
 
 def _parse_number(text: str) -> float:
-    """Read a finite number. Python also reads `NaN` and infinities, which are not JSON."""
+    """Parse a finite number. Reject `NaN` and infinities, which Python's `float` accepts, but which are not JSON."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
     return number

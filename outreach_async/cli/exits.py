@@ -136,7 +136,7 @@ def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
 
 
 def _find_reason(error: BaseException) -> str | None:
-    """Return the reason that the operating system or a parser gives; the deepest exception wins."""
+    """Return the reason that the operating system or a parser gives, from the deepest linked exception that has a reason."""
     import sqlite3  # imported on demand: few commands need these modules
     from ssl import SSLCertVerificationError, SSLError
 

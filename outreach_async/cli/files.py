@@ -80,7 +80,8 @@ class FileUse:
         path: The path as given.
         keys: Keys that identify the file, or the several files of a journal.
         written: Whether the command writes the file.
-        has_format: Returns whether an existing file has the format to be written; `None` if it is not replaced.
+        has_format: Function that returns whether an existing file has the format to be written; `None` if the
+            command does not replace the file.
     """
 
     flag: str

@@ -34,7 +34,7 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """List the row if it failed, unless the error affects every row: such an error is printed once, at the end of the run."""
+        """List the row if it failed. An error that affects every row is instead printed once, at the end of the run."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         parts = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))

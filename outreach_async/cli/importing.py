@@ -241,7 +241,7 @@ async def run_import(
 
 
 def drain_run(outcomes: Outcomes) -> float:
-    """Let a run start no further rows, and return the time to wait for the requests in flight, in seconds."""
+    """Stop a run from starting further rows, and return the time to wait for the requests in flight, in seconds."""
     paused = outcomes.progress.state == "paused"
     outcomes.drain()
     return PAUSED_DRAIN_TIMEOUT if paused else DRAIN_TIMEOUT
@@ -250,7 +250,7 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file; return the findings, the rows and the mapping. For a finished run, only count its rows."""
+    """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
     earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None

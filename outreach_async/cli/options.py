@@ -97,7 +97,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def declare_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the shared options."""
+    """Add the shared options to a command, which receives each option as a separate argument."""
     for option in reversed(_SHARED_OPTIONS):
         command = option(command)
     return command

@@ -26,14 +26,14 @@ class InterruptHandler:
 
     Args:
         screen: Where to print what happens.
-        group: Task group of the tasks that run beside the block.
+        group: Task group for tasks that run beside the block of `handle_interrupts`.
         leave: Exits the process with the given exit code.
 
     Attributes:
-        group: Task group of the tasks that run beside the block.
-        scope: Cancel scope of the block. The second Ctrl-C cancels it, and so does the end of the wait after the first Ctrl-C.
-        drain: Function that the first Ctrl-C calls. It lets the run start no further rows, and returns the time to wait, in
-            seconds.
+        group: Task group for tasks that run beside the block of `handle_interrupts`.
+        scope: Cancel scope of that block. The second Ctrl-C cancels it, and so does the end of the wait after the first Ctrl-C.
+        drain: Function that the first Ctrl-C calls. It stops the run from starting further rows, and returns the time to
+            wait, in seconds.
         count: Number of times that Ctrl-C was pressed.
     """
 

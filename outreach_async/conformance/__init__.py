@@ -91,7 +91,7 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the suite's options. The pytest plugin calls this, as pytest loads a package's conftest too late to add options."""
+    """Add the suite's options to pytest. The pytest plugin calls this, because the suite's conftest is loaded too late."""
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )

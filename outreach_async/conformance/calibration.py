@@ -25,7 +25,7 @@ MAX_CONTACTS: Final = 64
 
 
 def describe_run(site: Site) -> str:
-    """Return a description of a run: the workspace, and the contacts that it creates."""
+    """Return a description of a run: the workspace, and the contacts that the run creates."""
     if not site.writes:
         return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
     joining = f"Two of them join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
@@ -85,7 +85,11 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
-    """Return the findings. If an earlier run found a more precise value, for example by creating contacts, that value is used."""
+    """Return the findings of this run, completed with the values that an earlier run observed.
+
+    A knob that was not observed now has the earlier values. Of several values that cannot be distinguished now, only those
+    remain that the earlier run found possible too.
+    """
     merged = dict(findings)
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -99,7 +103,7 @@ def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> di
 
 @attrs.frozen
 class SuiteOptions:
-    """The options of a run.
+    """The options of a run of the conformance suite.
 
     Attributes:
         url: Base URL of the service.
@@ -158,12 +162,12 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
 
 @attrs.frozen
 class SuiteResult:
-    """The result of a run.
+    """The result of a run of the conformance suite.
 
     Attributes:
         options: The options of the run.
         measurement: The observations of this run.
-        before: The values that an earlier run observed.
+        before: Possible values by knob, according to an earlier run; empty if there was none.
     """
 
     options: SuiteOptions
@@ -172,12 +176,12 @@ class SuiteResult:
 
     @property
     def drifts(self) -> list[KnobDrift]:
-        """Knobs whose value differs from that of the earlier run."""
+        """Knobs whose value differs from the value in the earlier run."""
         return find_drifts(self.before, self.measurement.findings)
 
     @property
     def calibration(self) -> Calibration:
-        """The findings of this run. If the earlier run found a more precise value, that value is used."""
+        """The measured behaviour: the findings of this run, completed with the values of the earlier run."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
@@ -194,7 +198,7 @@ class SuiteResult:
 
 
 async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
-    """Measure a service.
+    """Measure the service that the options name, and load the values that an earlier run observed.
 
     Raises:
         BehaviourFileError: The file of an earlier run is invalid. No request was sent.
@@ -235,8 +239,8 @@ class Calibration:
     """The measured behaviour of a service.
 
     Attributes:
-        behaviour: A behaviour for a fake: the observed values, the first value where several cannot be distinguished, and the
-            default where nothing was observed.
+        behaviour: A behaviour for a fake. Each knob has the observed value, the first of several possible values, or the default
+            value if nothing was observed.
         observed: Observed values by knob.
         undecided: By knob, the possible values if several cannot be distinguished.
         reasons: How each knob was observed, or the reason why it was not.
@@ -312,7 +316,7 @@ async def calibrate(
     headers: Mapping[str, str] | None = None,
     patience: Patience | None = None,
 ) -> Calibration:
-    """Measure the behaviour of a service where the interface leaves it open.
+    """Measure how a service behaves where the interface leaves its behaviour open.
 
     By default, this sends about 30 read-only requests, one at a time. With `writes`, it creates at most 64 contacts, which are
     permanent.
@@ -398,7 +402,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list if a plain request for the list succeeded. Otherwise, a refusal would prove nothing."""
+    """Run a probe of a list only if a plain request for the list succeeded, because a refusal proves nothing otherwise."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

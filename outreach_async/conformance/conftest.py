@@ -1,4 +1,4 @@
-"""The fixture of the conformance suite, and its messages before and after the run."""
+"""The fixture of the conformance suite, and the messages that the suite prints before and after the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Print what the run will do before the first request, or exit with the reason why it cannot start."""
+    """Before the first request, print what the run will do, or exit with the reason why the run cannot start."""
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -40,7 +40,7 @@ def _read_options(config: pytest.Config) -> SuiteOptions:
 
 @pytest.fixture(scope="session")
 def result(request: pytest.FixtureRequest) -> SuiteResult:
-    """Measure the service once per run."""
+    """Measure the service once per run, and return the result."""
     if hasattr(request.config, "workerinput"):
         pytest.fail("outreach_async.conformance: run without -n; the service is measured once, in one process", pytrace=False)
     options = _read_options(request.config)

@@ -39,7 +39,7 @@ def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the ids returned for one contact, by outcome, and the id of another contact if there is one."""
+    """Yield the ids returned for the same contact, by outcome. The key `another` holds the id of another contact."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}

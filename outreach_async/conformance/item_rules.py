@@ -1,4 +1,4 @@
-"""The interface's rules about campaigns, mailboxes, steps, templates and fields in all lists."""
+"""The interface's rules about the items of lists: campaigns, mailboxes, steps, templates and fields."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ListedItem:
     prefix: str
 
     def has_valid(self, name: str) -> bool:
-        """Return whether the item has the field, with a value of the type given in the table."""
+        """Return whether the item has the field, with a value of the type that `shape` gives."""
         return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
 
 
@@ -58,7 +58,7 @@ class ListedItem:
 
 
 def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every item, with its table and the prefix of its id."""
+    """Yield every item that was read, as a `ListedItem` with the table of its fields and the prefix of its id."""
     survey = measured.survey
     for page in survey.campaign_pages.pages:
         yield from _items_in(page.exchange, rule.CAMPAIGN, "camp_")
@@ -92,7 +92,7 @@ def _templates(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every template, with the order of its step."""
+    """Yield every template, paired with the `order` of its step."""
     for exchange in measured.survey.steps.values():
         for place, step in enumerate(exchange.rows):
             found = step.get("templates")
@@ -160,7 +160,7 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
 
 
 def _check_values(kind: rule.ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a check that the values of the given fields are of `kind`, which is narrower than their type in the table."""
+    """Return a check that the given fields have values of `kind`, which is narrower than the fields' type in the table."""
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
 

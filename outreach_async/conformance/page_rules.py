@@ -44,7 +44,7 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the pages of each list, and whether the list is in the order of creation."""
+    """Yield each page sequence, paired with whether its list is sorted by time of creation, in either direction."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
@@ -66,7 +66,7 @@ def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
-    """Yield the reason why a body that Python's parser accepts is not valid JSON; nothing if it is valid."""
+    """Yield the reason why a body is not valid JSON although Python's parser accepts it; nothing if it is valid."""
     if exchange.payload is not None and exchange.response is not None:
         try:
             json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
@@ -130,7 +130,10 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
 
 
 def _check_end(sequence: PageSequence) -> Iterator[str]:
-    """Yield an item that is only on the page after the last page. That page may be refused, empty, or a copy of another page."""
+    """Yield a fault if the page after the last page contains an item that is on no other page.
+
+    The page after the last page may be refused, be empty, or be a copy of another page.
+    """
     after = sequence.page_after
     if after is None or after.total != sequence.pages[-1].total:
         return  # items added during the run are not a violation
@@ -140,7 +143,10 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
-    """Yield items that are on two pages. If a list is not in order of creation, only the repetition of a whole page counts."""
+    """Yield a fault for each page that repeats an item of an earlier page.
+
+    If the list is not sorted by time of creation, only a page of several items that are all on earlier pages is a fault.
+    """
     sequence, is_stable = walk
     seen: set[str] = set()
     if len({page.total for page in sequence.pages}) > 1:

@@ -129,7 +129,7 @@ def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
 
 
 def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
-    """Find out the format of error responses, from the first refusal of a request that must be refused (rule E2)."""
+    """Find out the format of error responses (rule E2), by sending requests that the service must refuse."""
     for request in (
         site.steps(f"camp_conformance{site.nonce}"),
         site.get(f"/workspaces/space_conformance{site.nonce}/all-fields"),
@@ -160,7 +160,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
-    """Find out which of the site's headers is required (rule A3). If none is, look for an authentication challenge."""
+    """Find out which header of the site is required (rule A3). If no header is, look for an authentication challenge."""
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
@@ -178,7 +178,7 @@ def probe_auth(site: Site) -> Dialogue[KnobFinding]:
 PROOF_COUNT: Final = 12
 """Number of values that must all have the same form as proof that the service uses no other form.
 
-If two forms were equally likely, 12 values would have the same form once in about 2,000 cases.
+If two forms were equally likely, the chance that 12 values all have the same form would be about 1 in 2,000.
 """
 
 Item = Mapping[str, Any]
@@ -273,7 +273,7 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding about the form of values, from the number in each form. A few values do not rule out `mixed`."""
+    """Return the finding about the form of values, from the count of each form. Few values do not rule out `mixed`."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)

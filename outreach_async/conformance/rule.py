@@ -1,4 +1,4 @@
-"""The class of rules that the interface states, and the tables of fields, types (rule W4) and valid values that rules use."""
+"""The class `StatedRule`, and the tables that rules use: fields with their types (rule W4), and valid values."""
 
 from __future__ import annotations
 

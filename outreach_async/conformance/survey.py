@@ -29,7 +29,7 @@ COMPLETE: Final = "Complete"
 """The value of `days_left_date` for a finished campaign."""
 
 CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns, tried until one is accepted. They are small, because the interface states no maximum."""
+"""Values of `display` for campaigns, tried in order until one is accepted; small, because the interface states no maximum."""
 
 _MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
 """Maximum number of pages to read from the start of each list."""
@@ -166,7 +166,7 @@ class WorkspaceSurvey:
 
 
 def send_once(request: Request) -> Dialogue[HttpExchange]:
-    """Send a request once. If no response arrives, record the reason."""
+    """Send a request once, and return the exchange. If no response arrives, the exchange holds the reason."""
     try:
         return HttpExchange(request, (yield request))
     except InconclusiveError as error:
@@ -220,7 +220,7 @@ def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bo
 
 
 def _read_two_items(site: Site, kind: str, first: int) -> Dialogue[PageSequence]:
-    """Read the first two items of a list, one per page. They show whether the service obeys `page` and `display`."""
+    """Read the first two items of a list, one per page. The pages show whether the service obeys `page` and `display`."""
     exchanges = [(yield from send_once(site.page(kind, first, 1)))]
     if (_find_total(exchanges[0]) or 0) > 1:
         exchanges.append((yield from send_once(site.page(kind, first + 1, 1))))
@@ -236,7 +236,7 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return the ids of campaigns whose steps to read: a finished one, one of each status, then others."""
+    """Return the ids of the campaigns whose steps are read: a finished campaign, one campaign of each status, then others."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(informative)}

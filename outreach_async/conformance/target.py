@@ -60,7 +60,7 @@ def unobserved(why: str) -> KnobFinding:
 
 
 def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe. If it raises `InconclusiveError`, the knob counts as not observed."""
+    """Run a probe. If the probe raises `InconclusiveError`, return the finding that the knob was not observed."""
     try:
         return (yield from probe)
     except InconclusiveError as error:

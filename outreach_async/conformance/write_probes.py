@@ -61,7 +61,7 @@ class TrialCreations:
     Attributes:
         outcomes: Requests for the same contact and their responses, by the outcome that the interface states for each request.
         fields: A create request with every field that all-fields lists; `None` if it lists no field.
-        incomplete: Create requests that lack one required key, by that key.
+        incomplete: Create requests that each lack one required key, by the missing key.
     """
 
     outcomes: Mapping[str, HttpExchange]
@@ -249,7 +249,7 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
 
 
 def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
-    """Create two existing contacts again with the campaign: `guest`, who is not in the campaign, and `member`, who is."""
+    """Create two existing contacts again, with the campaign: `guest`, who is not in the campaign, and `member`, who is in it."""
     options = {"campaign": site.campaign}
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)

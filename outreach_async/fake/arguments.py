@@ -1,4 +1,4 @@
-"""Validate values from tests and world files, so that an error names the invalid value. Generate and check ids (W3 and W5).
+"""Validate values from tests and world files, so that an error names the invalid value. Generate and check ids (rules W3, W5).
 
 The module also reads the tables in `data`, which are files of tab-separated values.
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def check_known(name: str, known: Iterable[str], what: str) -> None:
-    """Check that a name is known.
+    """Check that a name is one of the known names.
 
     Raises:
         TypeError: The name is unknown. The message suggests a similar name, or lists the known names.
@@ -99,7 +99,8 @@ def convert(name: str, value: object, kind: type[_T]) -> _T:
     """Convert a value of a document to a type. Types must match: a string is not converted to a number.
 
     Raises:
-        ValueError: A type or a number is wrong. The message starts with `name` and the path within the value.
+        ValueError: The value, or a part of it, has the wrong type or is out of range. The message starts with `name` and the
+            path of the invalid part.
     """
     try:
         return msgspec.convert(value, kind)

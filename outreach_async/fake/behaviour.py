@@ -158,7 +158,7 @@ def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], 
 
 
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
-    """Return an attrs field for a knob with these named values, the default first. `is_accepted` validates any other value."""
+    """Return an attrs field for a knob with these named values, the default first. `is_accepted` checks all other values."""
     metadata = {"values": values, "is_accepted": is_accepted}
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
@@ -177,9 +177,9 @@ class Behaviour:
 
     Attributes:
         email_key: C4. How e-mails are compared to find duplicates: `lower` ignores letter case, `exact` ignores nothing,
-            `domain_lower` ignores the domain's letter case, `gmail` ignores what Gmail ignores. Or a function from the trimmed
-            e-mail to the string that is compared.
-        created_status: C3. HTTP status of the outcome `added`; or statuses by outcome, where omitted outcomes keep their default.
+            `domain_lower` ignores the letter case of the domain, `gmail` ignores letter case and, in the local part of Gmail
+            addresses, dots and everything after a plus sign. Or a function from the trimmed e-mail to the string to compare.
+        created_status: C3. HTTP status of the outcome `added`; or statuses by outcome. Omitted outcomes keep their default.
         first_page: P3. The number of the first page.
         past_end: P8. The response to a page past the end: an empty page, the last page (`clamp`), or 404 (`error`).
         over_max: P6. The response to a `display` over the maximum: 400 (`reject`), as many items as the maximum (`clamp`), or as
@@ -203,9 +203,11 @@ class Behaviour:
         strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or only those with these codes.
         reenrol: C16. What happens when a contact joins a campaign that it is already in: nothing (`noop`), a restart from step 1,
             or 409 (`error`).
-        numbers: W9. The JSON type of percentages: integer for whole values, float for all, or either for whole values (`mixed`).
-        list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds, a string, or either one, depending on
-            the campaign. Without a date, the value is the same word as in list-steps: `Complete`, `Not started` or `Unknown`.
+        numbers: W9. The JSON type of percentages: an integer for whole values (`int_when_whole`), always a float (`float`), or,
+            depending on the number, an integer or a float for whole values (`mixed`).
+        list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or,
+            depending on the campaign, Unix seconds or a string (`mixed`). Without a date, the value is the same word as in
+            list-steps: `Complete`, `Not started` or `Unknown`.
         order: P10. The order of lists: by creation time with the oldest item first (`oldest`) or the newest item first
             (`newest`), or by last activity with the latest first (`last_activity`).
         percent_digits: T8. Decimal places of percentages.
@@ -391,7 +393,7 @@ def _to_toml(value: Any) -> str:
 
 
 def load_behaviour(path: str | Path) -> Behaviour:
-    """Read a behaviour from a file. An undecided knob takes the first of its values.
+    """Read a behaviour from a file. An undecided knob takes the first of its possible values.
 
     Raises:
         BehaviourFileError: The file is invalid. The message names the key and, for an unknown key, suggests a similar name.

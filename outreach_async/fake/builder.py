@@ -43,7 +43,10 @@ class Seeder:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Release the ids reserved in the block if it fails. Records need no undo: they are stored only after the last check."""
+        """Release the ids reserved in the block if the block fails.
+
+        Records need no removal, because they are stored only after the last check.
+        """
         counters = dict(self.world.counters)
         try:
             yield self
@@ -192,7 +195,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return a creation time for the next item, not before that of the last item, so that lists keep the order of calls."""
+        """Return a creation time for the next item. It is never earlier than the last item's: lists keep the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -277,7 +280,7 @@ class WorldBuilder(ABC):
             The mailbox's id.
 
         Raises:
-            TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+            TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
             ValueError: The workspace does not exist.
 
         Example:
@@ -304,7 +307,7 @@ class WorldBuilder(ABC):
             The mailboxes' ids.
 
         Raises:
-            TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+            TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
             ValueError: The workspace does not exist.
 
         Example:
@@ -359,7 +362,7 @@ class WorldBuilder(ABC):
             The campaign's id.
 
         Raises:
-            TypeError: A step or template has no such field, or a value has the wrong type.
+            TypeError: A name is not a field of a step or template, or a value has the wrong type.
             ValueError: The workspace or a mailbox does not exist, the id is malformed or already in use, a step has no template,
                 or the counts are inconsistent.
 
@@ -406,7 +409,7 @@ class WorldBuilder(ABC):
             The contacts' ids.
 
         Raises:
-            TypeError: A contact has no such field, or a value is not a string.
+            TypeError: A name is not a field of a contact, or a value is not a string.
             ValueError: The workspace or campaign does not exist, or an e-mail is blank or already exists.
 
         Example:
@@ -441,7 +444,7 @@ class WorldBuilder(ABC):
                 rates of its own keeps them.
 
         Raises:
-            TypeError: There is no such rate, or a value has the wrong type.
+            TypeError: The name of a rate is unknown, or a value has the wrong type.
             ValueError: The campaign or a mailbox does not exist, or a rate is not from 0 to 1.
 
         Example:
@@ -461,7 +464,7 @@ class WorldBuilder(ABC):
             fields: New values by name. Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
 
         Raises:
-            TypeError: A mailbox has no such field, the field cannot be changed, or the value cannot be written as JSON.
+            TypeError: A name is not a field of a mailbox, the field cannot be changed, or the value cannot be written as JSON.
             ValueError: The mailbox does not exist.
 
         Example:

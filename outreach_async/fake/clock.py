@@ -51,10 +51,10 @@ class Clock:
         return (_EPOCH + timedelta(microseconds=self.microseconds)).isoformat().replace("+00:00", "Z")
 
     def advance(self, step: timedelta) -> None:
-        """Advance the clock.
+        """Advance the clock by a duration.
 
         Raises:
-            ValueError: The step is negative.
+            ValueError: The duration is negative.
         """
         if step < timedelta(0):
             raise ValueError(f"step: expected a non-negative duration, got {step}; use restore() or reset() to go back")

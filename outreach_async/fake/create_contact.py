@@ -25,7 +25,7 @@ DUPLICATE_OUTCOMES: Final[Mapping[str, str]] = {
 """The outcome for a duplicate, by value of the `duplicates` option (rule C2)."""
 
 DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
-"""`details` in the response for a skipped contact."""
+"""Value of the key `details` in the response for a skipped contact."""
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
@@ -56,14 +56,14 @@ _EMAIL_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) -> Contact:
-    """Return the new contact for a create request without a duplicate. Null fields are left out (rule C14)."""
+    """Return the contact to store for a create request whose e-mail is new. Null fields are left out (rule C14)."""
     stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
     enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
     return Contact(id_, creation.email, creation.owner_key, int(now), stored, enrolments)
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
-    """Return a stored contact, changed by a create request for the same e-mail; the same object if `skip` changes nothing.
+    """Return a stored contact after a create request for the same e-mail; the same object if `skip` leaves it unchanged.
 
     Raises:
         RequestRefused: 409 if the contact is already in the campaign and `behaviour.reenrol` is `error`.
@@ -113,7 +113,7 @@ _MAX_SUGGESTIONS: Final = 20
 """Maximum number of ignored fields for which a similar name is suggested. The search is slow: it compares every known name."""
 
 SentFields = dict[str, str | None]
-"""The values sent, by field code."""
+"""The field values in a create request, by field code."""
 
 
 @attrs.define
@@ -203,7 +203,7 @@ def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behav
         hints: A list to which a hint for each ignored field is appended.
 
     Returns:
-        Values by code as sent, including null.
+        The values as sent, including null, by field code.
 
     Raises:
         RequestRefused: 400 for the first field that is malformed, of the wrong type, or unknown if the behaviour refuses unknown

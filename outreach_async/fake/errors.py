@@ -64,7 +64,7 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return the exception that refuses a request with these attributes of `Refusal`. `knob` adds a hint that names the knob."""
+    """Return an exception with the `Refusal` that has these attributes. `knob` adds a hint that names the knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
@@ -138,4 +138,4 @@ RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
     "html": render_html,
     "200_with_error": render_ok_with_error,
 }
-"""The renderers by name, as `Behaviour.error_renderer` accepts them."""
+"""Renderers of errors by name. `Behaviour.error_renderer` accepts these names."""

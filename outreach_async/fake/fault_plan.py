@@ -1,6 +1,6 @@
 """`Faults` assigns faults to requests, by scripts and by rules. It does no I/O.
 
-A fault is one of four kinds: no fault (`ok`), a different response, a changed response, or a wire fault. The functions in
+A fault does nothing (`ok`), replaces the response, changes a value in the response, or is a wire fault. The functions in
 `faults` create faults. The fake's transport and server reproduce wire faults according to the tables in `transport`.
 """
 
@@ -55,10 +55,10 @@ class Exchange:
 
 
 class Service(Protocol):
-    """The interface that the fake's transport, ASGI application and server call."""
+    """An object to which the fake's transport, ASGI application and server pass requests."""
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Execute the request completely, without waiting."""
+        """Execute a request completely, without waiting, and return the result."""
         ...
 
 
@@ -80,7 +80,7 @@ class Fault:
     commits: bool
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return the exchange with this fault; calling `serve` executes the request."""
+        """Return the exchange with this fault. The function `serve` executes the request and returns the response."""
         return Exchange(serve(), None)
 
 
@@ -99,13 +99,13 @@ class ResponseFault(Fault):
     """A fault that replaces the service's response with a different response.
 
     Attributes:
-        response: The different response.
+        response: The response that replaces the service's response.
     """
 
     response: Response
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return an exchange with the different response. Execute the request only if `commits` is true."""
+        """Return an exchange with the response of this fault. Execute the request only if `commits` is true."""
         if self.commits:
             serve()
         return Exchange(self.response, None, struck=self.label)
@@ -150,7 +150,7 @@ class WireFault(Fault):
     seconds: float = 0.0
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return this fault for the transport or server to reproduce, with the response if the service executes the request."""
+        """Return an exchange with this wire fault, and with the response if the service executes the request."""
         return Exchange(serve() if self.commits else None, self, struck=self.label)
 
 
@@ -296,7 +296,7 @@ class Faults:
             raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
 
     def around(self, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
-        """Execute a request with the fault that applies to it.
+        """Execute a request with the fault that applies to it, and return the result.
 
         Args:
             operation: The request's operation, one of `OPERATIONS`.
@@ -347,7 +347,7 @@ class _FaultRule:
 
 
 def require_fault(fault: object) -> None:
-    """Check that a value is a fault, and not, for example, `reset` instead of `reset()`.
+    """Check that a value is a fault. For example, `reset()` is a fault, but the function `reset` is not.
 
     Raises:
         TypeError: The value is not a fault.

@@ -333,7 +333,7 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - rea
 
 
 def commit_then(fault: Fault) -> Fault:
-    """Make a fault fire after the service has executed the request: the contact is stored and the response is lost.
+    """Make a fault fire after the service has executed the request: for example, a contact is stored but the response is lost.
 
     Raises:
         ValueError: The fault is `refuse()`: the service cannot execute a request that never arrived.

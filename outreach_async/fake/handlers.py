@@ -22,7 +22,7 @@ from outreach_async.fake.world import Limiter, ListKind, World
 
 
 def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
-    """Check the credential in a header.
+    """Check that a request has the credential that `behaviour.auth` requires in a header.
 
     Raises:
         RequestRefused: 401 if the credential is missing or unknown.
@@ -150,7 +150,7 @@ class Context:
 
 
 def execute(call: ParsedRequest, context: Context) -> HandlerResult:
-    """Execute a request.
+    """Execute the operation of a request, after the checks of the credential and the limits.
 
     Returns:
         Status and document of the response.

@@ -169,7 +169,7 @@ class InMemoryService(WorldBuilder):
         """Return the stored contacts of a workspace, in the order they were stored.
 
         Returns:
-            For each contact `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
+            One dict per contact: `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key), `created` (Unix seconds).
 
         Raises:
             ValueError: The workspace does not exist.
@@ -185,7 +185,7 @@ class InMemoryService(WorldBuilder):
             return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
-        """Return the contact with the given e-mail, in the format of `contacts`; `None` if there is none.
+        """Return the contact with the given e-mail, in the format of `contacts`; `None` if no contact has the e-mail.
 
         `behaviour.email_key` decides how e-mails are compared.
 
@@ -217,10 +217,10 @@ class InMemoryService(WorldBuilder):
         `advance`, even with `advance(days=0)`.
 
         Args:
-            step: Arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
+            step: The duration, as arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
 
         Raises:
-            ValueError: The step is negative.
+            ValueError: The duration is negative.
 
         Example:
             ```python
@@ -240,7 +240,7 @@ class InMemoryService(WorldBuilder):
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
-        """Hold the lock for the block. If the clock follows a callable, run all due events first."""
+        """Hold the lock while the block runs. If the clock follows a callable, run all due events first."""
         with self._lock:
             if self._clock.is_running:
                 self._run_due_events()

@@ -13,7 +13,7 @@ import attrs
 from outreach_async.fake.errors import refusal_error
 
 Query = Mapping[str, tuple[str, ...]]
-"""Values by parameter name, in the order sent."""
+"""Values of each query parameter by name, in the order sent."""
 
 ANY_SEGMENT: Final = "*"
 """A path segment of a route that matches any value."""

@@ -37,7 +37,7 @@ class Workspace:
     """A workspace.
 
     Attributes:
-        id: Starts with `space_`.
+        id: The workspace's id, which starts with `space_`.
         custom_fields: Labels of the custom fields, by code.
         extra_fields: Labels of additional standard fields that all-fields lists, by code.
         campaign_headers: Columns of the campaign list, as saved in the user's settings.
@@ -75,7 +75,7 @@ class Contact:
     """A stored contact.
 
     Attributes:
-        id: Starts with `contact_`.
+        id: The contact's id, which starts with `contact_`.
         email: The e-mail as sent, trimmed.
         owner: The owner key that the contact was created with.
         created: Creation time in Unix seconds.
@@ -131,8 +131,8 @@ class Step:
     """A step of a campaign.
 
     Attributes:
-        id: Starts with `step_`.
-        status: `live` by default.
+        id: The step's id, which starts with `step_`.
+        status: The step's status; `live` by default.
         wait_time: Milliseconds from the send of the previous step; for the first step, from enrolment.
         left_to_send: Seeded number of contacts that still have to go through the step. Stored contacts are counted separately.
         templates: The step's templates.
@@ -155,7 +155,7 @@ class Campaign:
     """A campaign with its seeded counts. The `CampaignFlow` of the simulation holds the current counts.
 
     Attributes:
-        id: Starts with `camp_`.
+        id: The campaign's id, which starts with `camp_`.
         workspace: Id of the campaign's workspace.
         name: Name of the campaign.
         status: `draft`, `live`, `paused`, or any seeded status.
@@ -192,7 +192,7 @@ class Mailbox:
     """A mailbox with its seeded statistics. The `MailboxStats` of the simulation hold the current statistics.
 
     Attributes:
-        id: Starts with `mailbox_`.
+        id: The mailbox's id, which starts with `mailbox_`.
         workspace: Id of the mailbox's workspace.
         values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`, and `last_activity` a Unix time. `campaigns`, `age`
             and `created` are `None` if they are to be computed for each response.
@@ -211,7 +211,7 @@ class Mailbox:
 
     @property
     def last_activity(self) -> float | None:
-        """Time of the last activity in Unix seconds; `None` for never, and for a value that is not a number."""
+        """Time of the last activity in Unix seconds; `None` for never, or if the stored value is not a number."""
         value = self.values["last_activity"]
         return value if isinstance(value, int | float) else None
 

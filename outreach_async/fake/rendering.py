@@ -66,7 +66,7 @@ class CompletionEstimate:
 
     @property
     def display(self) -> str:
-        """The value of `days_left_display`."""
+        """The value of `days_left_display` in responses, such as `5 days`."""
         return self.placeholder or f"{self.days} day{'' if self.days == 1 else 's'}"
 
     def date(self, now: float) -> str:

@@ -25,7 +25,7 @@ encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=F
 
 
 class _NotStrictError(ValueError):
-    """The document is not strict JSON: Python's decoder accepts it, but this module refuses it."""
+    """A document is not strict JSON. Python's decoder accepts the document, but this module refuses it."""
 
 
 def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

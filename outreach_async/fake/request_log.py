@@ -43,7 +43,8 @@ class Recorded:
             JSON.
         status: Status of the response; `None` if a fault withheld the response.
         hints: Hints for people about ignored values and likely mistakes.
-        served: Whether the service executed the request. Even if so, a fault may have replaced or withheld the response.
+        served: Whether the service executed the request. A fault may have replaced or withheld the response to an executed
+            request.
         request_id: `x-request-id` of the service's response; `None` if the service did not execute the request.
         at: Time of the request, in Unix seconds of the fake's clock.
         fault: Label of the fault that fired, such as `status(503)`; `None` if no fault fired.
@@ -77,8 +78,8 @@ class Recorded:
 class RequestLog(Sequence[Recorded]):
     """The log of all requests, in the order in which the fake executed them.
 
-    It is a sequence of every request so far: `len` returns their number, and index 0 is the first request. Only the last 10,000
-    requests are kept; access to an older request raises `JournalOverflow`.
+    The log is a sequence of all requests so far: `len` returns their number, and index 0 is the first request. Only the last
+    10,000 requests are kept; access to an older request raises `JournalOverflow`.
 
     Attributes:
         counts: Number of requests by operation, including requests that are no longer kept.
@@ -118,7 +119,7 @@ class RequestLog(Sequence[Recorded]):
         """Return requests by number; negative numbers count from the end.
 
         Raises:
-            IndexError: There was no such request.
+            IndexError: No request has this number.
             JournalOverflow: The request is no longer in the log.
         """
         numbers = range(self._total)[index]
@@ -147,7 +148,9 @@ class RequestLog(Sequence[Recorded]):
         return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Return the last `count` requests, or fewer if the log holds fewer. It never raises, so that reports can use it.
+        """Return the last `count` requests, or fewer if the log holds fewer.
+
+        This method never raises an exception, so that reports can use it.
 
         Example:
             ```python

@@ -134,7 +134,7 @@ class CampaignBuilder:
 
     Attributes:
         random: Random generator for counts that are not given.
-        reserve_id: Reserves or generates ids.
+        reserve_id: Function that reserves a given id, or generates an id.
         created: Default creation time in Unix seconds.
         now: The current time in Unix seconds.
     """
@@ -148,7 +148,7 @@ class CampaignBuilder:
         """Create a campaign.
 
         Raises:
-            TypeError: A step or template has no such field, or a value has the wrong type.
+            TypeError: A name is not a field of a step or template, or a value has the wrong type.
             ValueError: The counts are inconsistent.
         """
         step_seeds = list(seed.steps)
@@ -251,7 +251,7 @@ class CampaignBuilder:
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check the counts that exist only for the whole campaign (rule T10)."""
+    """Check the counts that are not kept per template: the campaign's interested replies and bounces (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
         raise ValueError(f"interested_num: expected at most {replies} (replies), got {campaign.interested_num}")

@@ -35,7 +35,7 @@ def generate_domain(number: int) -> str:
 
 
 def generate_name(first: int, last: int) -> tuple[str, str]:
-    """Return the first name and the last name at these positions of the table of names. Past its end, the names repeat."""
+    """Return the first name and the last name at these positions of the table of names, which repeats after its end."""
     names = read_table("names")
     return names[first % len(names)][0], names[last % len(names)][1]
 
@@ -67,7 +67,7 @@ class ContactSeed:
         """Create a specification from a row with `email`, optionally `id`, and fields by code.
 
         Raises:
-            TypeError: The workspace has no such field, or a value is not a string.
+            TypeError: A key is not a field of the workspace, or a value is not a string.
         """
         fields = {}
         for code, value in row.items():
@@ -154,7 +154,7 @@ def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) ->
     """Generate a mailbox.
 
     Raises:
-        TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+        TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
     """
     fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
     as_of = fields.pop("as_of", now)
@@ -171,7 +171,7 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     """Return a mailbox with changed fields.
 
     Raises:
-        TypeError: A mailbox has no such field, the field cannot be changed, or the value cannot be written as JSON.
+        TypeError: A name is not a field of a mailbox, the field cannot be changed, or the value cannot be written as JSON.
     """
     for name, value in fields.items():
         check_known(name, _CHANGEABLE, "set_mailbox")

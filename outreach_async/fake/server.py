@@ -1,7 +1,7 @@
 """Serve the fake over HTTP/1.1 on a real socket. Unlike an ASGI server, it reproduces wire faults byte by byte.
 
-The server uses plain sockets, and anyio only to wait for them: an anyio stream closes gracefully, which would prevent a
-connection reset.
+The server uses plain sockets, because an anyio stream closes gracefully and so cannot reset a connection. It uses anyio only to
+wait for the sockets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEAD_TIMEOUT = 10.0
 """Maximum seconds from the first to the last byte of a request's head. Between requests, a connection may be idle forever."""
 
 LINGER_SECONDS = 1.0
-"""Maximum seconds to wait until the client has closed its side. Closing a socket with unread data sends RST instead of FIN."""
+"""Maximum seconds to wait for the client to close its side. A socket closed with unread data sends RST instead of FIN."""
 
 _READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)

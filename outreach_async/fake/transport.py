@@ -37,7 +37,7 @@ ServerStep = bytes | float | ConnectionEnd
 """One step of a server: bytes to send, seconds to wait, or the end of the connection, which is the last step."""
 
 LONG_HEADER_BYTES = 256 * 1024
-"""Length in bytes of the header field of `long_header`, which is never completed. httpx accepts 100 KiB, aiohttp 8 KiB."""
+"""Length in bytes of the unfinished header field that `long_header` sends. httpx accepts 100 KiB, aiohttp 8 KiB."""
 
 # Random-looking bytes, the same in every run. Line breaks are removed, because they would end the status line early.
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
@@ -100,7 +100,7 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
     "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
 }
-"""By kind of fault, a function that returns the steps of a server that sends the faulty response."""
+"""Functions by kind of wire fault. Each function returns the steps with which a server sends the faulty response."""
 
 
 @attrs.frozen
@@ -108,9 +108,9 @@ class ClientResult:
     """The result of an exchange, as a client sees it.
 
     Attributes:
-        wait: Seconds until the client gets the result; infinite if it never does.
+        wait: Seconds until the client gets the result; infinite if there is never a result.
         response: The response received; `None` if no complete response arrives.
-        reason: The reason why no response arrives; empty if one arrives.
+        reason: The reason why no response arrives; empty if a response arrives.
         sent: Whether a byte of the request may have left the client.
     """
 
@@ -149,7 +149,7 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
         response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
     ),
 }
-"""By kind of fault, a function that returns the result of an exchange, as a client sees it."""
+"""Functions by kind of wire fault. Each function returns the result of an exchange, as a client sees it."""
 
 
 class FakeTransport:
@@ -182,7 +182,7 @@ class FakeTransport:
         """Execute the request and return the response.
 
         Raises:
-            TransportError: Because of a fault, no response arrives.
+            TransportError: A fault prevents a complete response.
             InvalidRequest: The transport is closed.
         """
         sent_before = progress.sent is True  # a transport that wraps this one may have sent the request before

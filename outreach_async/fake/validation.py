@@ -44,8 +44,8 @@ _DATE_PATTERNS: Final = (
 def is_email(text: str) -> bool:
     """Return whether a string is an e-mail address.
 
-    An address has one `@`, a local part of up to 64 characters, and a domain with a dot. The labels of the domain have up to 63
-    letters, digits and hyphens. The address has at most 254 characters in total.
+    An address has one `@`, a local part of up to 64 characters, and a domain with a dot. Each label of the domain has up to
+    63 letters, digits and hyphens. The address has at most 254 characters in total.
     """
     local, _, domain = text.partition("@")
     return len(text) <= _MAX_EMAIL_LENGTH and _LOCAL_PART.fullmatch(local) is not None and _is_host(domain)
@@ -166,7 +166,7 @@ FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     "state": (is_us_state, "a US state by code or name, or in another country a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
 }
-"""The check of each standard field. `state` has another check if `country` is not the United States."""
+"""The check of each standard field. `is_state` replaces the check of `state`, because it depends on `country`."""
 
 
 def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:

@@ -76,7 +76,7 @@ class World:
 
     Attributes:
         workspaces: Workspaces by id.
-        owner_keys: By owner key, the ids of the workspaces that the key's user has access to.
+        owner_keys: Ids of the workspaces that the user of an owner key has access to, by owner key.
         mailboxes: Mailboxes by id.
         campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
         contacts: Contacts by workspace id, then by e-mail key.

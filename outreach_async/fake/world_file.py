@@ -10,7 +10,7 @@ A file is one JSON object. Values equal to their default can be omitted, which m
                      "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}]}],
      "owner_keys": {"key_1": ["space_1"]}}
 
-`dump_world` writes every value, so a world that is loaded from a dumped file is dumped as the same bytes. The counts in campaigns
+`dump_world` writes every value: a dumped file that is loaded and dumped again gives the same bytes. The counts in campaigns
 and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` holds its state: the counts that have
 changed and the pending events.
 """
@@ -67,7 +67,7 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """The statistics of a mailbox (`MailboxStats`) in a world file: totals, and pairs of a day and a count other than 0."""
+    """The statistics of a mailbox (`MailboxStats`) in a world file: totals, and pairs of a day and its non-zero count."""
 
     day: _Count
     sent: _DayCounts
@@ -87,8 +87,8 @@ class SimulationDocument(msgspec.Struct):
         campaigns: State of the campaigns that differ from their seeded state, by id.
         mailboxes: Counts of the mailboxes that have sent e-mails, by id.
         events: Pending events.
-        scripts: Scripted reactions to an e-mail: the contact's token, the campaign, the step, and the kind and delay of each
-            reaction.
+        scripts: Scripted reactions to e-mails. Each has the contact's token, the campaign's id (empty for any campaign), the
+            index of the step, and the kind and delay of each reaction.
     """
 
     wake: _Count | None
@@ -330,7 +330,7 @@ def load_world(document: WorldDocument, seeder: Seeder) -> None:
     """Load a document into the seeder's world, which must be empty.
 
     Raises:
-        WorldError: The document is invalid. Discard the world, which is only partly filled.
+        WorldError: The document is invalid. The world is then only partly filled: discard it.
     """
     for number, item in enumerate(document.workspaces):
         _load_workspace(f"$.workspaces[{number}]", item, seeder)

@@ -24,7 +24,7 @@ class CellIssue(NamedTuple):
 
 
 _EXACT_DIGITS: Final = 15
-"""Maximum number of digits that a float, and a spreadsheet, preserves."""
+"""Maximum number of digits that a float and a spreadsheet preserve."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # as spreadsheets write it
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -44,7 +44,9 @@ def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
-    """Return an issue for a cell that the file stores as a whole number, which matters for phone numbers and postal codes.
+    """Return an issue for a cell that the file stores as a whole number.
+
+    If the cell is a phone number or a postal code, leading zeros, a plus sign or digits may be lost.
 
     Args:
         column: Index of the column.

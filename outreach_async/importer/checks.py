@@ -31,11 +31,13 @@ CHECKS: Final[Mapping[str, str]] = {
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
     "repeat": "an e-mail that occurs earlier in the file",
 }
-"""The values that pass each check; for `role`, `typo`, `cells` and `repeat`, the values that the check reports instead."""
+"""For each check, the values that pass; for `role`, `typo`, `cells` and `repeat`, the values that the check reports."""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that become errors only if a setting names them, because their findings may be intended, or the service does not
-document which values it accepts."""
+"""Checks that become errors only if a setting names them.
+
+Their findings may be intended, or the service does not document which values it accepts.
+"""
 
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
 """Modules that checks need. The extra `validate` installs them."""
@@ -113,7 +115,7 @@ class RowFinding(NamedTuple):
         check: Name of the check.
         level: Level of the check.
         code: Code of the field.
-        message: The problem, beginning with the field.
+        message: The problem, beginning with the code of the field.
     """
 
     check: str
@@ -168,7 +170,7 @@ class Checks:
         self._country_column = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings by row index. Rows with a fault have no findings."""
+        """Return the findings by index in `rows`. Rows with a fault have no findings."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:

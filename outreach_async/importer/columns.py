@@ -165,7 +165,8 @@ class ColumnMapper:
         overrides: The caller's codes, by column name.
         export: The tool that wrote the file; `None` if the header was not recognised.
         export_codes: Codes of the tool's columns, by folded name.
-        workspace_tiers: Names of the workspace's fields, most specific first.
+        workspace_tiers: Pairs of a function that normalises names, and the codes of the workspace's fields by normalised name.
+            The most specific pair is first.
     """
 
     overrides: Mapping[str, str | None]
@@ -263,7 +264,7 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return the names of the standard fields to compare a header with, most specific first."""
+    """Return pairs of a function that normalises names, and the standard codes by normalised name; most specific first."""
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
         (_normalise_name, _index_codes((_normalise_name(code), code) for code in _STANDARD_CODES)),
@@ -271,7 +272,7 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return the names of a workspace's fields to compare a header with, most specific first."""
+    """Return pairs of a function that normalises names, and a workspace's codes by normalised name; most specific first."""
     usable = [field for field in fields if _is_sendable(field.code)]
     names = [(_normalise_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
@@ -283,7 +284,7 @@ def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ..
 
 
 def _parse_custom_code(header: str) -> str:
-    """Return the code of the custom field that a header names, as in `Custom 1`, or an empty string."""
+    """Return the code of the custom field that a header such as `Custom 1` names; an empty string if it names none."""
     if CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
     custom = _CUSTOM_NAME.fullmatch(_normalise_name(header))

@@ -44,7 +44,7 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
 
 
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-    """Yield the first line, the last line, and the cells or the error of each record.
+    """Yield, for each record, the numbers of its first and last line, and its cells or its error.
 
     Lines are counted from 1. Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED_MESSAGE`.
     """

@@ -27,7 +27,7 @@ _CONTEXT_SIZE: Final = 1 << 14
 """Number of bytes before and after an undecodable byte from which the encoding is guessed."""
 
 _CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
-"""Candidates for a guess, generally one per script: statistics cannot distinguish several encodings of the Latin script."""
+"""Encodings that can be guessed, generally one per script, because statistics cannot distinguish encodings of one script."""
 
 _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""

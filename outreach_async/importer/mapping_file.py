@@ -23,7 +23,7 @@ def read_mapping(path: str | Path) -> dict[str, str]:
     """Return the codes by column name from a mapping file.
 
     Raises:
-        InvalidRequest: The file cannot be read, or is not a mapping.
+        InvalidRequest: The file cannot be read, or is not a mapping file.
     """
     try:
         document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))

@@ -70,7 +70,7 @@ def _format_booleans(column: Array) -> list[str | None]:
 
 
 def _format_floats(column: Array) -> list[str | None]:
-    """Return floats in their shortest exact form. For four-byte floats, only pyarrow's cast returns this form."""
+    """Return floats as the shortest strings with the same value. For four-byte floats, only pyarrow's cast returns them."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
         None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs

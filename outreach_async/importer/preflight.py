@@ -19,7 +19,7 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import File, Row
 
 _MIN_ROWS: Final = 20
-"""Minimum number of rows in a journal for a usable rate."""
+"""Minimum number of rows that a journal must have for its rate to be used in an estimate."""
 
 
 @attrs.frozen
@@ -59,7 +59,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
     Args:
         rows: Rows to send, one request each.
         rate: Requests per second; `None` if the caller does not know the rate.
-        earlier: The report of the journal to resume, whose rows are done; `None` without a journal.
+        earlier: The report of the journal to resume, whose rows need not be sent again; `None` without a journal.
     """
     left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
     if rate is not None:
@@ -131,7 +131,7 @@ class CheckFindings:
     first: list[tuple[int, str]] = attrs.Factory(list)
 
     def add(self, line: int, message: str) -> None:
-        """Count a finding."""
+        """Count a finding, and store the first findings with their lines."""
         self.count += 1
         if len(self.first) < MAX_EXAMPLES:
             self.first.append((line, message))
@@ -146,7 +146,7 @@ class Preflight:
         refused: Number of rows that can never be sent.
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
-        lines: The line of each row. Empty unless `repeats` is `"error"`, because messages name the earlier line only then.
+        lines: The line of each row. Empty unless `repeats` is `"error"`, because only then do messages name an earlier line.
     """
 
     rows: int

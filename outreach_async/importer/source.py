@@ -30,7 +30,7 @@ class BinaryStream(Protocol):
     """A stream from which bytes can be read."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; empty at the end of the stream."""
+        """Return at most `size` bytes, or `b""` at the end of the stream."""
 
 
 FileInput: TypeAlias = str | Path | BinaryStream
@@ -53,7 +53,10 @@ class StreamCopy:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield the file's descriptor for another process. Readers wait until the block ends: they share the file position."""
+        """Yield the file's descriptor for another process.
+
+        Readers wait until the block ends, because the process and the readers share the file position.
+        """
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek asks the operating system
             yield self._file.fileno()

@@ -22,10 +22,12 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 """Fields whose values are digits but not numbers. A program that stores them as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
-"""Minimum number of digits from which a spreadsheet shows a whole number in a form such as 4.1E+11."""
+"""Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
-"""Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
-and the error's message. An import ignores these columns."""
+"""Columns that a rejects file adds to the columns of the input. An import ignores these columns.
+
+They hold the line and the outcome of the row, the field at fault if the error names a field, and the error's message.
+"""
 
 
 class Record(NamedTuple):
@@ -124,7 +126,7 @@ class Row(Mapping[str, Any]):
     warnings: tuple[Remark, ...] = ()
 
     def refusal(self) -> InvalidRequest | None:
-        r"""Return the error that would reject the row before it is sent; `None` if the row can be sent.
+        r"""Return the error for which the row would be rejected before it is sent; `None` if the row can be sent.
 
         Example:
             ```python
@@ -278,7 +280,7 @@ class File(ABC):
         return (build_row(record, columns) for record in self._read_trimmed())
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        r"""Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
+        r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault; `None` for a valid row.
 
         Raises:
             InvalidRequest: When iterated: the file can no longer be read.
@@ -308,7 +310,10 @@ class File(ABC):
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Remove blank cells at the end of a row, down to a width: spreadsheets save blank columns that were once edited."""
+    """Remove the blank cells at the end of a row, but keep the first `width` cells.
+
+    Spreadsheets also save blank columns if these columns were edited once.
+    """
     end = len(cells)
     while end > width and not cells[end - 1].strip():
         end -= 1

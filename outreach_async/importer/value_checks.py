@@ -71,7 +71,7 @@ def _read_table(name: str) -> str:
 
 
 def _typos_of(word: str) -> set[str]:
-    """Return the word with one letter omitted, doubled, swapped with the next, or replaced by a neighbour on the keyboard."""
+    """Return the forms of a word with one letter omitted, doubled, swapped with the next, or replaced by a neighbouring key."""
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}
@@ -108,7 +108,10 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
-    """Return whether a number passes a fast check. The library phonenumbers accepts it too, but takes fifty times as long."""
+    """Return whether a number passes a fast check.
+
+    The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
+    """
     digits = text.translate(_PUNCTUATION)
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
@@ -161,7 +164,7 @@ def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[
 
 @cache
 def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for the numbers of countries, without a calling code or a prefix."""
+    """Return a pattern for phone numbers of the given countries, without calling code and prefix."""
     from phonenumbers import PhoneMetadata
 
     regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))

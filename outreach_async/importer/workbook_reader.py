@@ -59,7 +59,8 @@ class UnreadableWorkbook(Exception):
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
     """Make the system end this process if loading a sheet takes too much memory, disk space or processor time.
 
-    macOS accepts the memory limit but ignores it, so that only `watch_process` checks memory there. Windows has no limits.
+    macOS accepts the memory limit but ignores it, so that only `watch_process` checks memory there. On Windows, this function
+    does nothing.
     """
     if sys.platform == "win32":
         return
@@ -73,7 +74,7 @@ def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separ
 
 
 def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
-    """Make the system end this process after this many more seconds of processor time."""
+    """Make the system end this process after `seconds` more seconds of processor time."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -233,7 +234,7 @@ class CellMark(NamedTuple):
 
 
 class _MarkReader:
-    """A reader of the cell marks of a sheet, row by row."""
+    """Reads the cell marks of a sheet row by row."""
 
     def __init__(self, marks: Iterator[CellMark]) -> None:
         self._marks = marks
@@ -355,7 +356,7 @@ def encode_result(result: dict[str, Any]) -> bytes:
 
 
 def main() -> None:  # pragma: no cover - it runs in a separate process
-    """Read the workbook on standard input."""
+    """Read the workbook on standard input, and write its rows to standard output."""
     parameters = json.loads(sys.argv[1])
     sys.path[:] = parameters["path"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process

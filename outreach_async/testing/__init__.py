@@ -23,8 +23,8 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Virtual time jumps to the next timer as soon as every task waits. Use it only with in-memory clients: it does not wait for sockets
-or threads.
+Virtual time jumps to the next timer as soon as every task waits. Use virtual time only with in-memory clients, because it does
+not wait for sockets or threads.
 
 Where the interface leaves a rule open, the service may behave in several ways. Each of these rules is a knob of
 `outreach_async.fake.Behaviour`, and most code depends on one or two knobs. `pairwise()` returns about thirty behaviours that

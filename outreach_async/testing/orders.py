@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 MAX_REQUESTS: Final = 20
-"""Maximum number of requests in a report, which shows the last requests."""
+"""Maximum number of requests in a report; earlier requests are omitted."""
 
 _MAX_BODY_LENGTH: Final = 300
-"""Maximum number of characters shown of a request body."""
+"""Maximum number of characters of a request body that a report shows."""
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name that test ids use for a row, which is one of several behaviours of a test."""
+    """Return the name of a row in test ids. A row is one of the behaviours that a test runs with."""
     return f"row{number:02}"
 
 
@@ -104,13 +104,13 @@ def format_setting(value: Any) -> str:
 
 _Settings = frozenset[str]
 _Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure, each a set of knob values. A row fails if it has every value of at least one cause."""
+"""Alternative causes of a failure, each a set of knob values. A behaviour fails if it has every value of at least one cause."""
 
 _MAX_SINGLES: Final = 4
 """Maximum number of alternatives in an explanation if every cause is a single value."""
 
 _MAX_PAIRS: Final = 2
-"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to try combinations of more."""
+"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to try larger combinations."""
 
 _MAX_EXPLANATIONS: Final = 8
 """Maximum number of explanations shown for a test."""
@@ -147,7 +147,7 @@ def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
 
 
 def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
-    """Yield combinations of at most `count` causes such that every row has at least one of the causes."""
+    """Yield combinations of at most `count` causes that explain every row: each row has all values of at least one cause."""
     if not rows:
         yield ()
     elif count:
@@ -202,7 +202,7 @@ class FakeConfig:
         seed: Seed for generated data.
         world: The initial data: the path of a world file, its content as a string, or the parsed document.
         behaviours: The behaviours to test under; if there are several, the test runs once for each.
-        faults: Faults for the next requests of each operation, in order, by operation.
+        faults: The faults of the next requests, in order, by operation.
         unfired: What happens if a test passes although a fault never fired: `error` fails the test, `ignore` does not.
     """
 

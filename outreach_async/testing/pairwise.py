@@ -18,7 +18,7 @@ _FactorLevel = tuple[int, int]
 
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Choose rows that cover every pair of levels of any two factors, and every level.
+    """Choose rows, each with one level per factor, that cover every level and every pair of levels of any two factors.
 
     The first row has level 0 of every factor. The result is deterministic.
 
@@ -61,7 +61,7 @@ def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple
 
 @cache
 def pairwise() -> tuple[Behaviour, ...]:
-    """Return behaviours that cover every pair of values of any two knobs. The first is `Behaviour.documented()`.
+    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
 
     `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
 

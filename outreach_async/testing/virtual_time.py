@@ -1,7 +1,8 @@
 """Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and the order of events does not change.
 
 Use virtual time only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps to the next
-timer as soon as every task waits. It does not wait for sockets or threads, so a timeout may expire before their result arrives.
+timer as soon as every task waits. Virtual time does not wait for sockets or threads, so a timeout may expire before their result
+arrives.
 """
 
 from __future__ import annotations

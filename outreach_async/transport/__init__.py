@@ -109,7 +109,7 @@ status. It raises `TransportError` if no complete response arrived.
 `False` while it is certain that no byte has left, and to `True` before the first byte does. Its initial value, `None`, counts as
 maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local variables; a note on an error
 that is not an `OutreachError` says where it was raised. Two attributes are optional: `max_in_flight` limits the client's
-concurrency, and `secrets` are strings to mask in errors. A transport that wraps another should pass them on.
+concurrency, and `secrets` are strings to mask in errors. A transport that wraps another should pass both attributes on.
 
 ```python
 import anyio

@@ -25,7 +25,7 @@ class AiohttpSession(Protocol):
     """An `aiohttp.ClientSession`.
 
     This protocol is for type checkers and does not import aiohttp. Otherwise, type-checking a program that uses `outreach_async`
-    would check its backends as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    would check aiohttp and httpx as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
     """
 
     @property
@@ -70,9 +70,9 @@ class AiohttpTransport:
             a URL.
         trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
         max_answer: Maximum size of a decoded response body, in bytes.
-        middlewares: aiohttp client middlewares to run around every request. A session's own middlewares do not run: a middleware
-            of the transport must wrap them, to stop aiohttp from silently sending a failed GET again, but a session does not
-            expose its middlewares.
+        middlewares: aiohttp client middlewares to run around every request. A session's own middlewares do not run. To stop
+            aiohttp from silently sending a failed GET again, the transport would have to wrap these middlewares in its own, but a
+            session does not expose them.
 
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges; `None` for a session without an explicit value.

@@ -33,7 +33,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class TaskScope:
-    """A minimal cancel scope for `InFlight`. It takes a third of the time of anyio's scope, and every request uses one.
+    """A minimal cancel scope for `InFlight`. Every request uses one, and it takes a third of the time of anyio's cancel scope.
 
     Like `asyncio.timeout`, the scope cancels the task, and calls the task's `uncancel` on exit.
     """
@@ -259,7 +259,7 @@ def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.C
 
 
 def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
-    """Re-encode the credentials of a proxy URL. aiohttp would send them in Latin-1; this makes it send UTF-8, as httpx does."""
+    """Re-encode the credentials of a proxy URL, to make aiohttp send them in UTF-8, as httpx does, instead of in Latin-1."""
     if proxy.user is None:
         return proxy
     user, password = (text.encode().decode("latin-1") for text in (proxy.user, proxy.password or ""))
@@ -304,7 +304,7 @@ class _Body(aiohttp.Payload):
 
 
 class _ExchangeFailed(Exception):
-    """An exchange that ended without a response. After one of its own errors, aiohttp would send a GET again."""
+    """Raised in place of an error of aiohttp after which aiohttp itself would send a GET again."""
 
     def __init__(self, error: aiohttp.ClientError) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class HttpxClient(Protocol):
     """An `httpx.AsyncClient` or an `httpx2.AsyncClient`.
 
     This protocol is for type checkers and does not import httpx. Otherwise, type-checking a program that uses `outreach_async`
-    would check its backends as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    would check aiohttp and httpx as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
     """
 
     @property

@@ -82,7 +82,7 @@ class _BodyChunks(AsyncIterator[bytes]):
 
 
 class HandshakeTracker:
-    """Remembers sockets until their TLS handshake is done: a library that is cancelled before that leaves the socket open."""
+    """Remembers sockets until their TLS handshake is done, because a library that is cancelled earlier leaves the socket open."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []

@@ -139,7 +139,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
 
 
 def _has_buffered_bytes(network: Any) -> bool:
-    """Return whether anyio has buffered bytes: on asyncio it may read more from the kernel than httpcore takes at once."""
+    """Return whether anyio has buffered bytes. On asyncio, anyio may read more from the kernel than httpcore takes at once."""
     stream = getattr(network, "_stream", None)
     while (inner := getattr(stream, "transport_stream", None)) is not None:
         stream = inner

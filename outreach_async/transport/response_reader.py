@@ -12,7 +12,7 @@ from outreach_async.errors import TransportError
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """Default maximum size of a decoded response body, in bytes: ten times the size of the largest page of mailboxes.
 
-In the worst case, JSON that consists only of brackets, the parsed body takes about twenty times as much memory.
+The worst case is JSON that consists only of brackets: once parsed, it takes about twenty times the memory of the body.
 """
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
@@ -58,7 +58,7 @@ def require_final_status(status: int) -> int:
 
 
 class BodyReader:
-    """Collects a response body piece by piece, and rejects one whose stated or actual size exceeds the limit.
+    """Collects a response body piece by piece, and rejects a body whose stated or actual size exceeds the limit.
 
     Args:
         headers: The response header fields by lower-case name.
@@ -105,7 +105,7 @@ class BodyReader:
         """Return the complete body.
 
         Raises:
-            TransportError: The body is truncated within its encoding.
+            TransportError: The compressed body is incomplete.
         """
         if self._decompressor is not None:
             self._decompressor.finish()

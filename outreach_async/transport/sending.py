@@ -1,9 +1,9 @@
 """Track whether a request was sent, and build the errors that say so.
 
 `Progress` changes only if there is proof, and every error is consistent with it. The request body provides the proof: the HTTP
-library receives an object that records when the bytes of the body are first requested. If they never were, nothing was sent.
-This works only for a request that has a body, and a head that is small enough for a single write. A longer head can be
-interrupted between two writes: some bytes were then sent although the body was never requested.
+library receives an object that records when the bytes of the body are first requested. If the bytes were never requested, nothing
+was sent. This works only for a request that has a body, and a head that is small enough for a single write. A longer head can be
+interrupted between two writes: some of its bytes were then sent although the body was never requested.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def mark_unsent(progress: Progress) -> None:
 
 
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Record that the HTTP library may send the request from now on. With `proof`, the body records whether it does."""
+    """Record that the HTTP library may send the request from now on, unless the body will record this itself (`proof`)."""
     # From here on, the library may write at any time. Without proof, it would be unknown afterwards whether it did.
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
@@ -64,7 +64,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, and return them by lower-case name. Cached, because a client's requests share the same fields."""
+    """Validate header fields, and return them by lower-case name. The result is cached, because requests share their fields."""
     checked = {}
     for name, value in items:
         if not HEADER_NAME.fullmatch(name):
@@ -94,7 +94,7 @@ def require_origin_form(target: str) -> str:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return a description of an error on one short line. If the error has no message, that of its cause is used."""
+    """Return a description of an error on one short line. If the error has no message, the message of its cause is used."""
     cause: BaseException | None = error
     text = ""
     while cause is not None and not text:

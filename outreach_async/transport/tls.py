@@ -21,8 +21,9 @@ class TrustSettings:
 
     Attributes:
         ssl_context: A context made by the user; it overrides the other settings.
-        file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set. Without it, the library's defaults are used.
-        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. `file` takes precedence.
+        file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set.
+        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. Used only if `file` is `None`;
+            if both are `None`, the library's defaults are used.
     """
 
     ssl_context: ssl.SSLContext | None
@@ -46,8 +47,8 @@ class TrustSettings:
         """Return the SSL context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: The library whose default certificates are used if no others are set: those of certifi for httpx and aiohttp,
-                those of the system for httpx2.
+            library: The library whose default certificates are used if the settings name none: those of certifi for httpx and
+                aiohttp, those of the system for httpx2.
 
         Raises:
             InvalidRequest: The certificates named by the environment cannot be read.
@@ -79,7 +80,7 @@ def _shared_context(library: str, file: str | None, directory: str | None, _vers
 
 
 def _file_version(file: str | None) -> object:
-    """Return a value that changes when the file changes, because certificate files are replaced in place."""
+    """Return a value that changes when the file changes, because a certificate file may be replaced while it is in use."""
     if file is None:
         return None
     status = Path(file).stat()

@@ -34,7 +34,7 @@ class BaseUrl:
         host: Host name or address; an IPv6 address without brackets.
         port: The port; `None` for the default port of the scheme.
         path: The path prepended to every target, without a trailing slash; usually empty.
-        authorization: Value of the `authorization` field for the user and password of the URL; `None` if it has neither.
+        authorization: Value of the `authorization` field for the user and password of the URL; `None` if the URL has neither.
         secrets: Parts of the URL that must not be shown.
     """
 
@@ -86,7 +86,7 @@ def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the proxy URL: the explicit one, or that of the environment if `trust_env` is set; `None` for no proxy.
+    """Return the proxy URL: the explicit URL, or the environment's if `trust_env` is set; `None` for no proxy.
 
     Raises:
         InvalidRequest: The URL has no host, or a scheme that is not in `schemes`.
@@ -187,7 +187,7 @@ def reject_options(argument: str, **options: object) -> None:
 
     Args:
         argument: What the user passed: `client` or `session`.
-        options: Options by name; `None` for those not passed.
+        options: Options by name; `None` for an option that was not passed.
 
     Raises:
         InvalidRequest: An option was passed.

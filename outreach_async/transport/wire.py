@@ -102,13 +102,13 @@ class Progress:
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends requests to the service. Many tasks may call it at the same time.
+    """Sends requests to the service. Many tasks may use a transport at the same time.
 
     A transport never retries, follows no redirects, keeps no cookies and has no timeout of its own (a client timeout reaches it
     as a cancellation). It rejects a response that exceeds its size limit while reading it. It may have three attributes:
     `max_in_flight: int` limits the client's concurrency; `secrets: tuple[str, ...]` are its own secrets, such as a proxy
     password, which the client masks in errors; `base_url: str` is the URL prepended to every target, for hooks. A transport that
-    wraps another should pass them on.
+    wraps another should pass these attributes on.
 
     Example:
         ```python

@@ -65,7 +65,9 @@ def test_an_attribute_has_its_place_even_if_a_base_class_describes_it(site: Path
 
 
 def test_a_table_of_a_guide_keeps_its_columns(site: Path) -> None:
-    assert "\noverwrite_unsent, overwrite_blank   not measured" in page(site, "outreach_async.conformance").replace("<code>", "\n")
+    assert "\noverwrite_unsent, overwrite_blank   not measured" in page(site, "outreach_async.conformance").replace(
+        "<code>", "\n"
+    )
 
 
 def test_every_link_leads_to_a_name(site: Path) -> None:

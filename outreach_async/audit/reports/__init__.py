@@ -62,7 +62,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def render_json(report: Report) -> str:
-    """Render a report as one JSON object. A later audit can be compared with this report."""
+    """Render a report as one JSON object. `Report.from_dict` reads this object, for comparison with a later audit."""
     return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
 
 

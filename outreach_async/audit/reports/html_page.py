@@ -54,7 +54,7 @@ def _read_data(name_: str) -> str:
 
 
 def _csp_hash(text: str) -> str:
-    """Return the hash of an inline style or script for the page's content security policy, which blocks everything else."""
+    """Return the hash that allows an inline style or script in the page's content security policy."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -101,7 +101,7 @@ def _render_unread(view: Overview) -> Markup | None:
 
 
 def _render_actions(actions: Sequence[summaries.Action]) -> Markup | None:
-    """Render the actions, the most urgent first. If some are for an error or worse, the others are collapsed."""
+    """Render the actions, the most urgent first. If some have the severity `error` or worse, the milder actions are collapsed."""
     if not actions:
         return None
     items = [_render_action(number, action) for number, action in enumerate(actions, 1)]

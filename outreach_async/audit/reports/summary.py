@@ -148,8 +148,8 @@ class Changes:
         summary: One sentence with the number of new, resolved and unchanged findings.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
-        figure_changes: Changed figures: first of the whole audit, then scores, then others; in each group, the largest
-            decrease first.
+        figure_changes: Changed figures: figures of the whole audit, then scores, then other figures; in each of these groups, the
+            largest decrease first.
     """
 
     summary: str
@@ -234,7 +234,7 @@ class MailboxHealth:
     Attributes:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
-        bands: Number of mailboxes with a score in each of `SCORE_BANDS`.
+        bands: Number of mailboxes with a score in each range of `SCORE_BANDS`.
         summary: One sentence with the share of all e-mails that mailboxes with an error or worse sent; `None` if the share is
             zero or above 100 %.
     """

@@ -22,7 +22,7 @@ _TONE_STYLES: Final = {"good": "green", "warning": "yellow", "critical": "red", 
 
 
 def build_renderable(report: Report) -> RenderableType:
-    """Return a report as a rich renderable for a console of at least 80 columns. Actions precede findings."""
+    """Return a report as a rich renderable for a console of at least 80 columns. The recommended actions come first."""
     return Group(*_rich_parts(build_overview(report)))
 
 

@@ -99,7 +99,7 @@ class Overview:
         counts: Number of findings by severity.
         audited_at: Time of the audit.
         unread: Errors while reading workspaces, at most 10, each as `workspace: message`.
-        unread_names: Ids of the workspaces with further reading errors.
+        unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains, at most 10, which are shown in detail.

@@ -1,7 +1,7 @@
 """The journal of a bulk run: one SQLite file that records what was sent, so that a killed run can be resumed.
 
 A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
-returned. After a kill, a marked row without an outcome may therefore have been sent, and an unmarked row was not.
+returned. After a kill, a marked row without an outcome may therefore have been sent, and an unmarked row was not sent.
 One `JournalWriter` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
 """
 

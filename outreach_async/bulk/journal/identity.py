@@ -95,7 +95,7 @@ class JournalReport(BulkReport):
     mapping: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values: those of `BulkReport`, then those of the journal."""
+        """Return the report as JSON values: first the values of `BulkReport`, then the values of the journal."""
         names = ("state", "marked", "possibly_sent", "windows", "events", "workspace", "source", "fingerprint")
         return {**super().to_dict(), **{name: getattr(self, name) for name in names}}
 

@@ -1,4 +1,4 @@
-"""The lock of a journal: only one run at a time can write. It needs a file system with reliable locks."""
+"""The lock of a journal: only one run at a time can write the journal. The lock needs a file system with reliable locks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from outreach_async.errors import InvalidRequest, JournalError
 _NETWORK_TYPES: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
-"""Types of file systems that other machines may share. Types in user space (FUSE) are included, except fuse-overlayfs, because
-their locks are not trusted."""
+"""Types of file systems that may be shared with other machines. File systems in user space (FUSE), except fuse-overlayfs, are
+included, because their locks are not trusted."""
 
 
 def require_local(path: str, mounts: str) -> None:
@@ -73,7 +73,7 @@ _LOCKED_FILES: Final[set[tuple[int, int]]] = set()
 when any descriptor of the file is closed. A second writer must therefore be refused before it opens the file."""
 _MUTEX: Final = Lock()
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
-"""Whether to lock a separate file beside the journal, which is then never removed: on every system except Linux. On Linux,
+"""Whether to lock a separate file beside the journal, as on every system except Linux. This file is never removed. On Linux,
 `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds of lock in one table: `flock` on the
 journal would lock SQLite out, and a POSIX lock would disappear when SQLite drops its own."""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -90,7 +90,10 @@ _ERROR_CLASSES: Final = {
 
 
 def encode_batch(outcomes: Iterable[ContactOutcome]) -> tuple[str, str | None]:
-    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs; `None` if no errors."""
+    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs.
+
+    The second value is `None` if no outcome has an error.
+    """
     texts: dict[int, str] = {}
     rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
     for row in rows:

@@ -45,7 +45,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run the block in a transaction. Its changes are on the disk, in the log, afterwards; they are undone if it raises."""
+        """Run the block in a transaction. Afterwards, its changes are in the log, on the disk.
+
+        If the block raises, its changes are undone.
+        """
         with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -142,7 +145,7 @@ class Store:
 
 
 def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
-    """Close a connection, but leave the log in place, as after a kill."""
+    """Close a connection, but leave the log in place, as if the process had been killed."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
             reader = stack.enter_context(closing(connect(path, "mode=ro")))

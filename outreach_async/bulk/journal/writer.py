@@ -159,8 +159,8 @@ class JournalWriter:
     def is_settled(self) -> bool:
         """True if the run is finished, and the rows of the input need not be compared with the marked rows.
 
-        No comparison is needed if the spool contains the rows, or if both fingerprints are known: they were compared when the
-        journal was opened.
+        No comparison is needed if the spool contains the rows, or if the fingerprints of the recorded run and of this run are
+        known, because these were compared when the journal was opened.
         """
         return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
@@ -202,7 +202,7 @@ class JournalWriter:
         self.hwm = window.end
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of those rows that have an outcome, out of `rows` rows from index `first` on."""
+        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
         with self._store.connection() as db:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
@@ -359,7 +359,7 @@ def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
 
 
 def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
-    """Merge all rows with the same e-mail into the first row. They may be the whole input, so they are read in pages."""
+    """Merge all rows with the same e-mail into the first row. The rows are read in pages, because they may be the whole input."""
     members, last = msgspec.json.decode(payload), index
     while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
         for last, later in page:  # noqa: B007 - the next page begins after row `last`

@@ -251,7 +251,10 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Return the path of the key that a message is about: a key or value that it quotes, or else the key at its start."""
+    """Return the path of the key in `body` that an error message is about; `None` if there is none.
+
+    It is the first key that the message quotes or whose string value it quotes, or else the key that the message starts with.
+    """
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)
     return (_find_quoted(members, message) or "").lstrip(".") or (first[1] if first and first[1] in members else None)

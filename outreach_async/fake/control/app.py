@@ -233,7 +233,7 @@ class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. Until the first `checkpoint`, `reset` restores the state that the fake has at this point.
+        service: The fake. Until the first `checkpoint`, `reset` restores the state that the fake has when it is passed.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
 
     Attributes:

@@ -234,7 +234,7 @@ def _midnight(now: int) -> int:
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
-    """Choose the template of an e-mail (rule T7): a random share is personalized, and A, B, ... take turns for the rest.
+    """Choose the template of an e-mail (rule T7). A random share of e-mails is personalized; A, B, ... take turns for the rest.
 
     Args:
         step: The step, with at least one live template.

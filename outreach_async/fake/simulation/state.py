@@ -126,7 +126,7 @@ class MailboxStats:
 
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
-        """Return the statistics of a mailbox as it was seeded."""
+        """Return the initial statistics of a mailbox, which are the seeded statistics alone."""
         seeded = SeededStats.from_mailbox(mailbox)
         return cls(seeded, seeded.day)
 
@@ -165,7 +165,10 @@ class MailboxStats:
             self.bounced[day - self.day - 1] += 1
 
     def item_values(self) -> Mapping[str, Any]:
-        """Return the mailbox's statistics as in the mailbox list. Statistics that keep their seeded values are omitted."""
+        """Return the mailbox's statistics by their names in the mailbox list.
+
+        Statistics that keep their seeded values are omitted.
+        """
         seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
             return {}
@@ -347,7 +350,7 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, to change in place. A flow that a copy shares is duplicated first."""
+        """Return a campaign's flow, which the caller may change in place. A flow that a copy shares is duplicated first."""
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -355,7 +358,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics on a day, to change in place. Statistics that a copy shares are duplicated first."""
+        """Return a mailbox's statistics on a day, which the caller may change. Shared statistics are duplicated first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)

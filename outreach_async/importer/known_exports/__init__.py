@@ -83,7 +83,7 @@ class ExportFormat:
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
     def find_ignore_reason(self, header: str) -> str | None:
-        """Return why a column is ignored; `None` if the tool's file does not list the column."""
+        """Return why a column is ignored; `None` if the tool's TOML file does not list the column."""
         name = fold_column_name(header)
         if name in self.left_out:
             return self.left_out[name]
@@ -95,7 +95,7 @@ class ExportFormat:
 
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
-    """Return the tool whose exports have this header; `None` if no known tool matches."""
+    """Return the export format of the tool whose exports have this header; `None` if no known tool matches."""
     folded = _fold_names(headers)
     export = max(load_exports(), key=lambda export: len(export.marks & folded))
     return export if len(export.marks & folded) >= export.least else None
@@ -103,6 +103,6 @@ def detect_export(headers: Sequence[str]) -> ExportFormat | None:
 
 @cache
 def load_exports() -> tuple[ExportFormat, ...]:
-    """Return every known tool, one per file in this folder."""
+    """Return the export format of every known tool, from the TOML files in this folder."""
     tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
     return tuple(ExportFormat(**tomllib.loads(table.read_text(encoding="utf-8"))) for table in tables)
