@@ -1,7 +1,8 @@
 """An async client for the outreach service, on asyncio and trio.
 
 Import the public names from `outreach_async` itself. This minimal program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE` from the environment; you can also pass these values to `OutreachClient` as arguments:
+`OUTREACH_WORKSPACE` from the environment; you can also pass these values to `OutreachClient` as arguments. In all docstrings,
+"the interface" is the documented API of the service, and sections are those of its documentation.
 
 ```python
 import anyio

@@ -88,16 +88,17 @@ def _copy_mapping(value: Any) -> Any:
 
 @attrs.frozen(repr=False)
 class NewContact:
-    """A contact to create (section "Create contact"). Only the fields that you set are sent; `None` is sent as null.
+    """A contact to create (section "Create contact" of the service's API documentation).
 
-    The constructor checks nothing. The client checks a contact before sending it, so an invalid row does not affect other rows.
+    Only the fields that you set are sent; `None` is sent as null. The constructor checks nothing. The client checks a contact
+    before sending it, so an invalid row does not affect other rows.
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
         first_name: First name. This field and the other standard fields are sent under their own names.
         state: State, as a two-letter abbreviation or a full name.
         country: Country, as a two-letter abbreviation or a full name.
-        timezone: A time zone that the service accepts; the interface does not list the valid values.
+        timezone: A time zone that the service accepts; its API documentation does not list the valid values.
         stack_overflow: Profile URL or handle on Stack Overflow.
         job_start_date: A date; the interface does not list the accepted formats.
         graduation_date: A date; the interface does not list the accepted formats.

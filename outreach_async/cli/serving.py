@@ -99,7 +99,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     default=PRESETS[0],
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
-    help=f"Behaviour in cases that the interface leaves open: {', '.join(PRESETS)}, or a TOML file.",
+    help=f"Behaviour where the API documentation is silent: {', '.join(PRESETS)}, or a TOML file.",
 )
 @click.option(
     "--control-host",

@@ -299,13 +299,13 @@ class JournalWriter:
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool, each as it will be sent, or with the index of the row that is sent instead.
+        """Return rows of a complete spool: the content to send, or the index of the row that is sent instead.
 
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail; `coalesce` sends the first row with the later rows merged
-                into it, as the run's `duplicates` option requires; the remaining policies send every row.
+            policy: `first` and `last` send one row per e-mail; `coalesce` merges the later rows into the first, by
+                the rules of the run's `duplicates` option, and sends that; the remaining policies send every row.
         """
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
