@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 
@@ -60,13 +60,15 @@ class Columns:
     codes: tuple[str | None, ...]
     reasons: tuple[str, ...] = attrs.field(default=(), eq=False)
     export: str | None = attrs.field(default=None, eq=False)
+    _known: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+    _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
 
-    @cached_property
-    def _known(self) -> tuple[tuple[int, str], ...]:
+    @_known.default
+    def _list_contact_columns(self) -> tuple[tuple[int, str], ...]:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and _is_contact_member(code))
 
-    @cached_property
-    def _extra(self) -> tuple[tuple[int, str], ...]:
+    @_extra.default
+    def _list_extra_columns(self) -> tuple[tuple[int, str], ...]:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and not _is_contact_member(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
