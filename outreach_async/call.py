@@ -124,7 +124,7 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """Whether the service may have applied an attempt, including the current one, or may still apply it."""
+        """True if the service may have applied an attempt, including the current one, or may still apply it."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The set of rows without an outcome that an earlier process may have sent."""
+"""The set of rows that an earlier process may have sent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import attrs
 class PossiblySent:
     """A set of rows that may have been sent, stored as ranges.
 
-    If the earlier process was killed, the set holds all marked rows without an outcome. A process that ends normally records
-    exactly which rows may have been sent.
+    If the earlier process was killed, the set holds every marked row. Those with an outcome are not sent again. A process that
+    ends normally records exactly which rows without an outcome may have been sent.
 
     Attributes:
         ranges: Half-open ranges (first row, row after the last), sorted; no two overlap or touch.

@@ -78,8 +78,8 @@ def reject_unexpected_bytes(protocol: Any) -> None:
 def _has_partial_head(protocol: Any) -> bool:
     """Return whether part of another response head was read; also true if aiohttp's parser, a private attribute, is missing.
 
-    The parser is told that the stream has ended, and then returns an incomplete message, if there is one. Afterwards, the parser
-    cannot be used, but an idle connection does not need it, because each request creates a new parser.
+    At the end of its input, the parser returns an incomplete message, if there is one. It cannot be used afterwards, but an idle
+    connection does not need it, because each request creates a new parser.
     """
     parser = getattr(protocol, "_parser", None)
     return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None

@@ -51,7 +51,7 @@ REPEATED_MODULE_NAMES = {
     "transport": "the package of transports, and the fake's transport",
     "validation": "the client's and the fake's own checks of contacts, which must not share code",
 }
-"""Module names used more than once, each in packages of which at most one imports the other, and never by that name."""
+"""Module names used more than once, with both meanings. No module imports two modules of one name."""
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
