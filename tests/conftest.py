@@ -66,18 +66,24 @@ def pytest_xdist_auto_num_workers() -> int:
     return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-gc.disable()  # while tests are collected: they are kept, and looking for garbage among them takes a quarter of the time
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector: the tests are kept, and it would take a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector run again, but skip the thousands of collected tests.
+    """Let the garbage collector skip the thousands of collected tests from now on.
 
     The pytest runs inside the tests do not take the options of this one from the environment, such as `--cov`. Workers do.
     """
     os.environ.pop("PYTEST_ADDOPTS", None)
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture(params=[pytest.param(("asyncio", {"debug": False}), id="asyncio"), pytest.param(("trio", {}), id="trio")])
