@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async.bulk import breaker
@@ -146,7 +147,7 @@ def test_an_excluded_time_postpones_the_recovery() -> None:
     assert (cubic.limit or 0.0) < 100
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(st.floats(1, 200), st.floats(0.5, 1))
 def test_a_steady_rate_is_measured_to_within_a_quarter(rate: float, phase: float) -> None:
     meter, count = RateMeter(), int(40 + 3 * rate)
@@ -322,7 +323,7 @@ class Breakers(RuleBasedStateMachine):
 
 
 TestBreakers = Breakers.TestCase
-TestBreakers.settings = settings(max_examples=40, stateful_step_count=30)
+TestBreakers.settings = settings(max_examples=scaled(40), stateful_step_count=30)
 
 
 def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
@@ -447,7 +448,7 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
     return served
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
 def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
     line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn

@@ -14,6 +14,7 @@ import pytest
 from cattrs import Converter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.wire import (
     KINDS,
     OF_EVERY_KIND,
@@ -138,7 +139,7 @@ def test_both_decoders_agree(answer: tuple[str, Wire], seed: int) -> None:
     assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
 
 
-@settings(unhurried, max_examples=80)
+@settings(unhurried, max_examples=scaled(80))
 @given(drawn(), st.data())
 def test_nothing_is_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
     name, value = answer
@@ -214,7 +215,7 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
     return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
 
 
-@settings(unhurried, max_examples=80)
+@settings(unhurried, max_examples=scaled(80))
 @given(st.binary() | drawn().flatmap(lambda answer: damaged(write_json(answer[1], 0))), names)
 @example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
 def test_any_bytes_are_decoded_without_loss_or_are_a_fault(body: bytes, name: str) -> None:

@@ -26,6 +26,7 @@ from support.calibration import (
     single_readings,
     world,
 )
+from support.examples import scaled
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Patience, calibrate
@@ -71,7 +72,7 @@ def test_any_two_values_together_are_measured_and_every_documented_rule_holds(pl
     assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule.id: [] for rule in RULES}
 
 
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 @given(
     st.builds(Behaviour, **{knob: st.sampled_from(readings) for knob, readings in KNOB_VALUES.items()}),
     st.sampled_from([None, HeaderAuth(), HeaderAuth("x-token", "")]),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, measure, run_directly, service
+from support.examples import scaled
 
 from outreach_async.conformance import read_probes, write_probes
 from outreach_async.conformance.calibration import Calibration, measure_knobs
@@ -453,7 +454,7 @@ anything = st.builds(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.lists(anything, min_size=1, max_size=12))
 def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> None:
     turns = cycle(answers)

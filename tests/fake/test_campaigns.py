@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
@@ -238,7 +239,7 @@ COUNTS = st.integers(0, 30)
 SAID = st.lists(st.fixed_dictionaries({"sent": COUNTS, "templates": st.sampled_from(["A", "A|B", "A|B|PER"])}), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(SAID, COUNTS, st.integers(0, 5))
 def test_t10_and_t4_counts_agree_in_every_campaign(arguments: list[dict[str, Any]], waiting: int, joining: int) -> None:
     fake = world()

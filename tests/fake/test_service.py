@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fake import KEY, OTHER, SPACE, START, create, creation, document, get, page, post, small_world, steps
 
 import outreach_async.fake
@@ -126,7 +127,7 @@ def test_reset_restores_the_initial_state() -> None:
 NASTY = st.one_of(st.none(), st.booleans(), st.integers(-1, 1), st.text(max_size=3), st.lists(st.none(), max_size=1), st.just({}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(
     st.dictionaries(st.sampled_from([*creation(), "first_name", "custom_1", "custom_9", "country", "zzz"]), NASTY, max_size=2),
     st.dictionaries(st.sampled_from(["duplicates", "strict_validation", "campaign", "more"]), NASTY, max_size=1),

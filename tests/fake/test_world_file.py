@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fake import KEY, SPACE, create, document, get, page, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService, WorldError
@@ -214,7 +215,7 @@ def with_other(at: Place, value: object) -> Any:
 
 
 @given(st.sampled_from(list(places(RICH))[1:]), st.sampled_from([None, True, "x", "", 5, -3, 2.5, 10**30, [], ["x"], {}, [[]]]))
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @example(("workspaces", 2, "mailboxes", 0, "opened_14days", 0), "x")
 @example(("workspaces", 2, "mailboxes", 0, "opened_14days"), ["x"])
 @example(("workspaces", 2, "campaigns", 0, "steps", 0), [])

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bombs import BOMBS, FAR_ROWS, a_cell_of, pack_archive, understated_archive, xlsx_with
+from support.examples import scaled
 from support.files import (
     STYLES,
     ZIP,
@@ -318,7 +319,7 @@ def test_names_of_sheets_reach_the_process_unchanged() -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=["xlsx", "xls", "ods"])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_damaged_workbook_is_read_or_refused(sample: bytes, data: st.DataObject) -> None:
     read_or_refused(data.draw(st.integers(0, len(sample)).map(lambda end: sample[:end]) | mutated((sample,))))
