@@ -33,6 +33,7 @@ PACKAGES: Final = (
     "outreach_async.hooks",
     "outreach_async.importer",
     "outreach_async.otel",
+    "outreach_async.spread",
     "outreach_async.testing",
 )
 """Where public names are imported from."""
