@@ -175,6 +175,11 @@ class PartReport(BulkReport):
         """Number of rows that are rejected, not applied or unknown. Rows that another row replaced do not count."""
         return _count_failed(self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        failures = [attrs.asdict(row) for row in self.failures]
+        return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), "failures": failures}
+
 
 @attrs.frozen(kw_only=True)
 class SpreadReport(BulkReport):
@@ -204,6 +209,10 @@ class SpreadReport(BulkReport):
     def failed(self) -> int:
         """Number of rows that are rejected, not applied or unknown. Rows that another row replaced do not count."""
         return _count_failed(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {**super().to_dict(), "parts": list(self.parts), "failures": [attrs.asdict(row) for row in self.failures]}
 
 
 def import_part(part: Part, journal: str | os.PathLike[str], connection: Connection, *, earlier: Earlier = "known") -> PartReport:

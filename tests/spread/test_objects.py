@@ -107,14 +107,14 @@ def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
     rows = part.read_rows()
     next(rows)
     put(url, CSV)
-    with pytest.raises(InvalidRequest, match="memory://changes/a.csv: the file has changed since it was planned"):
+    with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since it was planned"):
         list(rows)
     with pytest.raises(InvalidRequest, match="the file has changed"):
         part.require_unchanged()
 
 
 def test_a_missing_object_is_an_error_with_its_url() -> None:
-    with pytest.raises(InvalidRequest, match="^memory://none/a.csv: no such object; pass the URL"):
+    with pytest.raises(InvalidRequest, match=r"^memory://none/a.csv: no such object; pass the URL"):
         plan(["memory://none/a.csv"])
 
 
@@ -174,7 +174,7 @@ def test_an_object_on_s3_is_read_with_credentials_from_the_environment() -> None
 
 @pytest.mark.usefixtures("_s3")
 def test_an_object_that_may_not_be_read_is_an_error_without_secrets() -> None:
-    with pytest.raises(InvalidRequest, match="^s3://lake/secret.csv: .*403.*; check the URL, and the credentials") as caught:
+    with pytest.raises(InvalidRequest, match=r"^s3://lake/secret.csv: .*403.*; check the URL, and the credentials") as caught:
         plan(["s3://lake/secret.csv"])
     assert "hidden" not in str(caught.value).lower()
 

@@ -168,7 +168,12 @@ def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> 
         Path("b.csv").write_text("E-mail\nANN@x.example\n", encoding="utf-8")
         made = plan(["a.csv", "b.csv"])
     (part,) = made.parts
-    assert [(Path(file).name, line) for file, line, _ in rows_of(part)] == [("a.csv", 2), ("a.csv", 3), ("a.csv", 4), ("b.csv", 2)]
+    assert [(Path(file).name, line) for file, line, _ in rows_of(part)] == [
+        ("a.csv", 2),
+        ("a.csv", 3),
+        ("a.csv", 4),
+        ("b.csv", 2),
+    ]
     assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails of 2 files")
 
 
@@ -207,9 +212,7 @@ REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
 
 
 @pytest.mark.parametrize(("files", "options", "message"), REFUSED, ids=[message for *_, message in REFUSED])
-def test_a_plan_that_cannot_be_made_is_refused(
-    files: Any, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_plan_that_cannot_be_made_is_refused(files: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with chdir(tmp_path):
         Path("a.csv").write_text("E-mail\nann@x.example\n", encoding="utf-8")
         Path("b.csv").write_text("E-mail,Firm\nann@x.example,Acme\n", encoding="utf-8")
@@ -236,9 +239,9 @@ def test_a_changed_file_is_refused(content: str, tmp_path: Path) -> None:
     (part,) = plan([path]).parts
     path.write_text(content, encoding="utf-8")
     os.utime(path, ns=(0, part.files[0].version.size))
-    with pytest.raises(InvalidRequest, match="a.csv: the file has changed since it was planned; restore it, or plan again"):
+    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed since it was planned; restore it, or plan again"):
         part.require_unchanged()
-    with pytest.raises(InvalidRequest, match="a.csv: the file has changed"):
+    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
         list(part.read_rows())
 
 
@@ -249,7 +252,7 @@ def test_a_file_that_changed_unnoticed_is_refused_by_its_content(content: str, t
     (part,) = plan([path]).parts
     path.write_text(content.ljust(part.files[0].version.size, "\n"), encoding="utf-8")
     os.utime(path, ns=(0, int(part.files[0].version.tag)))
-    with pytest.raises(InvalidRequest, match="a.csv: the file has changed"):
+    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
         list(part.read_rows())
 
 
@@ -258,5 +261,5 @@ def test_a_parquet_file_that_lost_row_groups_is_refused(tmp_path: Path) -> None:
     Table("parquet", ["a@x.ex", "b@x.ex"], 1, frozenset()).write(path)
     part = plan([path]).parts[1]
     (piece,) = part.pieces
-    with pytest.raises(InvalidRequest, match="p.parquet: the file has changed"):
+    with pytest.raises(InvalidRequest, match=r"p.parquet: the file has changed"):
         list(attrs.evolve(part, pieces=(attrs.evolve(piece, number=2),)).read_rows())

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from anyio.from_thread import start_blocking_portal
 
@@ -53,7 +53,9 @@ class KillingService:
         effects: What was done for each row, in order.
         requests: Number of requests for contacts.
         kills: Numbers of the requests whose processes are to be killed; every second of them is carried out.
-        workers: Folder with the process that works on each row's part.
+        killed: Number of kills.
+        pids: Files with the process that works on each row's part.
+        options: The upload options of the last request.
     """
 
     def __init__(self, before: Sequence[str] = ()) -> None:
@@ -66,6 +68,7 @@ class KillingService:
         self.kills: set[int] = set()
         self.killed = 0
         self.pids: dict[int, Path] = {}
+        self.options: dict[str, Any] = {}
 
     def exchange(self, request: Request, /) -> Exchange:
         """Carry a request out, or kill who asks."""
@@ -80,13 +83,12 @@ class KillingService:
         self.killed += 1
         return reset().inject(lambda: Response(500))
 
-    def _serve(self, request: Request, message: dict[str, object]) -> Exchange:
-        before = self.fake.contact(SPACE, str(message["email"]))
+    def _serve(self, request: Request, message: dict[str, Any]) -> Exchange:
+        before = self.fake.contact(SPACE, message["email"])
         exchange = self.fake.exchange(request)
-        options = message["upload_options"]
-        assert isinstance(options, dict)
-        effect = DUPLICATE_OUTCOMES[options["duplicates"]].value if before else "added"
-        self.effects[int(str(message[ROW]))].append(effect)
+        self.options = message["upload_options"]
+        effect = DUPLICATE_OUTCOMES[self.options["duplicates"]].value if before else "added"
+        self.effects[int(message[ROW])].append(effect)
         return exchange
 
 
