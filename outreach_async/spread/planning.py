@@ -153,7 +153,14 @@ class Part:
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
 
     def describe(self) -> str:
-        """Return a name of the part's input for reports."""
+        r"""Return a description of the part's input, for people.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(plan(["people.csv"]).parts[0].describe())  # -> ...people.csv, piece 0
+            ```
+        """
         if self.repeated:
             return f"rows with repeated e-mails of {len(self.files)} files"
         return f"{self.files[0].location}, piece {self.pieces[0].number}"

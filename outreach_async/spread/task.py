@@ -78,15 +78,8 @@ class Connection:
         for name in ("timeout", "deadline", "max_outage"):
             require_seconds(name, getattr(self, name))
 
-    def client_options(self) -> dict[str, Any]:
-        """Return the arguments of `OutreachClient`, but neither a transport nor a key.
-
-        Example:
-            ```python
-            connection = Connection(base_url="https://api.example", workspace="space_1", rate=25.0)
-            print(connection.client_options()["rate"])  # -> 25.0
-            ```
-        """
+    def _client_options(self) -> dict[str, Any]:
+        """Return the arguments of `OutreachClient`, but neither a transport nor a key."""
         options = {
             "workspace": self.workspace,
             "timeout": self.timeout,
@@ -114,10 +107,10 @@ class Connection:
             ```python
             connection = Connection(base_url="https://api.example", workspace="space_1")
             async with connection.create_client() as client:
-                print(client)  # -> <OutreachClient <HttpxTransport https://api.example> workspace='space_1'>
+                print(client)  # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        return OutreachClient(transport=self._create_transport(), **self.client_options())
+        return OutreachClient(transport=self._create_transport(), **self._client_options())
 
 
 @attrs.frozen
@@ -176,7 +169,15 @@ class PartReport(BulkReport):
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
+        """Return the report as JSON values.
+
+        Example:
+            ```python
+            outcomes = dict.fromkeys(Outcome, 0)
+            report = PartReport(part="00000", fingerprint="4f", rows=0, outcomes=outcomes, uncertain=0, seconds=0.5)
+            print(report.to_dict()["part"])  # -> 00000
+            ```
+        """
         failures = [attrs.asdict(row) for row in self.failures]
         return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), "failures": failures}
 
@@ -211,7 +212,13 @@ class SpreadReport(BulkReport):
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
+        """Return the report as JSON values.
+
+        Example:
+            ```python
+            print(merge_reports([]).to_dict()["rows"])  # -> 0
+            ```
+        """
         return {**super().to_dict(), "parts": list(self.parts), "failures": [attrs.asdict(row) for row in self.failures]}
 
 

@@ -95,7 +95,7 @@ def all_rows(paths: Sequence[Path]) -> Iterator[tuple[str, int, str, str]]:
             yield str(path), line, cells[-1], cells[email]
 
 
-@settings(max_examples=scaled(200))
+@settings(max_examples=scaled(90))
 @given(st.lists(tables, min_size=1, max_size=4))
 def test_each_row_is_in_one_part_and_rows_of_one_email_are_in_order(written: list[Table]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -213,8 +213,8 @@ def test_a_part_is_imported_over_every_backend(
 
 def test_a_rate_reaches_the_client_only_if_it_is_set() -> None:
     connection = Connection(base_url="https://api.example", workspace=SPACE)
-    assert "rate" not in connection.client_options()
-    assert attrs.evolve(connection, rate=5.0).client_options()["rate"] == 5.0
+    assert "rate" not in connection._client_options()
+    assert attrs.evolve(connection, rate=5.0)._client_options()["rate"] == 5.0
 
 
 counts = st.fixed_dictionaries(dict.fromkeys(Outcome, st.integers(0, 9)))
