@@ -48,7 +48,7 @@ class Call(Generic[T]):
         deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
-        first_failed_at: Time at which the first attempt failed; `None` if none has failed.
+        first_failed_at: Time at which the first attempt failed; infinite if none has failed.
         in_flight: Whether the throttle counts an attempt of this call as in flight.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
@@ -64,7 +64,7 @@ class Call(Generic[T]):
 
     not_before = -math.inf
     started = 0.0
-    first_failed_at: float | None = None
+    first_failed_at = math.inf
     in_flight = False
     progress: Progress | None = None
     attempts = 0

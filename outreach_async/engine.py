@@ -227,6 +227,7 @@ class Engine:
         now = call.now()
         retryable = is_retryable(failure_kind, call.operation.idempotency)
         in_time = now + wait < call.deadline_at
+        call.first_failed_at = min(call.first_failed_at, now)
         # The throttle decides first, whether or not the call may be retried: it counts the attempts in flight, and must see every
         # one of them end.
         attempt = FailedAttempt(
@@ -242,8 +243,6 @@ class Engine:
             first_failed_at=call.first_failed_at,
         )
         call.in_flight = False
-        if call.first_failed_at is None:
-            call.first_failed_at = now
         decision = call.throttle.on_failure(attempt)
         if decision is RetryDecision.RETRY_COUNTED:
             call.count_failure(now)

@@ -125,7 +125,7 @@ class Usage:
     retry_after: float = 0.0
 
 
-_TOO_MANY_REQUESTS: Final = 429
+TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
 """Maximum jitter added to a `Retry-After`, as a fraction of that wait. It spreads the clients that wait until the same time."""
 _MAX_JITTER: Final = 1.0
@@ -355,7 +355,7 @@ class RateLimiter:
         self._is_learning = True
         error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
         states_quota = self._apply_quota(error.headers, attempt.started, now)
-        is_429 = error.status_code == _TOO_MANY_REQUESTS
+        is_429 = error.status_code == TOO_MANY_REQUESTS
         if self._usage is not None:  # whoever hands out the shares learns from the refusals of all clients
             self._usage.refused += is_429
             self._usage.retry_after = max(self._usage.retry_after, retry_after)
