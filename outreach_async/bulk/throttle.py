@@ -19,6 +19,9 @@ from outreach_async.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, 
 from outreach_async.limits import RetryBudget
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 
+MAX_OUTAGE: Final = 900.0
+"""Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
+
 _next_run: Final = count(1).__next__
 
 
@@ -43,7 +46,7 @@ class RunThrottle:
             state may have changed. A run without failures and waits never calls it.
     """
 
-    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float = 900.0) -> None:
+    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float = MAX_OUTAGE) -> None:
         self.run = _next_run()
         self.halted: OutreachError | None = None
         self.drained: OutreachError | None = None
@@ -194,8 +197,8 @@ class RunThrottle:
     def _on_refusal(self, attempt: FailedAttempt, *, states_quota: bool) -> RetryDecision:
         """Handle a refusal, from which the limiter has learned.
 
-        A 429 is a fault of neither the row nor the service. A 503 counts against the row like another failure: a service that asks
-        to wait for one row only must not hold up the others forever.
+        A 429 is a fault of neither the row nor the service. A 503 may count against the row like another failure: a service that
+        asks to wait because of one row must not hold up the others forever.
         """
         self._reachability.reached = True
         if self._breaker.is_probe(attempt.started):
@@ -254,8 +257,8 @@ class RunThrottle:
     def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
         """Record a failure, and return whether it is the row's fault; `None` if there is no evidence.
 
-        It is the row's fault if nearly all other attempts succeed or, while few others are known, if another attempt has succeeded
-        since the row first failed.
+        It is the row's fault if nearly all other attempts succeed or, while few others are known, if another attempt has
+        succeeded since the row first failed.
         """
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
             # The attempt was in flight when the breaker opened. It failed in the same outage, which must not be counted twice,
