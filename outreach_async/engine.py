@@ -260,9 +260,9 @@ class Engine:
             call.budget_spent += retry_cost(failure_kind)
         call.last_error = error
         log_retry(call, error, failure_kind, wait)
-        # `Retry-After` acts through the gate and can only lengthen this wait. Without the backoff, a service that asks to wait
-        # 0 seconds would receive retries in a tight loop.
-        call.not_before = now + backoff
+        # `Retry-After` also acts through the gate, unless it is about this call alone. Without the backoff, a service that asks
+        # to wait 0 seconds would receive retries in a tight loop.
+        call.not_before = now + max(backoff, min(retry_after or 0.0, self.policy.retry_after_cap))
         if self.observer:
             self.observer.on_retry(call, error, failure_kind)
 

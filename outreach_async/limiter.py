@@ -319,14 +319,19 @@ class RateLimiter:
         if self._waiters:
             self._waiters.wake_first(self._earliest_start(now))
 
-    def on_failure(self, attempt: FailedAttempt) -> bool:
-        """Record a failed attempt, and return whether it was refused and the response states a quota."""
+    def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:
+        """Record a failed attempt, and return whether it was refused and the response states a quota.
+
+        Args:
+            attempt: The failed attempt.
+            closes_gate: Whether a `Retry-After` applies to every request of the client.
+        """
         if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate
             self.on_success(attempt.ended, attempt.started, attempt.error.headers)
             return False
         self._quota.refund()
         self.in_flight -= 1  # first, because a stated quota is reduced by the attempts in flight
-        states_quota = attempt.kind is FailureKind.REFUSED and self._learn_from_refusal(attempt)
+        states_quota = attempt.kind is FailureKind.REFUSED and self._learn_from_refusal(attempt, closes_gate=closes_gate)
         self.in_flight += 1
         self._end_attempt(attempt.ended)
         return states_quota
@@ -350,7 +355,7 @@ class RateLimiter:
         if self._usage is not None:
             self._usage.answered += 1
 
-    def _learn_from_refusal(self, attempt: FailedAttempt) -> bool:
+    def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
         """Lower the limit, or wait as long as the service asks; return whether the response states a quota."""
         self._is_learning = True
         error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
@@ -361,7 +366,7 @@ class RateLimiter:
             self._usage.retry_after = max(self._usage.retry_after, retry_after)
         elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):
             self._cubic.cut(now, self._meter.rate(now), retry_after)
-        if retry_after:
+        if retry_after and closes_gate:
             self._close_gate(attempt, retry_after)
         return states_quota
 

@@ -170,9 +170,7 @@ class RunThrottle:
             self.on_success(now, attempt.started, attempt.error.headers)
             decision = RetryDecision.GIVE_UP
         else:
-            states_quota = self._limiter.on_failure(attempt)
-            refused = attempt.kind is FailureKind.REFUSED
-            decision = self._on_refusal(attempt, states_quota=states_quota) if refused else self._on_fault(attempt)
+            decision = self._on_refusal(attempt) if attempt.kind is FailureKind.REFUSED else self._on_fault(attempt)
         if self.halted is not None and decision is not RetryDecision.GIVE_UP:
             decision = RetryDecision.STOP_RUN
         self._paused.wake_first(self._breaker.opens_at)
@@ -194,34 +192,37 @@ class RunThrottle:
         self._paused.wake_first(-math.inf)
         return self._breaker.tripped_at
 
-    def _on_refusal(self, attempt: FailedAttempt, *, states_quota: bool) -> RetryDecision:
-        """Handle a refusal, from which the limiter has learned.
+    def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
+        """Learn from a refusal, and decide whether it counts against the row.
 
-        A 429 is a fault of neither the row nor the service. A 503 may count against the row like another failure: a service that
-        asks to wait because of one row must not hold up the others forever.
+        A 429 does not. A 503 may count like another failure, and then only the row waits: a service that asks to wait because of
+        one row must not hold up the others.
         """
+        is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
+        counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
+        states_quota = self._limiter.on_failure(attempt, closes_gate=not counts)
         self._reachability.reached = True
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_refusal(attempt.ended)
             self.pause_reason = attempt.description
+        if counts:
+            self._check_outage(attempt)
+            return self._count_against_row(attempt)
         if attempt.retry_after:
             self.pause_reason = self.gate.reason
-            if attempt.retry_after > self._policy.retry_after_cap:
-                cap = self._policy.retry_after_cap
+            if attempt.retry_after > (cap := self._policy.retry_after_cap):
                 text = f"the service asked to wait {attempt.retry_after:.0f} s, more than the limit of {cap:g} s"
                 self._suspend(text, attempt.error, attempt.retry_after)
         if states_quota and attempt.retry_after is None:
             self._failing_since = math.inf
         else:
             self._check_outage(attempt)
-        is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
-        if not is_429 and self._judge_row(attempt, is_refusal=True):
-            return self._count_against_row(attempt)
         self._charge_budget(attempt)
         return RetryDecision.RETRY
 
     def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
         """Decide whether to retry after a failure that is not a refusal, and whether the failure counts against the row."""
+        self._limiter.on_failure(attempt)
         if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
             self._reachability.reached = True
         if not self._reachability.reached:

@@ -230,26 +230,30 @@ def test_the_service_is_failing_when_half_of_the_last_100_results_are_faults(res
 
 
 @given(st.lists(st.booleans(), max_size=150))
-def test_a_fault_counts_against_its_row_unless_many_neighbours_fail_too(results: list[bool]) -> None:
+def test_a_row_is_at_fault_if_nearly_all_of_many_neighbours_succeed(results: list[bool]) -> None:
     health = FailureWindow()
     for good in results:
         health.record_success() if good else health.record_fault(0)
     window = results[-100:]
-    assert health.counts_against_row(0) is (len(window) < 20 or window.count(True) >= 0.9 * len(window))
+    assert health.is_row_at_fault(0) is (None if len(window) < 20 else window.count(True) >= 0.9 * len(window))
 
 
 def test_earlier_failures_of_a_row_do_not_excuse_it() -> None:
     health = FailureWindow()
-    for _ in range(18):
+    for _ in range(20):
         health.record_success()
-    for blamed in (0, 1, 2):
-        health.record_fault(blamed)
-    assert health.counts_against_row(3)
-    assert not all([health.counts_against_row(0), health.size < 20])
-    health.record_success()
-    health.record_success()
-    assert health.counts_against_row(3)
-    assert not health.counts_against_row(0)
+    for earlier in (0, 1, 2):
+        health.record_fault(earlier)
+    assert health.is_row_at_fault(3)
+    assert not health.is_row_at_fault(0)
+
+
+def test_refusals_excuse_a_row_but_the_service_does_not_count_as_failing() -> None:
+    health = FailureWindow()
+    for _ in range(40):
+        health.record_success()
+        health.record_fault(0, is_refusal=True)
+    assert (health.is_failing, health.is_row_at_fault(0)) == (False, False)
 
 
 def test_faults_older_than_the_last_100_results_are_forgotten() -> None:
@@ -259,7 +263,7 @@ def test_faults_older_than_the_last_100_results_are_forgotten() -> None:
     for _ in range(95):
         health.record_success()
     assert not health.is_failing
-    assert health.counts_against_row(0)
+    assert health.is_row_at_fault(0)
 
 
 def test_clearing_forgets_earlier_results() -> None:
