@@ -1,221 +1,323 @@
-"""The configured rate of a client, through the whole client; and reads that are refused."""
+"""The pure parts of rate limits: the token bucket, the learned limit, the schedule and quotas."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import random
-from functools import partial
-from typing import Any
 
-import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.flow import Scenario
-from support.rates import RateLimitedService, create_client, run_hosts
-from support.time import virtual_time
-from support.transport import Script, added, lost, page, status
 
-from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, RateLimited, RetryPolicy
-from outreach_async.audit import audit
-from outreach_async.testing import VirtualTime
+from outreach_async.rate import (
+    BETA,
+    FLOOR,
+    SPACING,
+    TOLERANCE,
+    CubicLimit,
+    Quota,
+    QuotaTracker,
+    RateMeter,
+    Schedule,
+    SlowStart,
+    TokenBucket,
+    has_quota,
+    parse_quota,
+)
+
+seconds = st.floats(0.001, 30)
+rates = st.floats(0.5, 2000)
+
+
+# The configured rate
 
 
 def most_in_excess(starts: list[float], rate: float) -> float:
     """Return by how many attempts some window exceeds what a rate allows, at most; negative if none does."""
-    burst, lowest, most = max(1.0, rate / 10), math.inf, -math.inf
-    for number, at in enumerate(starts):  # of all windows that end here, the one that begins where `number - rate * at` is least
-        lowest = min(lowest, number - rate * at)
-        most = max(most, number + 1 - rate * at - lowest - burst)
-    return most
+    burst = max(1.0, rate / 10)
+    return max(
+        number + 1 - first - (rate * (end - begin) + burst)
+        for number, end in enumerate(starts)
+        for first, begin in enumerate(starts[: number + 1])
+    )
 
 
-async def mix(rate: float, seed: int, latency: float, in_flight: int) -> list[float]:
-    """Use a client and a copy in many ways at once, against a service with faults; return when attempts started."""
-    chance = random.Random(seed)  # noqa: S311 - a simulation that can be repeated
-    outages: list[Any] = [(at, at + 1, chance.choice(["refused", "503", "429"])) for at in (3.0, 8.0)]
-    scene = Scenario(seconds=0, limits=[(0, chance.choice([5, 50, 1e6]))], latency=latency, outages=outages, seed=seed)
-    service = RateLimitedService(scene)
-    client = create_client(service, seed, rate=rate, max_in_flight=in_flight)
-    copy = client.with_options(workspace="space_2")
-
-    async def call(number: int) -> None:
-        await anyio.sleep(chance.uniform(0, 10))
-        one = chance.choice([client, copy])
-        with contextlib.suppress(OutreachError):
-            await (one.mailboxes.list() if number % 2 else one.contacts.create(NewContact(f"single{number}@a.example")))
-
-    with anyio.move_on_after(20):
-        async with anyio.create_task_group() as group:
-            for number in range(30):
-                group.start_soon(call, number)
-            group.start_soon(audit, client, [f"space_{number}" for number in range(30)])
-            for one in (client, copy):
-                group.start_soon(create_some, one)
-    return service.started
-
-
-async def create_some(client: OutreachClient) -> None:
-    await client.contacts.create_many(NewContact(f"user{number}@a.example") for number in range(200))
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.sampled_from([0.3, 1.0, 7.0, 10.0, 33.3, 200.0]),
-    st.integers(0, 1000),
-    st.sampled_from([0.01, 0.2, 3.0]),
-    st.integers(1, 64),
-    st.sampled_from(["asyncio", "trio"]),
-)
-def test_all_calls_together_keep_to_the_configured_rate(
-    rate: float, seed: int, latency: float, in_flight: int, backend: str
-) -> None:
-    run = partial(mix, rate, seed, latency, in_flight)
-    starts = anyio.run(run, backend=backend, backend_options=VirtualTime().options(backend))
-    assert len(starts) > 1
+@given(st.floats(0.01, 2000), st.lists(st.floats(0, 3), min_size=1, max_size=60))
+def test_a_bucket_never_starts_more_than_its_rate_and_burst(rate: float, pauses: list[float]) -> None:
+    bucket, now = TokenBucket(rate), 0.0
+    starts: list[float] = []
+    for pause in pauses:  # every pause is followed by as many attempts as are allowed at that time
+        now = max(now + pause, bucket.opens_at if pause < 1 else now)
+        while bucket.opens_at <= now and len(starts) < 400:
+            bucket.record_start(now)
+            starts.append(now)
     assert most_in_excess(starts, rate) <= 1e-6
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_eight_hosts_that_divide_a_limit_get_all_of_it(backend: str) -> None:
-    scene = Scenario(seconds=60, limits=[(0, 50)])
-    run = partial(run_hosts, scene, 8, rate=50 / 8)
-    result = anyio.run(run, backend=backend, backend_options=VirtualTime().options(backend))
-    assert result.goodput >= 0.99
-    assert result.refusals <= 0.01
-    assert result.fairness >= 0.9
+@given(st.floats(0.1, 500), st.floats(0.1, 500), st.floats(0, 0.5))
+def test_a_changed_rate_keeps_the_number_of_missing_tokens(before: float, after: float, pause: float) -> None:
+    bucket, started = TokenBucket(before), 0
+    while bucket.opens_at <= 0.0:
+        bucket.record_start(0.0)
+        started += 1
+    bucket.change_rate(after, pause)
+    missing = max(0.0, started - before * pause)
+    assert bucket.opens_at == pytest.approx(pause + (missing + 1 - max(1.0, after / 10)) / after, abs=1e-6)
 
 
-@virtual_time
-async def test_copies_share_the_rate_and_slots_that_become_free_give_no_burst() -> None:
-    script = Script(30.0, added())
-    client = OutreachClient(transport=script, owner_key="key_1", workspace="space_1", rate=2.0, max_in_flight=4)
-    began = anyio.current_time()
-    async with anyio.create_task_group() as group:
-        for number in range(8):
-            one = client if number % 2 else client.with_options(workspace="space_2")
-            group.start_soon(one.contacts.create, NewContact(f"user{number}@a.example"))
-    assert [at - began for at in script.times[:4]] == pytest.approx([0, 0.5, 1, 1.5])
-    assert most_in_excess(script.times, 2.0) <= 1e-6
+def test_a_timer_that_is_late_costs_no_throughput_within_the_burst() -> None:
+    bucket, now, count = TokenBucket(100.0), 0.0, 0
+    while now < 10:
+        while bucket.opens_at <= now:
+            bucket.record_start(now)
+            count += 1
+        now = bucket.opens_at + 0.05
+    assert count >= 100 * 9.9
 
 
-@pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf, 10**400, True, "50"])
-def test_an_invalid_rate_is_refused(rate: Any) -> None:
-    with pytest.raises(InvalidRequest, match="rate: expected a finite number of requests per second greater than 0, got"):
-        OutreachClient("https://api.example", rate=rate)
+# The learned limit
 
 
-def test_the_environment_sets_the_rate_unless_an_argument_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTREACH_RATE", "12.5")
-    assert OutreachClient("https://api.example")._engine.limiter.limit == 12.5
-    assert OutreachClient("https://api.example", rate=3)._engine.limiter.limit == 3
-    monkeypatch.setenv("OUTREACH_RATE", "")
-    assert OutreachClient("https://api.example")._engine.limiter.limit is None
+@given(st.lists(st.tuples(seconds, st.booleans(), st.floats(0, 1000)), max_size=60))
+def test_the_limit_stays_in_its_bounds_and_only_throttling_lowers_it(
+    moves: list[tuple[float, bool, float]],
+) -> None:
+    cubic, now, cut_at, most, vain = CubicLimit(), 0.0, -math.inf, 10.0, 0
+    for gap, refused, achieved in moves:
+        now += gap
+        most = max(most, 2 * achieved)
+        before = cubic.limit
+        if refused and cubic.is_about_current_rate(now, now):
+            assert now - cut_at >= SPACING
+            cubic.cut(now, achieved)
+            cut_at = now
+            vain += 1
+            everything = vain > 2 or (vain > 1 and not achieved)
+            assert cubic.limit is not None
+            assert before is None or cubic.limit <= (before if everything else max(FLOOR, BETA * before))
+        else:
+            cubic.grow(now, achieved)
+            vain = 0
+            assert (cubic.limit is None) == (before is None)
+            assert before is None or cubic.limit is None or cubic.limit >= before
+        assert cubic.limit is None or FLOOR <= cubic.limit <= most
 
 
-@pytest.mark.parametrize("text", ["fast", "0", "nan", "1e999", "-2"])
-def test_an_invalid_rate_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("OUTREACH_RATE", text)
-    with pytest.raises(InvalidRequest, match=f"OUTREACH_RATE: expected a finite number .*, got '{text}'; set it to"):
-        OutreachClient("https://api.example")
+@given(rates, st.floats(0.01, 0.99))
+def test_recovery_ends_at_the_rate_that_was_throttled(rate: float, part: float) -> None:
+    cubic = CubicLimit()
+    for at in (0.0, 1.0, 2.0):
+        cubic.cut(at, rate)
+        cubic.grow(at, rate)
+    peak = (cubic.limit or 0.0) / BETA
+    cubic.grow(2.0 + 2.7 * part, 1e9)
+    assert BETA * peak <= (cubic.limit or 0.0) < peak * 1.000001
+    cubic.grow(200.0, 1e9)
+    assert (cubic.limit or 0.0) > 2 * peak
 
 
-# Reads that are refused
+def test_throttling_of_an_attempt_started_before_the_last_cut_is_ignored() -> None:
+    cubic = CubicLimit()
+    assert cubic.is_about_current_rate(10.0, 9.9)
+    cubic.cut(10.0, 100.0)
+    assert not cubic.is_about_current_rate(11.0, 9.9)
+    assert not cubic.is_about_current_rate(10.4, 10.1)
+    assert cubic.is_about_current_rate(10.5, 10.1)
 
 
-def client_of(script: Script, **options: Any) -> OutreachClient:
-    options = {"retry": RetryPolicy(jitter=lambda: 0.5, budget=50), **options}
-    return OutreachClient(transport=script, owner_key="key_1", workspace="space_1", **options)
+def test_successes_just_after_the_first_cut_still_raise_the_limit() -> None:
+    early, late = CubicLimit(), CubicLimit()
+    for cubic, at in ((early, 0.3), (late, 0.6)):
+        cubic.cut(0.0, 2.0)
+        cubic.grow(at, 200.0)
+    assert (early.limit or 0.0) > 100
+    assert (late.limit or 0.0) < 2
 
 
-@virtual_time
-@pytest.mark.parametrize("refusal", [status(429), status(429, retry_after="1"), status(503, retry_after="1")], ids=repr)
-async def test_a_refused_read_is_retried_until_its_deadline(refusal: Any) -> None:
-    script, began = Script(*[refusal] * 8, page()), anyio.current_time()
-    await client_of(script).campaigns.list()
-    assert len(script.requests) == 9
-    endless = Script(refusal)
-    began = anyio.current_time()
-    with pytest.raises(OutreachError) as caught:
-        await client_of(endless).campaigns.list(deadline=60)
-    assert caught.value.attempts > 4
-    assert 20 <= anyio.current_time() - began <= 60
+def test_after_a_long_retry_after_recovery_takes_longer() -> None:
+    limits = []
+    for retry_after in (0.0, 2.0):
+        cubic = CubicLimit()
+        for at in (0.0, 1.0, 2.0, 3.0):
+            cubic.cut(at, 100.0, retry_after)
+            cubic.grow(at, 100.0)
+        cubic.grow(9.0, 1e9)
+        limits.append(cubic.limit or 0.0)
+    assert limits[1] < limits[0]
 
 
-@virtual_time
-async def test_refused_reads_leave_the_retry_budget_to_other_calls() -> None:
-    script = Script(*[status(429)] * 12, page())
-    client = client_of(script)
-    await client.campaigns.list()
-    script.entries = [lost(), lost(), lost(), added()]
-    assert (await client.contacts.create(NewContact("a@a.example"))).attempts == 4
+def test_throttling_before_any_success_lowers_the_rate_to_the_floor() -> None:
+    cubic, limits = CubicLimit(), []
+    for at in (0.0, 1.0, 10.0, 16.0, 40.0, 100.0, 1000.0):
+        cubic.cut(at, 0.0)
+        limits.append(cubic.limit)
+    assert limits == pytest.approx([0.7, 0.7, 0.7, 0.5, 0.2, FLOOR, FLOOR])
 
 
-@virtual_time
-async def test_a_refused_creation_or_a_read_without_a_deadline_has_four_attempts() -> None:
-    script = Script(status(429))
-    with pytest.raises(RateLimited) as caught:
-        await client_of(script).contacts.create(NewContact("a@a.example"))
-    assert caught.value.attempts == 4
-    with pytest.raises(RateLimited) as caught:
-        await client_of(script).campaigns.list(deadline=None)
-    assert caught.value.attempts == 4
+@pytest.mark.parametrize("achieved", [0.0, 0.01])
+def test_after_everything_was_throttled_the_search_for_the_rate_restarts(achieved: float) -> None:
+    cubic = CubicLimit()
+    for at in range(0, 1000, 10):
+        cubic.cut(float(at), achieved)
+    cubic.grow(1000.0, achieved)
+    assert cubic.limit == pytest.approx(BETA)
+    cubic.grow(1002.0, achieved)
+    assert cubic.limit == pytest.approx(10.0)
 
 
-@virtual_time
-async def test_with_one_attempt_a_refused_read_is_not_retried() -> None:
-    script = Script(status(429, retry_after="1"))
-    with pytest.raises(RateLimited):
-        await client_of(script, retry=RetryPolicy(attempts=1)).campaigns.list()
-    assert len(script.requests) == 1
+def test_two_throttled_requests_in_a_row_are_not_total_refusal() -> None:
+    cubic = CubicLimit()
+    for at in (0.0, 1.0, 2.0):
+        cubic.cut(at, 100.0)
+        if not at:
+            cubic.grow(at, 100.0)
+    assert cubic.limit == pytest.approx(100 * BETA**3)
+    cubic.grow(2.5, 100.0)
+    assert (cubic.limit or 0.0) > BETA * 10
 
 
-@virtual_time
-@pytest.mark.parametrize("moment", ["in flight", "waiting"])
-async def test_a_cancelled_call_leaves_nothing_in_flight(moment: str) -> None:
-    script = Script("hang")
-    client = client_of(script, max_in_flight=1 if moment == "waiting" else 8)
-    async with anyio.create_task_group() as group:
-        for number in range(4):
-            group.start_soon(client.contacts.create, NewContact(f"user{number}@a.example"))
-        await anyio.wait_all_tasks_blocked()
-        assert client._engine.limiter.in_flight == (1 if moment == "waiting" else 4)
-        group.cancel_scope.cancel()
-    assert client._engine.limiter.in_flight == 0
-    script.entries = [added()]
-    assert (await client.contacts.create(NewContact("a@a.example"))).attempts == 1
+def test_an_excluded_time_postpones_the_recovery() -> None:
+    cubic = CubicLimit()
+    cubic.cut(0.0, 100.0)
+    cubic.exclude_time(100.0)
+    cubic.grow(100.5, 100.0)
+    assert (cubic.limit or 0.0) < 100
 
 
-@virtual_time
-async def test_a_run_left_early_leaves_nothing_in_flight() -> None:
-    script = Script("hang")
-    client = client_of(script)
-    with anyio.move_on_after(1):
-        await client.contacts.create_many(NewContact(f"user{number}@a.example") for number in range(100))
-    assert client._engine.limiter.in_flight == 0
+@settings(max_examples=40)
+@given(st.floats(1, 200), st.floats(0.5, 1))
+def test_a_steady_rate_is_measured_to_within_a_quarter(rate: float, phase: float) -> None:
+    meter, count = RateMeter(), int(40 + 3 * rate)
+    assert meter.rate(0.0) == 0.0
+    for number in range(1, count):
+        meter.add(number / rate, (number - phase) / rate)
+    assert meter.rate(count / rate) == pytest.approx(rate, rel=0.25)
 
 
-@virtual_time
-async def test_two_runs_of_a_client_share_what_they_learn() -> None:
-    service = RateLimitedService(Scenario(seconds=0, limits=[(0, 20)]))
-    client = create_client(service)
-    rows = [NewContact(f"user{number}@a.example") for number in range(400)]
-    await client.contacts.create_many(rows)
-    refused = len(service.refused)
-    await client.contacts.create_many(rows)
-    assert len(service.refused) - refused < refused / 4
+def test_a_slow_rate_is_measured_over_more_than_half_a_second() -> None:
+    meter = RateMeter()
+    for number in range(1, 60):
+        meter.add(float(number), number - 0.05)
+        if number > 25:
+            assert 0.75 < meter.rate(number + 0.6) < 1.3
 
 
-@virtual_time
-async def test_a_paused_run_does_not_hold_up_other_calls() -> None:
-    script = Script(lost())
-    client = client_of(script)
-    async with anyio.create_task_group() as group:
-        group.start_soon(partial(client.contacts.create_many(NewContact(f"u{n}@a.example") for n in range(100))._run_to_end))
-        await anyio.sleep(5)
-        script.entries = [page()]
-        began = anyio.current_time()
-        await client.campaigns.list()
-        assert anyio.current_time() - began < 0.1
-        group.cancel_scope.cancel()
+def test_idle_time_does_not_count_as_a_slow_rate() -> None:
+    meter = RateMeter()
+    for number in range(1, 300):
+        meter.add(number / 100, (number - 1) / 100)
+    meter.restart(1000.0, 1010.0)
+    assert meter.rate(1005.0) == pytest.approx(100, rel=0.1)
+    for number in range(1, 100):
+        meter.add(1010 + number / 50, 0.0)
+    assert meter.rate(1012.0) == pytest.approx(50, rel=0.1)
+
+
+def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
+    meter = RateMeter()
+    for number in range(1, 5):
+        meter.add(number / 10, 0.0)
+    meter.restart(0.5, 10.5)
+    assert meter.rate(11.5) > 1
+
+
+# The schedule
+
+
+@given(st.lists(st.tuples(st.floats(1, 1000), st.floats(0, 0.1)), min_size=1, max_size=80))
+def test_starts_are_spaced_by_the_rate_within_the_tolerance(steps: list[tuple[float, float]]) -> None:
+    pace, now, starts = Schedule(), 0.0, []
+    for rate, idle in steps:
+        now = max(now + idle, pace.next_start(rate))
+        pace.record_start(rate, now)
+        starts.append((now, rate))
+    for first in range(len(starts)):
+        least = 0.0
+        for at, rate in starts[first + 1 :]:
+            least += 1 / rate
+            assert at - starts[first][0] >= least - TOLERANCE - 1e-9
+
+
+@given(rates, st.lists(st.floats(0, TOLERANCE), min_size=1, max_size=200))
+def test_late_timers_lose_no_starts(rate: float, lateness: list[float]) -> None:
+    pace, now = Schedule(), 0.0
+    for late in lateness:
+        pace.record_start(rate, now)
+        now = max(now, pace.next_start(rate) + late)
+    assert now <= len(lateness) / rate + 1e-6
+
+
+def test_a_changed_rate_applies_to_the_next_start() -> None:
+    pace = Schedule()
+    pace.record_start(1.0, 100.0)
+    assert pace.next_start(0.1) == pytest.approx(110 - TOLERANCE)
+    assert pace.next_start(10.0) == pytest.approx(100.1 - TOLERANCE)
+
+
+def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
+    ramp = SlowStart()
+    assert ramp.rate(None, 0.0) is None
+    ramp.start(10.0, 100.0)
+    assert [ramp.rate(None, at) for at in (9.0, 10.0, 11.0, 12.0)] == [50.0, 50.0, 75.0, None]
+    assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]
+
+
+# Quotas
+
+WALL = 1_767_225_600.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"x-ratelimit-limit": "60", "x-ratelimit-remaining": "12", "x-ratelimit-reset": "30"}, Quota(12, 30, 60)),
+        ({"ratelimit-limit": "60, 60;w=60", "ratelimit-remaining": "12", "ratelimit-reset": "30"}, Quota(12, 30, 60)),
+        ({"ratelimit": "limit=60, remaining=12, reset=30"}, Quota(12, 30, 60)),
+        ({"ratelimit": '"default";r=12;t=30', "ratelimit-policy": '"default";q=60;w=60'}, Quota(12, 30, 60)),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1.5"}, Quota(0, 1.5)),
+        ({"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225630"}, Quota(1, 30)),
+        (
+            {"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225630", "date": "Thu, 01 Jan 2026 00:00:20 GMT"},
+            Quota(1, 10),
+        ),
+        ({"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225630", "date": "never"}, Quota(1, 30)),
+        ({"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225590"}, Quota(1, 0)),
+        ({"x-ratelimit-remaining": "5"}, None),
+        ({"x-ratelimit-remaining": "many", "x-ratelimit-reset": "soon"}, None),
+        ({"ratelimit": "?"}, None),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_a_quota_is_parsed_from_every_known_header(headers: dict[str, str], expected: Quota | None) -> None:
+    assert has_quota(headers)
+    assert parse_quota(headers, lambda: WALL) == expected
+
+
+def test_a_response_without_a_remaining_count_reports_no_quota() -> None:
+    assert not has_quota({"x-ratelimit-limit": "60", "content-type": "application/json"})
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 20))
+def test_a_quota_bounds_the_attempts_until_it_resets(left: int, in_flight: int, failed: int) -> None:
+    allowance = QuotaTracker()
+    assert allowance.opens_at(0.0) == -math.inf
+    allowance.apply(Quota(left, 30, 60), started=1.0, now=2.0, in_flight=in_flight)
+    for _ in range(failed):
+        allowance.refund()
+    started_count = 0
+    while allowance.opens_at(3.0) <= 3.0:
+        allowance.record_start(3.0)
+        started_count += 1
+    assert started_count == max(0, left - in_flight + failed)
+    assert allowance.opens_at(3.0) == 32.0
+    started_count = 0
+    while allowance.opens_at(32.0) <= 32.0:
+        allowance.record_start(32.0)
+        started_count += 1
+    assert started_count == 60
+
+
+def test_a_response_to_an_older_attempt_does_not_update_the_quota() -> None:
+    allowance = QuotaTracker()
+    allowance.apply(Quota(0, 30), started=5.0, now=6.0, in_flight=0)
+    allowance.apply(Quota(9, 30), started=4.0, now=7.0, in_flight=0)
+    assert allowance.opens_at(8.0) == 36.0
