@@ -146,7 +146,8 @@ Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
-domain (`OA101` to `OA103`), come last. The report is available once the iteration ends.
+domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` says how much
+has been read, how long the rest takes, and why the audit waits.
 
 ```python
 import anyio
@@ -171,6 +172,7 @@ from __future__ import annotations
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
 from outreach_async.audit.evaluation import check
 from outreach_async.audit.findings import Finding, Group, Row, Severity
+from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 from outreach_async.audit.report import Delta, Diff, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
@@ -180,6 +182,7 @@ from outreach_async.audit.scoring import Score, Scores, mailbox_score
 __all__ = [
     "CATALOGUE",
     "RULES",
+    "AuditProgress",
     "AuditRun",
     "Case",
     "Delta",

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import AuditState, CompactSet, FinalFindings
 from outreach_async.audit.findings import Finding
+from outreach_async.audit.meter import AuditProgress, ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
 from outreach_async.audit.rules import MISSING, UNDECODABLE, UNREADABLE, Rule
@@ -192,6 +193,7 @@ class AuditRun:
         self._deadline_at = math.inf
         self._large_slots = anyio.Semaphore(max(_MIN_LARGE_AT_ONCE, _MAX_LATER_MAILBOXES // (_PAGES_AT_ONCE * display)))
         self._group: TaskGroup
+        self._progress: ProgressMeter
         self._findings: Findings
         self._started = False
 
@@ -212,7 +214,8 @@ class AuditRun:
         self._started = True
         if self._deadline is not None:
             self._deadline_at = anyio.current_time() + self._deadline
-        self._findings = Findings()
+        self._progress = ProgressMeter(len(self._state.workspaces), self._throttle, anyio.current_time())
+        self._findings = Findings(self._progress)
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run, self._findings)
@@ -253,6 +256,7 @@ class AuditRun:
             # All workers share this iterator. `next` does not await, so no two workers get the same workspace.
             for workspace in waiting:
                 results[workspace] = await self._read_workspace(workspace, findings)
+                self._progress.end_workspace(workspace)
 
         async with anyio.create_task_group() as group:
             for _ in range(min(self._workers, len(workspaces))):
@@ -267,6 +271,7 @@ class AuditRun:
         async def add_page(mailboxes: list[Mailbox]) -> None:
             nonlocal count, is_large
             count += len(mailboxes)
+            self._progress.add_mailboxes(len(mailboxes))
             found = self._state.add_page(workspace, mailboxes)
             mailboxes.clear()  # frees their memory while the findings wait for the consumer
             await findings.put(found)
@@ -280,7 +285,7 @@ class AuditRun:
         try:
             # `keep` collects undecodable mailboxes, which become findings. By default, one such mailbox ends the reading.
             pager = self._mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
-            pager = attrs.evolve(pager, fetch=partial(self._fetch_in_time, pager.fetch))
+            pager = attrs.evolve(pager, fetch=partial(self._fetch_in_time, workspace, pager.fetch))
             await pager.follow(cursor, add_page, _PAGES_AT_ONCE)
         except BulkStopped as raised:  # the service was down for too long: report the failure, and not the end of a bulk run
             error = raised.__cause__ if isinstance(raised.__cause__, OutreachError) else raised
@@ -292,11 +297,15 @@ class AuditRun:
         missing, undecodable = 0 if error else cursor.missing, cursor.undecodable
         return WorkspaceReadResult(workspace=workspace, mailboxes=count, undecodable=undecodable, missing=missing, error=error)
 
-    async def _fetch_in_time(self, fetch: Callable[[int], Awaitable[Page[Mailbox]]], number: int) -> Page[Mailbox]:
+    async def _fetch_in_time(
+        self, workspace: str, fetch: Callable[[int], Awaitable[Page[Mailbox]]], number: int
+    ) -> Page[Mailbox]:
         """Fetch a page unless the audit's deadline passes first."""
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
-                return await fetch(number)
+                page = await fetch(number)
+                self._progress.add_page(workspace, page)
+                return page
         raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed")
 
 
@@ -311,7 +320,8 @@ class Findings(AsyncIterator[Finding]):
         ```
     """
 
-    def __init__(self) -> None:
+    def __init__(self, progress: ProgressMeter) -> None:
+        self._progress = progress
         # The stream has no buffer, so a batch is sent only when the iteration requests it.
         self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
         self._batch: deque[Finding] = deque()
@@ -329,6 +339,11 @@ class Findings(AsyncIterator[Finding]):
         if not isinstance(self._result, Report):
             raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
         return self._result
+
+    @property
+    def progress(self) -> AuditProgress:
+        """The current progress: workspaces and mailboxes read, rate, state and estimated time left."""
+        return self._progress.measure(anyio.current_time())
 
     async def put(self, findings: Sequence[Finding]) -> None:
         """Pass findings to the iteration, and wait until all of them have been consumed."""

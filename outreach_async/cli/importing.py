@@ -232,7 +232,7 @@ async def run_import(
             on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
             with failed, show_progress("Importing", total) as show, rejects as write_reject:
-                interrupts.group.start_soon(follow_progress, outcomes, show, screen.warn)
+                interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
                 async for outcome in outcomes:
                     failed.add(outcome)
                     write_reject(outcome)
