@@ -493,6 +493,32 @@ async def test_a_successful_probe_wakes_the_waiters_at_once() -> None:
 
 
 @virtual_time
+async def test_rows_of_a_run_paused_meanwhile_leave_the_queue_of_the_client() -> None:
+    policy = RetryPolicy(jitter=lambda: 1.0)
+    limiter = RateLimiter(policy, max_in_flight=2)
+    run, other = RunThrottle(limiter, policy), RunThrottle(limiter, policy)
+    began = anyio.current_time()
+    assert run.try_start(began)
+    assert other.try_start(began)
+    started: list[tuple[str, float]] = []
+
+    async def attempt(name: str, throttle: RunThrottle) -> None:
+        await throttle.wait_and_start(-math.inf)
+        started.append((name, anyio.current_time() - began))
+
+    async with anyio.create_task_group() as group:
+        for name, throttle in (("row", run), ("other", other)):
+            group.start_soon(attempt, name, throttle)
+            await anyio.wait_all_tasks_blocked()
+        run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, began, began))  # pauses the run for half a second
+        await anyio.sleep(0.1)
+        assert [name for name, _ in started] == ["other"]
+        other.on_success(anyio.current_time(), began, {})
+    assert [name for name, _ in started] == ["other", "row"]
+    assert started[1][1] == pytest.approx(0.5, abs=0.01)
+
+
+@virtual_time
 async def test_an_unanswered_probe_does_not_block_the_run_forever() -> None:
     run = flow()
     began = anyio.current_time()
