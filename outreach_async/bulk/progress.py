@@ -31,7 +31,7 @@ class BulkProgress:
     Attributes:
         rows: Rows with an outcome, including those of earlier processes.
         total: Number of rows in the input; `None` if unknown.
-        rate: Recent rows per second; at most the rate limit that the run has learned.
+        rate: Recent rate in rows per second; at most the rate limit that the run has learned.
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
             service asked for a wait or is down.
         resumes: Seconds until the pause ends; 0.0 if the run is not paused.
@@ -102,7 +102,7 @@ class StateReporter:
         self._ended = anyio.Event()
 
     def start(self, group: TaskGroup) -> None:
-        """Report that the run is running, and from now on report changes."""
+        """Report the state `running`, and from now on every change of the state."""
         self._group = group
         self._report_change("running")
         self._throttle.on_change = self._check_state

@@ -22,7 +22,7 @@ from outreach_async.operations import ContactRequests
 from outreach_async.validation import require_choice, require_number, require_seconds, type_name
 
 MAX_OUTAGE: Final = 900.0
-"""Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
+"""Number of seconds without any success after which a run is suspended, if `max_outage` is `None`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -184,5 +184,5 @@ class BulkRun:
             InvalidRequest: Always; the message shows how to iterate.
         """
         raise InvalidRequest(
-            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside it"
+            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )
