@@ -179,7 +179,7 @@ class RetryScheduled:
         attempt: Number of the attempt that failed.
         error: Class name of the error.
         status_code: The HTTP status of the response; `None` without a response.
-        evidence: What the failure proves about the request: `not_sent`, `refused` (throttled) or `ambiguous`.
+        evidence: Kind of failure: `not_sent`, `refused` (throttled) or `ambiguous` (the request may have been applied).
         wait: Minimum number of seconds until the next attempt.
 
     Example:

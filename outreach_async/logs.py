@@ -66,7 +66,7 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
 
     Args:
         fields: The fields of the `BulkStateChanged` event.
-        why: Why the run ended early, as text; `None` if it did not end early.
+        why: Reason for which the run ended early; `None` if it did not end early.
     """
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]

@@ -189,7 +189,7 @@ class OtelHook:
         if event.status_code is not None:
             result["http.response.status_code"] = event.status_code
         if event.error is not None or (event.status_code or 0) >= _FIRST_ERROR_STATUS:
-            result["error.type"] = event.error or str(event.status_code)  # a status is its own error type, as conventions require
+            result["error.type"] = event.error or str(event.status_code)  # the conventions require the status
         if event.request_id is not None:
             call.attempt_span.set_attribute("http.response.header.x-request-id", [event.request_id])
         _end_span(call.attempt_span, result)

@@ -243,7 +243,8 @@ class Contacts(_Resource):
 
         Args:
             contact: A `NewContact`, or a mapping with the same field names as keys.
-            duplicates: What the service does if the workspace already has this e-mail.
+            duplicates: Action of the service if the workspace already has a contact with this e-mail: `"skip"`, `"overwrite"` or
+                `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
             campaign: Id of the campaign to add the contact to; `None` for no campaign.
             owner_key: API key of the owner; defaults to the client's key.
@@ -303,7 +304,8 @@ class Contacts(_Resource):
 
         Args:
             rows: `NewContact` values or mappings, from any iterable or async iterable.
-            duplicates: What the service does if the workspace already has an e-mail.
+            duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
+                `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
             campaign: Id of the campaign to add the contacts to; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
@@ -312,7 +314,7 @@ class Contacts(_Resource):
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
                 These three values read the whole input first and need a journal.
-            journal: A file that saves the run's progress; each row takes at most 60 bytes.
+            journal: A file that saves the run's progress; each row takes at most 60 bytes, plus its contents with `spool`.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
@@ -325,7 +327,7 @@ class Contacts(_Resource):
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Time limit for a row's own attempts in seconds; waits and failures of the service do not count.
+            deadline: Time limit for the attempts of a row, in seconds. Waits, and failures caused by an outage, do not count.
 
         Raises:
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).

@@ -32,7 +32,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Results depend neither on how busy the machine is nor on chance: every run tries the same examples.
 settings.register_profile(
-    "outreach_async", deadline=None, max_examples=30, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "outreach_async", deadline=None, max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("outreach_async")
 settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=60)  # for .ci/run

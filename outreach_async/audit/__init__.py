@@ -53,9 +53,10 @@ To check a single mailbox, you do not need an audit: `check(mailbox)` applies th
 Policies
 --------
 A policy turns rules off and changes thresholds. Load it from a TOML file with `Policy.load`, or pass the same keys as a mapping
-to `Policy.of`. Unknown keys are rejected with a suggestion. The report names the policy it used. To add a rule of your own, write
-a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule applies. Choose an id that does not
-start with `OA`; that prefix is reserved:
+to `Policy.of`. Unknown keys are rejected; the error suggests a similar key. The report states the name of its policy.
+
+To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule
+applies. Choose an id that does not start with `OA`; that prefix is reserved:
 
 ```python
 import anyio
@@ -116,9 +117,9 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.reports.write(report, form)` renders `terminal`, `json`, `csv`, `markdown` or `html`; the HTML page is
-self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON Schema of the `json`
-format.
+`outreach_async.audit.reports.write(report, form)` renders a report in the format `terminal`, `json`, `csv`, `markdown` or `html`.
+The HTML page is self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON
+Schema of the `json` format.
 
 Limits and outages
 ------------------
@@ -146,8 +147,8 @@ Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
-domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` says how much
-has been read, how long the rest takes, and why the audit waits.
+domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` says how
+much has been read, how long the rest takes, and why the audit waits.
 
 ```python
 import anyio

@@ -102,7 +102,7 @@ class StateReporter:
         self._ended = anyio.Event()
 
     def start(self, group: TaskGroup) -> None:
-        """Report that the run is running, and from now on report changes."""
+        """Report the state `running`, and from now on every change of the state."""
         self._group = group
         self._report_change("running")
         self._throttle.on_change = self._check_state

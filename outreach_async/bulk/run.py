@@ -182,5 +182,5 @@ class BulkRun:
             InvalidRequest: Always; the message shows how to iterate.
         """
         raise InvalidRequest(
-            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside it"
+            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )

@@ -20,7 +20,7 @@ from outreach_async.limits import RetryBudget
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 
 MAX_OUTAGE: Final = 900.0
-"""Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
+"""Number of seconds without any success after which a run is suspended, if `max_outage` is `None`."""
 
 _next_run: Final = count(1).__next__
 

@@ -79,11 +79,13 @@ def audit(
     explain: str | None,
     as_schema: bool,
 ) -> int:
-    """Check every mailbox of the workspaces for problems. The report says what is wrong, why, what to do and what has changed.
+    """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy.
 
     Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    Daily (without --compare the first time): outreach-async audit --compare audit.json --output audit.json --output audit.html
+    For a daily audit, run the following command, the first time without --compare:
+
+    outreach-async audit --compare audit.json --output audit.json --output audit.html
     """
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
@@ -210,7 +212,7 @@ def _load_earlier(path: Path) -> auditing.Report:
         raise click.UsageError(f"--compare {path}: {error}") from error
     except (ValueError, RecursionError) as error:
         at = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise click.UsageError(f"--compare {path}: expected JSON written by 'audit --json', got something else{at}.") from error
+        raise click.UsageError(f"--compare {path}: not a JSON report{at}; pass one written by 'audit --json'.") from error
 
 
 def _parse_integer(text: str) -> int:

@@ -22,7 +22,9 @@ _SHARED_OPTIONS: Final = (
         "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded service. [OUTREACH_BASE_URL]"
     ),
     click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
-    click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
+    click.option(
+        "--owner-key", metavar="KEY", help="API key, used only by import; safer in the environment. [OUTREACH_OWNER_KEY]"
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
     click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
     click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),

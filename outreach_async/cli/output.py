@@ -29,7 +29,7 @@ class Screen:
     """The output of a command.
 
     Attributes:
-        as_json: Whether stdout receives one JSON object only.
+        as_json: Whether stdout receives only one JSON object.
         console: The terminal; `None` if stdout is not a terminal, or with `as_json`.
     """
 
@@ -124,7 +124,7 @@ async def follow_progress(
     Args:
         measure: Returns the current progress.
         show: Updates the bar.
-        warn: Prints a line with the reason of each pause, because the reason may not fit beside the bar.
+        warn: Prints a line with the reason for each pause, because the reason may not fit beside the bar.
     """
     printed_reason = ""
     while True:

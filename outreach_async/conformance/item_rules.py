@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import attrs
@@ -59,17 +60,25 @@ class ListedItem:
 
 def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
     """Yield every item that was read, as a `ListedItem` with the table of its fields and the prefix of its id."""
-    survey = measured.survey
-    for page in survey.campaign_pages.pages:
-        yield from _items_in(page.exchange, rule.CAMPAIGN, "camp_")
-    for page in survey.mailbox_pages.pages:
-        yield from _items_in(page.exchange, rule.MAILBOX, "mailbox_")
-    yield from _items_in(survey.fields, rule.FIELD, "")
-    for exchange in survey.steps.values():
-        yield from _items_in(exchange, rule.STEP, "step_")
+    yield from _listed(measured, rule.CAMPAIGN)
+    yield from _listed(measured, rule.MAILBOX)
+    yield from _items_in(measured.survey.fields, rule.FIELD, "")
+    yield from _listed(measured, rule.STEP)
     for subject in _templates(measured):
         prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
-        yield attrs.evolve(subject, value=ListedItem(subject.value, rule.TEMPLATE, prefix))
+        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, rule.TEMPLATE, prefix))
+
+
+def _listed(measured: Measurement, shape: rule.Shape) -> Iterator[RuleSubject]:
+    """Yield every campaign, mailbox or step that was read."""
+    survey = measured.survey
+    exchanges: Iterable[HttpExchange]
+    if shape is rule.STEP:
+        exchanges, prefix = survey.steps.values(), "step_"
+    else:
+        pages, prefix = (survey.campaign_pages, "camp_") if shape is rule.CAMPAIGN else (survey.mailbox_pages, "mailbox_")
+        exchanges = (page.exchange for page in pages.pages)
+    return chain.from_iterable(_items_in(exchange, shape, prefix) for exchange in exchanges)
 
 
 def _items_in(exchange: HttpExchange, shape: rule.Shape, prefix: str) -> Iterator[RuleSubject]:
@@ -78,17 +87,17 @@ def _items_in(exchange: HttpExchange, shape: rule.Shape, prefix: str) -> Iterato
         yield RuleSubject(exchange, f"data[{place}]", ListedItem(item, shape, prefix))
 
 
-def _items_of_shape(shape: rule.Shape, measured: Measurement) -> Iterator[RuleSubject]:
-    return (subject for subject in _all_items(measured) if subject.value.shape is shape and isinstance(subject.value.item, dict))
+def _objects(shape: rule.Shape, measured: Measurement) -> Iterator[RuleSubject]:
+    return (subject for subject in _listed(measured, shape) if isinstance(subject.value.item, dict))
 
 
-_campaigns = partial(_items_of_shape, rule.CAMPAIGN)
-_mailboxes = partial(_items_of_shape, rule.MAILBOX)
-_steps = partial(_items_of_shape, rule.STEP)
+_campaigns = partial(_objects, rule.CAMPAIGN)
+_mailboxes = partial(_objects, rule.MAILBOX)
+_steps = partial(_objects, rule.STEP)
 
 
 def _templates(measured: Measurement) -> Iterator[RuleSubject]:
-    return (attrs.evolve(subject, value=subject.value[1]) for subject in _ordered_templates(measured))
+    return (RuleSubject(one.exchange, one.location, one.value[1]) for one in _ordered_templates(measured))
 
 
 def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
@@ -303,15 +312,20 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(rule.AUTO_EMAIL, step="type")),
     StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(rule.NON_NEGATIVE, step="wait_time")),
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(rule.NON_EMPTY_ARRAY, step="templates")),
-    StatedRule("T3", "out_of is all contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts),
+    StatedRule(
+        "T3", "out_of counts the contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts
+    ),
     StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
     StatedRule(
-        "T6-thread", "except for PER, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
+        "T6-thread",
+        "except for the personalized entry, only follow-ups in the same thread have no subject",
+        _ordered_templates,
+        _check_thread,
     ),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
-    StatedRule("T14", "a finished campaign has days_left_date Complete, in the list and the steps", _campaign_pairs, _check_date),
+    StatedRule("T14", "list-campaigns and list-steps agree on days_left_date Complete", _campaign_pairs, _check_date),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),

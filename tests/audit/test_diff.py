@@ -7,6 +7,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
+from support.examples import scaled
 
 from outreach_async.audit import Delta, Diff, Finding, Policy, Report
 from outreach_async.errors import InvalidRequest, StatusError
@@ -24,7 +25,7 @@ def names(findings: list[Finding]) -> list[tuple[str, str | None]]:
 
 
 @given(REPORTS)
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
     diff = changed(found, found)
 
@@ -33,7 +34,7 @@ def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
 
 
 @given(REPORTS, REPORTS)
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_a_comparison_classifies_every_finding_of_both_audits(before: Report, after: Report) -> None:
     found = after.since(before)
     diff = changed(before, after)
@@ -46,7 +47,7 @@ def test_a_comparison_classifies_every_finding_of_both_audits(before: Report, af
 
 
 @given(REPORTS, REPORTS)
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_a_report_is_restored_from_its_json(before: Report, after: Report) -> None:
     for found in (after, after.since(before)):
         assert Report.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found

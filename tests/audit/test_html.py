@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
 from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, make_report, row
+from support.examples import scaled
 
 from outreach_async.audit import Diff, PolicyUsed, Report, Severity
 from outreach_async.audit.reports import write
@@ -69,7 +70,7 @@ OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused"))
 
 
 @given(HOSTILE_REPORTS)
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 def test_no_string_becomes_an_element_or_an_attribute(found: Report) -> None:
     shown = page(found)
 
@@ -89,7 +90,7 @@ def test_every_injection_attempt_is_shown_as_plain_text() -> None:
 
 
 @given(HOSTILE_REPORTS)
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 def test_no_character_reverses_the_page_or_breaks_its_encoding(found: Report) -> None:
     text = write(found, "html")
 
@@ -104,7 +105,7 @@ def test_names_are_isolated_so_that_right_to_left_text_stays_local() -> None:
 
 
 @given(HOSTILE_REPORTS)
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 def test_the_page_loads_nothing_from_elsewhere(found: Report) -> None:
     shown = page(found)
     addresses = [

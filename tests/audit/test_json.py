@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.audit import REPORTS, mailboxes, reading, report
 from support.audit_reports import HOSTILE_REPORTS, fleet
+from support.examples import scaled
 
 from outreach_async.audit import Delta, Diff, Finding, Group, Report, Row, Score, Scores, Severity
 from outreach_async.audit.policy import PolicyUsed
@@ -51,7 +52,7 @@ def test_the_schema_is_valid_draft_2020_12() -> None:
 
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 def test_every_report_conforms_to_the_schema(found: Report) -> None:
     STRICT.validate(json.loads(write(found, "json")))
 
@@ -141,7 +142,7 @@ def test_the_json_begins_with_the_most_used_fields() -> None:
 
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_a_written_report_reads_back_as_the_same_report(found: Report) -> None:
     assert Report.from_dict(json.loads(write(found, "json"))) == found
 

@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from support.audit import REPORTS
 from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
+from support.examples import scaled
 
 from outreach_async.audit import Report
 from outreach_async.audit.report import Delta, Diff
@@ -44,13 +45,13 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 @given(HOSTILE_REPORTS)
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 def test_no_string_becomes_markup(report: Report) -> None:
     assert {token.type for token in tokens(write(report, "markdown"))} <= OURS
 
 
 @given(REPORTS)
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_every_row_of_a_table_has_the_same_number_of_cells(report: Report) -> None:
     text = write(report, "markdown")
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, fleet, make_report
+from support.examples import scaled
 
 from outreach_async.atomic import atomic_write
 from outreach_async.audit import Report
@@ -54,7 +55,7 @@ def test_every_suffix_has_a_writer() -> None:
 
 
 @given(REPORTS)
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) -> None:
     for form in WRITERS:
         text = write(found, form)

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
 from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_report
+from support.examples import scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
 from outreach_async.audit.reports.summary import build_changes
@@ -55,7 +56,7 @@ FLEET = report(
 
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_text_is_at_most_80_columns_without_control_characters(found: Report) -> None:
     lines = render_text(found).split("\n")
 
@@ -64,13 +65,13 @@ def test_text_is_at_most_80_columns_without_control_characters(found: Report) ->
 
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_terminal_output_is_at_most_80_columns(found: Report) -> None:
     assert max(map(cell_len, drawn(found).split("\n"))) <= 80
 
 
 @given(REPORTS)
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
     view = build_overview(found)
 
@@ -82,7 +83,7 @@ def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
 
 
 @given(REPORTS)
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 def test_the_worst_domains_come_first(found: Report) -> None:
     view = build_overview(found)
     order = [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
+from support.examples import scaled
 
 from outreach_async.audit import Report, check, mailbox_score
 from outreach_async.models import Undecodable
@@ -117,7 +118,7 @@ def test_what_was_not_judged_has_no_score() -> None:
 
 
 @given(REPORTS)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_the_findings_reproduce_the_scores(found: Report) -> None:
     """Recompute the scores from the JSON alone: deductions per mailbox, weighted by volume, out of the totals of each group."""
     answer = json.loads(json.dumps(found.to_dict()))
@@ -154,7 +155,7 @@ def _sum(groups: dict[str, Any]) -> Any:
 
 
 @given(REPORTS)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_scores_lie_between_0_and_100(found: Report) -> None:
     scores = found.scores
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.examples import scaled
 
 from outreach_async.bulk import breaker
 from outreach_async.bulk.breaker import Breaker, FailureWindow, Reachability
@@ -123,7 +124,7 @@ class Breakers(RuleBasedStateMachine):
 
 
 TestBreakers = Breakers.TestCase
-TestBreakers.settings = settings(max_examples=40, stateful_step_count=30)
+TestBreakers.settings = settings(max_examples=scaled(40), stateful_step_count=30)
 
 
 def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:

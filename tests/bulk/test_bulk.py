@@ -456,9 +456,9 @@ async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"email": "a@a.example"}, "rows: expected many contacts, got one dict"),
-        (NewContact("a@a.example"), "rows: expected many contacts, got one NewContact"),
-        ("a@a.example", "rows: expected many contacts, got one str"),
+        ({"email": "a@a.example"}, "rows: expected an iterable of contacts, got a single dict"),
+        (NewContact("a@a.example"), "rows: expected an iterable of contacts, got a single NewContact"),
+        ("a@a.example", "rows: expected an iterable of contacts, got a single str"),
         (None, "rows: expected an iterable of contacts, got None"),
     ],
     ids=repr,

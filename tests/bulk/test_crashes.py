@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.crashes import Simulation, kill_everywhere, memory
 from support.endings import LOOPS, draw_scenario
+from support.examples import scaled
 from support.processes import WAYS
 from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
@@ -222,7 +223,7 @@ def scenes(draw: st.DrawFn) -> Scenario:
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(scene=scenes(), deaths=st.lists(st.integers(1, 80), max_size=3))
 def test_contacts_end_up_as_if_the_rows_were_applied_one_by_one(backend: str, scene: Scenario, deaths: list[int]) -> None:
     with memory() as folder:

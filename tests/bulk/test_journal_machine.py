@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.examples import scaled
 from support.journal import ENDINGS, facts, outcomes
 from tools.journal_child import IDENTITY, open_journal, window
 
@@ -170,4 +171,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournalMachine = JournalMachine.TestCase
-TestJournalMachine.settings = settings(max_examples=12, stateful_step_count=15, deadline=None)
+TestJournalMachine.settings = settings(max_examples=scaled(12), stateful_step_count=15, deadline=None)

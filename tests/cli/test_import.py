@@ -155,7 +155,7 @@ def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
         "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *server_options
     )
     assert done.code == 3
-    message = "email: same address as line 2; remove one of them, or choose another policy for repeats"
+    message = "email: same address as line 2; remove one of the rows, or choose another policy for repeats"
     assert f"line 5: a@a.example: rejected: {message}\n" in done.out
     assert [(row["_row"], row["_field"], row["_message"]) for row in table(rejects)] == [("5", "email", message)]
     dry = shell("import", path, "--repeats", "error", "--dry-run", *server_options)

@@ -14,6 +14,7 @@ import pytest
 from cattrs import Converter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.wire import (
     KINDS,
     OF_EVERY_KIND,
@@ -138,7 +139,7 @@ def test_both_decoders_agree(answer: tuple[str, Wire], seed: int) -> None:
     assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
 
 
-@settings(unhurried, max_examples=80)
+@settings(unhurried, max_examples=scaled(80))
 @given(drawn(), st.data())
 def test_nothing_is_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
     name, value = answer
@@ -154,7 +155,7 @@ def test_a_missing_member_is_named_with_its_path(answer: tuple[str, Wire], data:
     name, value = answer
     members = [place for place in places(name, value) if place.way and isinstance(place.way[-1], str)]
     place = data.draw(st.sampled_from(members))
-    assert fault(name, without_member(value, place.way)) == [f"{place.path}: missing member {place.way[-1]!r}"]
+    assert fault(name, without_member(value, place.way)) == [f"{place.path}: missing key {place.way[-1]!r}"]
 
 
 @unhurried
@@ -214,7 +215,7 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
     return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
 
 
-@settings(unhurried, max_examples=80)
+@settings(unhurried, max_examples=scaled(80))
 @given(st.binary() | drawn().flatmap(lambda answer: damaged(write_json(answer[1], 0))), names)
 @example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
 def test_any_bytes_are_decoded_without_loss_or_are_a_fault(body: bytes, name: str) -> None:
@@ -349,7 +350,7 @@ def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     item = {**MAILBOX, "id": 5, "spf": 1}
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without_member(item, ("email",))]}).encode())
     assert page.undecodable[0].error == (
-        "$.data[0].id: expected str, got int; $.data[0].email: missing member 'email'; $.data[0].spf: expected bool, got int"
+        "$.data[0].id: expected str, got int; $.data[0].email: missing key 'email'; $.data[0].spf: expected bool, got int"
     )
 
 
@@ -357,7 +358,7 @@ def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     ("value", "faults"),
     [
         ({**PAGE, "data": {}}, ["$.data: expected array, got dict"]),
-        (without_member(PAGE, ("data",)), ["$.data: missing member 'data'"]),
+        (without_member(PAGE, ("data",)), ["$.data: missing key 'data'"]),
         ({**PAGE, "data": [1], "total_found": "5"}, ["$.total_found: expected number, got str"]),
         ({**PAGE, "data": [1], "headers": None}, ["$.headers: expected array, got None"]),
     ],

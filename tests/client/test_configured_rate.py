@@ -12,6 +12,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.flow import Scenario
 from support.rates import RateLimitedService, create_client, run_hosts
 from support.time import virtual_time
@@ -60,7 +61,7 @@ async def create_some(client: OutreachClient) -> None:
     await client.contacts.create_many(NewContact(f"user{number}@a.example") for number in range(200))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(
     st.sampled_from([0.3, 1.0, 7.0, 10.0, 33.3, 200.0]),
     st.integers(0, 1000),

@@ -17,6 +17,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fuzz import KEY, ODD_BODIES, OPERATIONS, Says, answers, client_of, ending, grows_by_at_most, operations
 from support.paging import mailbox
 from support.time import virtual_time
@@ -40,7 +41,7 @@ MEGABYTE = 1_000_000
 LIST = b'{"status":"ok","headers":[],"total_found":1,"current_page":1,"total_pages":1,"data":[%b]}'
 
 
-@settings(unhurried, max_examples=60)
+@settings(unhurried, max_examples=scaled(60))
 @given(operations, answers)
 async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str, answer: Response) -> None:
     async with client_of(Says(answer)) as client:
@@ -351,7 +352,7 @@ SPELLED = [
 ]
 
 
-@settings(unhurried, max_examples=60)
+@settings(unhurried, max_examples=scaled(60))
 @given(st.sampled_from(SPELLED), st.integers(0, 1_600), st.booleans())
 @example(SPELLED[2], 350, True)
 def test_a_key_across_the_end_of_the_searched_part_leaves_no_trace(spelling: bytes, back: int, keys: bool) -> None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fuzz import CONTACT, KEY, Says, client_of
 from support.listener import Listener, serve
 from support.transports import GET, LOOPS, MAKERS, OWN, Make
@@ -146,7 +147,7 @@ async def arrives(make: Make, request: Request, path: str = "") -> bool:
 # Ids become one segment or one value, whatever they contain
 
 
-@settings(unhurried, max_examples=40)
+@settings(unhurried, max_examples=scaled(40))
 @given(texts)
 async def test_an_id_in_a_path_is_one_segment(text: str) -> None:
     for call, prefix, path in (
@@ -161,7 +162,7 @@ async def test_an_id_in_a_path_is_one_segment(text: str) -> None:
             assert not text or not encodable(text)
 
 
-@settings(unhurried, max_examples=40)
+@settings(unhurried, max_examples=scaled(40))
 @given(texts)
 async def test_an_id_in_a_query_is_one_value(text: str) -> None:
     for resource in ("campaigns", "mailboxes"):
@@ -178,7 +179,7 @@ async def test_an_id_in_a_query_is_one_value(text: str) -> None:
             assert not text or not encodable(text)
 
 
-@settings(unhurried, max_examples=40)
+@settings(unhurried, max_examples=scaled(40))
 @given(texts, texts, texts)
 async def test_the_values_of_a_contact_stay_in_the_body(text: str, email: str, value: str) -> None:
     contact = NewContact(email, first_name=value, extra={f"x{text}": value})
@@ -201,7 +202,7 @@ def plain(text: str, allowed: str) -> bool:
     return re.fullmatch(allowed, text) is not None
 
 
-@settings(unhurried, max_examples=60)
+@settings(unhurried, max_examples=scaled(60))
 @given(texts, texts, texts, texts)
 async def test_a_raw_request_is_refused_or_sent_unchanged(method: str, target: str, name: str, value: str) -> None:
     for call, fine in (
@@ -240,7 +241,7 @@ def field(name: str, value: str) -> bool:
 
 
 @over_all
-@settings(unhurried, max_examples=12)
+@settings(unhurried, max_examples=scaled(12))
 @given(texts, st.sampled_from(["", "/", "/a", "/a?b="]))
 async def test_a_target_arrives_unchanged_or_not_at_all(make: Make, text: str, start: str) -> None:
     await arrives(make, Request("GET", start + text, {"x-a": "b"}))
@@ -305,7 +306,7 @@ def test_an_ambiguous_base_url_is_refused(text: str, monkeypatch: pytest.MonkeyP
             MAKERS[name](text)
 
 
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=scaled(100))
 @given(
     st.lists(st.sampled_from([*TRICKS, "http://", "localhost", "[::1]", ":80", "user:pw@"]) | st.characters(), max_size=6).map(
         "".join

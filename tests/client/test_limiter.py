@@ -15,6 +15,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import RateLimited, RetryPolicy, StatusError
@@ -162,7 +163,7 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
     return served
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
 def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
     line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn

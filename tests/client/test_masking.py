@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.wire import unhurried
 
 from outreach_async.codec import DecodeError, decode_model
@@ -219,7 +220,7 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
     return [with_traceback(error) for error in errors]
 
 
-@settings(unhurried, max_examples=80)
+@settings(unhurried, max_examples=scaled(80))
 @given(keys | plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(BODIES), st.integers(0, 2**32))
 @example("key_'\"\\", as_python, b'{"status": "no %b", "message": "%b"}', 0)
 @example("key_a\\u0041b", as_it_is, b"%b", 0)
@@ -234,7 +235,7 @@ def test_a_key_echoed_in_the_body_is_nowhere_in_the_error(key: str, spell: Any, 
         assert quote(key, safe="") not in str(error)
 
 
-@settings(unhurried, max_examples=50)
+@settings(unhurried, max_examples=scaled(50))
 @given(
     plain_keys,
     st.sampled_from(SPELLINGS),
@@ -255,7 +256,7 @@ def test_a_header_decoded_as_latin_1_is_masked_too() -> None:
     assert mask_headers(fields, (key,)) == {"x-hint": "no key ***", "x-other": "***", "x-odd": "\ufffd" * 3}
 
 
-@settings(unhurried, max_examples=50)
+@settings(unhurried, max_examples=scaled(50))
 @given(keys | plain_keys, st.sampled_from(SPELLINGS), st.integers(0, 200), st.integers(0, 2**32))
 def test_a_key_across_the_end_of_the_kept_body_leaves_no_trace(key: str, spell: Any, back: int, seed: int) -> None:
     spelling = spell(key, random.Random(seed))  # noqa: S311 - reproducible, not secret

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 
 from outreach_async.rate import (
     BETA,
@@ -183,7 +184,7 @@ def test_an_excluded_time_postpones_the_recovery() -> None:
     assert (cubic.limit or 0.0) < 100
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(st.floats(1, 200), st.floats(0.5, 1))
 def test_a_steady_rate_is_measured_to_within_a_quarter(rate: float, phase: float) -> None:
     meter, count = RateMeter(), int(40 + 3 * rate)

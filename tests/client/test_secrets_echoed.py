@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.echoes import ENCODINGS, Held, assert_hidden, logged, representations
+from support.examples import scaled
 from support.listener import Listener, Peer
 from support.time import virtual_time
 from support.transports import ALL, OWN, Make, over
@@ -109,7 +110,7 @@ odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_chara
 
 
 @virtual_time
-@settings(unhurried, max_examples=15)
+@settings(unhurried, max_examples=scaled(15))
 @given(
     (plain | odd).map("key_{}".format).map(Held), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(PLACES)), st.data()
 )

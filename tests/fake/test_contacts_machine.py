@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.examples import scaled
 from support.fake import KEY, OTHER, SPACE, creation, page, post, steps
 
 from outreach_async.fake import Behaviour, FakeService
@@ -201,7 +202,7 @@ class Contacts(RuleBasedStateMachine):
             assert {(step["left_to_send"], step["already_sent"], step["out_of"]) for step in data} == {(enrolled, 0, enrolled)}
 
 
-Contacts.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Contacts.TestCase.settings = settings(max_examples=scaled(40), stateful_step_count=25, deadline=None)
 TestContacts = Contacts.TestCase
 
 

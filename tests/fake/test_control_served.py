@@ -23,6 +23,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.cli import serve_in_thread, start_command, wait_for_end
 from support.control import PlaneClient
+from support.examples import scaled
 from support.fake import KEY, SPACE, creation, small_world
 from support.openapi import DOCUMENT
 
@@ -147,7 +148,7 @@ def questions(draw: st.DrawFn) -> tuple[Any, Any]:
     return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(questions())
 def test_every_response_conforms_to_the_document(question: tuple[Any, Any]) -> None:
     route, body = question

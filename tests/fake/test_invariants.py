@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.conversations import BEHAVIOURS, REQUESTS, sent_request, world
+from support.examples import scaled
 from support.fake import KEY, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
@@ -31,7 +32,7 @@ conversations = st.lists(REQUESTS, min_size=1, max_size=12)
 # 15. Refusals and skips change nothing.
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(BEHAVIOURS, conversations)
 def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)
@@ -79,7 +80,7 @@ def by_turns() -> Iterator[None]:
         sys.setswitchinterval(usual)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(BEHAVIOURS, st.lists(conversations, min_size=2, max_size=4))
 def test_replaying_the_request_log_gives_the_same_responses_and_state(
     behaviour: Behaviour, conversations: list[list[Request]]
@@ -148,7 +149,7 @@ async def collect_responses(connect: Connect, behaviour: Behaviour, requests: li
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("connect", LEVELS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=scaled(10), deadline=None)
 @given(BEHAVIOURS, conversations)
 def test_responses_are_the_same_over_every_transport(
     connect: Connect, backend: str, behaviour: Behaviour, requests: list[Request]
@@ -171,7 +172,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(BEHAVIOURS, conversations)
 def test_every_successful_response_survives_decoding_and_encoding(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)

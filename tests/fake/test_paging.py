@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fake import OTHER, SPACE, START, document, get, page, refusal, small_world
 
 from outreach_async.fake import Behaviour, FakeService
@@ -261,7 +262,7 @@ READINGS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(READINGS, st.integers(0, 23), st.integers(1, 30), st.integers(0, 30))
 def test_a_page_equals_a_naive_implementation_of_its_rules(behaviour: Behaviour, total: int, display: int, number: int) -> None:
     fake = filled(0)
@@ -293,7 +294,7 @@ def test_a_page_equals_a_naive_implementation_of_its_rules(behaviour: Behaviour,
     assert answered["total_found"] == total
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(READINGS, st.integers(0, 23), st.sampled_from(LISTS))
 def test_the_pages_of_every_display_join_to_the_whole_list(behaviour: Behaviour, total: int, path: str) -> None:
     fake = filled(total)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import serve_in_thread
+from support.examples import scaled
 from support.fake import JSON, KEY, OTHER, SPACE, creation, small_world
 from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_reference
 
@@ -75,7 +76,7 @@ def lists(draw: st.DrawFn) -> tuple[str, str]:
     return operation, "&".join(f"{name}={quote(value)}" for name, value in wild_query.items())
 
 
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @given(lists())
 def test_every_page_conforms_to_the_document(ask: Asker, wild_query: tuple[str, str]) -> None:
     operation, query = wild_query
@@ -92,7 +93,7 @@ def test_a_request_for_any_id_conforms_to_the_document(ask: Asker, operation: st
 CREATIONS = st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), VALUES, max_size=3)
 
 
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @given(CREATIONS, st.sampled_from(["skip", "overwrite", "update_missing_fields"]), st.booleans())
 def test_every_creation_conforms_to_the_document(ask: Asker, members: dict[str, Any], duplicates: str, strict: bool) -> None:
     body = creation(**{"duplicates": duplicates, "strict_validation": strict, **members})

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.echo_service import CREATE, BrokenService, TinyService, answer_on_the_wire, answer_to
+from support.examples import scaled
 from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes, read_to_end, read_until
 
 from outreach_async.fake import faults as f
@@ -188,7 +189,7 @@ async def test_a_client_that_disconnects_early_sends_no_request_and_does_no_harm
         assert (await exchange_bytes(url, encode_request("GET", "/", b"", LAST)))[1] == CLOSED
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([b"", POST, POST[:20], b"GET / HTTP/1.1\r\n", b"0\r\n\r\n"]))
 def test_no_bytes_can_stop_the_server(noise: bytes, start: bytes) -> None:
     async def disturb() -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from support.examples import scaled
 from support.fake import KEY, SPACE, creation, page, post, steps
 from support.simulation import HOUR_MS, NOTHING, SILENT, Reader, boxes_of, day_of, flow, listed, quiet_world, watched
 
@@ -172,7 +173,7 @@ ALONE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(ALONE)
 def test_invariant_9_days_left_never_rise_and_are_accurate_to_a_day(alone: dict[str, Any]) -> None:
     fake = FakeService(alone["seed"], clock=f"2026-03-01T{alone['hour']:02}:30:00Z")
@@ -201,7 +202,7 @@ def outcomes(fake: FakeService, camp: str) -> set[tuple[str, int, str, float]]:
     return {(emails[e.contact], e.step, e.kind, round(e.at - sent[e.contact, e.step], 4)) for e in log if e.campaign == camp}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 @given(st.permutations(range(12)), st.integers(1, 30), st.booleans())
 def test_responses_do_not_depend_on_order_other_campaigns_or_other_contacts(order: list[int], others: int, first: bool) -> None:
     def world() -> FakeService:

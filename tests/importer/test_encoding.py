@@ -10,6 +10,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
@@ -36,7 +37,7 @@ def refusal(content: bytes, encoding: str | None = None) -> str:
     return str(caught.value)
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(
     before=st.integers(0, 5000),
     ending=st.sampled_from(["\n", "\r\n", "\r"]),

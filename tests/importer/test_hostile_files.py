@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 from support.fuzz import ODD_VALUES, a_journal, mutated
 from support.wire import unhurried
 from tools.fuzz import TARGETS, corpus, dictionary, main, scratch
@@ -21,7 +22,7 @@ BRIEF: Final = ("answer", "fields", "intake", "request", "base_url")
 
 
 @pytest.mark.parametrize("name", BRIEF)
-@settings(unhurried, max_examples=15)
+@settings(unhurried, max_examples=scaled(15))
 @given(st.data())
 def test_a_short_fuzz_run_finds_no_violation(name: str, data: st.DataObject) -> None:
     TARGETS[name](data.draw(st.binary(max_size=200) | mutated(corpus(name))))
@@ -40,7 +41,7 @@ def shallow(name: str) -> st.SearchStrategy[bytes]:
     return mutated(corpus(name)).filter(lambda data: not tried.search(data) and data.count(b"{") < 300)
 
 
-@settings(unhurried, max_examples=15)
+@settings(unhurried, max_examples=scaled(15))
 @given(st.deferred(lambda: mutated((a_journal(),))) | st.binary(max_size=200))
 @example(b"")
 def test_any_bytes_are_a_journal_or_refused(data: bytes) -> None:
@@ -89,7 +90,7 @@ def test_a_journal_with_cells_of_the_wrong_type_is_refused(table: str, column: s
     TARGETS["journal"](changed(table, column, value))
 
 
-@settings(unhurried, max_examples=15)
+@settings(unhurried, max_examples=scaled(15))
 @given(st.binary(max_size=100) | st.deferred(lambda: shallow("audit")))
 def test_any_bytes_are_an_earlier_audit_or_refused(data: bytes) -> None:
     TARGETS["audit"](data)
@@ -109,7 +110,7 @@ def test_an_audit_with_numbers_of_the_wrong_type_is_refused(value: bytes) -> Non
     TARGETS["audit"](data)
 
 
-@settings(unhurried, max_examples=15)
+@settings(unhurried, max_examples=scaled(15))
 @given(st.binary(max_size=100) | st.deferred(lambda: shallow("world")))
 def test_any_bytes_are_a_world_or_refused(data: bytes) -> None:
     TARGETS["world"](data)
@@ -120,7 +121,7 @@ def test_a_world_nested_too_deeply_is_refused(data: bytes) -> None:
     TARGETS["world"](data)
 
 
-@settings(unhurried, max_examples=25)
+@settings(unhurried, max_examples=scaled(25))
 @given(st.binary(max_size=100) | st.deferred(lambda: shallow("behaviour")))
 def test_any_bytes_are_a_behaviour_or_refused(data: bytes) -> None:
     TARGETS["behaviour"](data)

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import venv
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from support.environments import create_environment, install
 
 import outreach_async
 
@@ -39,11 +39,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheel without extras in a separate environment; return its folder of programs."""
-    home = tmp_path_factory.mktemp("bare")
-    venv.create(home, with_pip=True)
-    programs = home / ("Scripts" if sys.platform == "win32" else "bin")
-    done = run(programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", wheel, cwd=home)
-    assert done.returncode == 0, done.stderr
+    programs = create_environment(tmp_path_factory.mktemp("bare") / "venv")
+    install(programs, wheel)
     return programs
 
 
@@ -172,8 +169,7 @@ def test_the_command_without_its_extra_says_which_one_to_install(bare: Path) -> 
 
 
 def test_the_command_runs_from_the_wheel_with_its_extra(bare: Path, wheel: Path) -> None:
-    done = run(bare / "python", "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}[cli]", cwd=bare)
-    assert done.returncode == 0, done.stderr
+    install(bare, f"{wheel}[cli]")
     done = run(bare / "outreach-async", "audit", "--base-url", "fake:", "--json", cwd=bare)
     assert done.returncode in {0, 1}, done.stderr
     assert '"version": 1' in done.stdout.splitlines()[-1]

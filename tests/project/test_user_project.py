@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 
 import attrs
 import pytest
+from support.environments import create_environment, install
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
@@ -83,11 +83,9 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     home = tmp_path_factory.mktemp("user")
     build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(home), str(ROOT))
     subprocess.run(build, check=True, capture_output=True)
-    venv.create(home / "venv", with_pip=True)
-    programs = home / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
     (wheel,) = home.glob("*.whl")
-    install = (str(programs / "python"), "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}[cli]", *NEEDED)
-    subprocess.run(install, check=True, capture_output=True)
+    programs = create_environment(home / "venv")
+    install(programs, f"{wheel}[cli]", *NEEDED)
     shutil.copytree(PROJECT, home / "project", ignore=shutil.ignore_patterns("__pycache__", ".*"))
     return User(home / "project", programs)
 
@@ -204,7 +202,7 @@ def test_the_test_suite_of_the_project_fails_if_contacts_are_lost(user: User) ->
 @pytest.mark.parametrize(
     "command",
     [
-        ["mypy", "--strict", "--cache-dir", os.devnull, "--python-executable"],
+        ["mypy", "--strict", "--cache-dir", "../mypy_cache", "--python-executable"],
         ["pyright", "--pythonpath"],
     ],
     ids=["mypy", "pyright"],

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from support.examples import scaled
 
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, WorkspaceField, WorkspaceFields
@@ -26,7 +27,9 @@ from outreach_async.vocabulary import (
 
 Wire: TypeAlias = dict[str, Any]
 
-unhurried = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+unhurried = settings(
+    deadline=None, max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 """Settings of a property over large values, on a machine that others use as well."""
 
 _LIST = {
