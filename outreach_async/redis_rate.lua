@@ -136,12 +136,12 @@ local function share(state, name, limit)
   local rate
   if demand >= level then
     rate = level
-  elseif level < math.huge then
-    rate = math.min(level, math.max(IDLE_SHARE, HEADROOM * demand))
   else
     local count = 0
     for _ in pairs(state.clients) do count = count + 1 end
-    rate = demand + (total - sum(state.clients, 'demand')) / count
+    local unused = math.max(0, total - sum(state.clients, 'demand'))
+    local headroom = math.min(level, total, math.max(IDLE_SHARE, HEADROOM * demand))
+    rate = math.max(headroom, demand + unused / count)
   end
   local place = 0
   for other in pairs(state.clients) do

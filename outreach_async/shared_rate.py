@@ -260,10 +260,10 @@ class RateCoordinator:
         level = water_level(self.rate, [client.demand for client in self._clients.values()])
         if demand >= level:
             rate = level
-        elif level < math.inf:
-            rate = min(level, max(_IDLE_SHARE, _HEADROOM * demand))
-        else:  # all have enough, and share the remainder equally
-            rate = demand + (self.rate - self._demand()) / len(self._clients)
+        else:
+            unused = max(0.0, self.rate - self._demand())  # nothing, unless the rate covers all demands
+            headroom = min(level, self.rate, max(_IDLE_SHARE, _HEADROOM * demand))
+            rate = max(headroom, demand + unused / len(self._clients))
         # After a hold, the clients start one after the other. Starting at the same time, they would exceed the service's burst,
         # again and again, because they all send at the same intervals.
         place = sum(other < name for other in self._clients)
