@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Generic, NoReturn, TypeVar
 
 import attrs
-from anyio.lowlevel import current_token
 
 from outreach_async.errors import DeadlineExceeded, OutreachError, TransportError, UnexpectedResponse
 from outreach_async.limits import Throttle
@@ -32,11 +31,6 @@ class CallOptions:
     deadline: float | None
 
 
-def event_loop_clock() -> Callable[[], float]:
-    """Return a function that returns the running event loop's time. It is faster than `anyio.current_time`."""
-    return current_token().backend_class.current_time
-
-
 class Call(Generic[T]):
     """One call in progress.
 
@@ -54,6 +48,8 @@ class Call(Generic[T]):
         deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
+        first_failed_at: Time at which the first attempt failed; `None` if none has failed.
+        in_flight: Whether the throttle counts an attempt of this call as in flight.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
         counted_failures: Number of failed attempts that count against the call. Within a bulk run, failures attributed to the
@@ -68,6 +64,8 @@ class Call(Generic[T]):
 
     not_before = -math.inf
     started = 0.0
+    first_failed_at: float | None = None
+    in_flight = False
     progress: Progress | None = None
     attempts = 0
     counted_failures = 0

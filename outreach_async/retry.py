@@ -72,6 +72,49 @@ class FailureKind(Enum):
     FINAL = "rejected permanently, or the response does not match the interface"
 
 
+class RetryDecision(Enum):
+    """A throttle's decision after a failed attempt."""
+
+    RETRY = "retry; the service or the network failed, and the failure does not count against the call"
+    RETRY_COUNTED = "retry; the failure counts against the call"
+    GIVE_UP = "do not retry: the error is final, the call has used up its attempts, or the retry budget is empty"
+    STOP_RUN = "the run is over"
+
+
+@attrs.frozen
+class FailedAttempt:
+    """A failed attempt, with the data that a throttle needs.
+
+    Attributes:
+        error: The error of the attempt.
+        kind: What the failure proves about the request.
+        started: Time at which the attempt started.
+        ended: Time at which the attempt failed.
+        counted_failures: Number of earlier failures counted against the call.
+        retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
+        can_retry: False if the call ends regardless of the decision. The retry budget must then not be charged for a retry.
+        can_wait: Whether the call may wait for as long as the service refuses it: it only reads, and has a deadline.
+        earlier_failures: Number of earlier failures of the call, counted or not.
+        first_failed_at: Time at which the call's first attempt failed; `None` if this is the first failure.
+    """
+
+    error: errors.OutreachError
+    kind: FailureKind
+    started: float
+    ended: float
+    counted_failures: int = 0
+    retry_after: float | None = None
+    can_retry: bool = True
+    can_wait: bool = False
+    earlier_failures: int = 0
+    first_failed_at: float | None = None
+
+    @property
+    def description(self) -> str:
+        """A description of the failure that does not quote the response."""
+        return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
+
+
 @attrs.frozen
 class StatusMeaning:
     """The meaning of an error status. Every decision that depends on a status uses this meaning.

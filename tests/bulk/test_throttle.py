@@ -15,8 +15,9 @@ from support.transports import LOOPS
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.errors import BulkSuspended
-from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
-from outreach_async.retry import FailureKind
+from outreach_async.limiter import RateLimiter
+from outreach_async.limits import ClientThrottle
+from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision
 
 # Against a service
 
@@ -144,12 +145,18 @@ UNSENT = TransportError("nobody listens", maybe_sent=False)
 
 def flow(max_outage: float = 900.0, **options: Any) -> RunThrottle:
     policy = RetryPolicy(jitter=lambda: 1.0, **options)
-    return RunThrottle(policy, RetryAfterGate(), max_outage=max_outage, wall_clock=lambda: 0.0)
+    limiter = RateLimiter(policy, max_in_flight=1000, wall_clock=lambda: 0.0)
+    return RunThrottle(limiter, policy, max_outage=max_outage)
+
+
+def start(run: RunThrottle, at: float) -> None:
+    run._limiter._record_start(at)
+    run._breaker.record_start(at)
 
 
 def fail(run: RunThrottle, error: OutreachError, failure_kind: FailureKind, at: float, **facts: Any) -> RetryDecision:
     """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
-    run._record_start(at)
+    start(run, at)
     return run.on_failure(failed(error, failure_kind, at, at, **facts))
 
 
@@ -159,7 +166,7 @@ def failed(error: OutreachError, failure_kind: FailureKind, started: float, ende
 
 def succeed(run: RunThrottle, at: float, count: int = 1, headers: dict[str, str] | None = None) -> None:
     for _ in range(count):
-        run._record_start(at)
+        start(run, at)
         run.on_success(at, at, headers or {})
 
 
@@ -330,11 +337,14 @@ def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() 
 
 @virtual_time
 async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly() -> None:
-    gate = RetryAfterGate()
-    run, began = RunThrottle(RetryPolicy(), gate), anyio.current_time()
+    policy = RetryPolicy(jitter=lambda: 0.0)
+    limiter = RateLimiter(policy, max_in_flight=2)
+    run, calls, began = RunThrottle(limiter, policy), ClientThrottle(limiter, policy), anyio.current_time()
     assert run.try_start(began)
+    assert calls.try_start(began)
     run.on_success(began, began, {})
-    gate.close(failed(REFUSED, FailureKind.REFUSED, began, began, retry_after=10.0), 10.0)
+    error = StatusError("503", status_code=503)
+    calls.on_failure(failed(error, FailureKind.REFUSED, began, began, retry_after=10.0))
     assert not run.try_start(began + 9)
     changes: list[float] = []
     run.on_change = changes.append
@@ -342,7 +352,7 @@ async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly()
         await run.wait_and_start(-math.inf)
         assert anyio.current_time() - began == pytest.approx(expected, abs=0.02)
     assert changes[0] == began
-    assert (run.state(began + 1), run.pause_reason) == ("paused", "the service answered 429 and asked to wait 10 s")
+    assert (run.state(began + 1), run.pause_reason) == ("paused", "the service answered 503 and asked to wait 10 s")
 
 
 def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
@@ -354,14 +364,14 @@ def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
     assert not run.try_start(paused - 0.1)
     assert run.try_start(paused)
     assert not run.try_start(paused)
-    run.cancel_start()
+    run.on_cancelled(paused, paused)
     assert run.try_start(paused)
 
 
 def test_cancelling_a_start_of_a_healthy_run_changes_nothing() -> None:
     run = flow()
     assert run.try_start(1.0)
-    run.cancel_start()
+    run.on_cancelled(1.0, 1.0)
     assert run.try_start(1.0)
     assert run.state(1.0) == "running"
 
@@ -406,7 +416,7 @@ async def test_the_end_of_a_run_wakes_every_waiter() -> None:
             group.start_soon(wait, now + number // 3 * 5000)
         await anyio.sleep(1)
         assert not run.try_start(now + 10_000)  # they came first
-        assert run.state(now + 10_000) == "throttled"
+        assert run.state(now + 1) == "paused"
         run.halt(error)
     assert raised == [error] * 6
     assert anyio.current_time() == pytest.approx(now + 1)

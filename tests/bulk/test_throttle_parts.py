@@ -16,7 +16,7 @@ from support.time import virtual_time
 
 from outreach_async.bulk import breaker
 from outreach_async.bulk.breaker import Breaker, FailureWindow, Reachability
-from outreach_async.bulk.rate import (
+from outreach_async.rate import (
     BETA,
     FLOOR,
     SPACING,
@@ -30,7 +30,7 @@ from outreach_async.bulk.rate import (
     has_quota,
     parse_quota,
 )
-from outreach_async.bulk.throttle import FifoWaiters
+from outreach_async.limiter import FifoWaiters
 from outreach_async.testing import VirtualTime
 
 seconds = st.floats(0.001, 30)
@@ -433,7 +433,7 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
 
     async def ask(number: int) -> None:
         with scopes[number]:
-            await line.wait(-math.inf, take)
+            await line.wait(take)
             served.append(number)
 
     async with anyio.create_task_group() as group:
@@ -457,22 +457,6 @@ def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int,
 
 
 @virtual_time
-async def test_a_waiter_that_may_not_start_yet_blocks_nobody() -> None:
-    line = FifoWaiters()
-    served: list[str] = []
-
-    async def ask(name: str, not_before: float) -> None:
-        await line.wait(not_before, lambda _: -math.inf)
-        served.append(name)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask, "late", anyio.current_time() + 60)
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(ask, "early", -math.inf)
-    assert served == ["early", "late"]
-
-
-@virtual_time
 async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more() -> None:
     line = FifoWaiters()
     opens, looks = [anyio.current_time() + 1000], itertools.count()
@@ -483,7 +467,7 @@ async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more
 
     line.wake_first(0.0)  # nobody is there
     async with anyio.create_task_group() as group:
-        group.start_soon(line.wait, -math.inf, take)
+        group.start_soon(line.wait, take)
         await anyio.wait_all_tasks_blocked()
         line.wake_first(opens[0] - 0.0005)
         await anyio.wait_all_tasks_blocked()

@@ -32,7 +32,8 @@ from outreach_async import (
 )
 from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
-from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
+from outreach_async.limiter import RateLimiter, RetryAfterGate
+from outreach_async.retry import FailedAttempt, RetryDecision
 from outreach_async.operations import Operation
 from outreach_async.retry import FailureKind, Idempotency
 from outreach_async.testing import VirtualTime
@@ -272,7 +273,7 @@ async def test_a_slot_freed_after_the_deadline_starts_no_attempt() -> None:
         with pytest.raises(DeadlineExceeded, match="no attempt could start within the deadline of 120 s") as caught:
             await one.campaigns.list()
     assert (caught.value.attempts, caught.value.maybe_sent, len(script.requests)) == (0, False, 1)
-    assert one._engine._slots.free == 1
+    assert one._engine.limiter.in_flight == 0
 
 
 @pytest.mark.parametrize(("entry", "error"), [(status(429), RateLimited), (status(500), DeadlineExceeded)], ids=repr)
@@ -325,8 +326,8 @@ class Judge:
         await anyio.sleep_until(not_before)
         self.events.append("admitted")
 
-    def cancel_start(self) -> None:
-        self.events.append("forgone")
+    def on_cancelled(self, _now: float, _started: float) -> None:
+        self.events.append("cancelled")
 
     def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], _budget_spent: int) -> None:
         self.events.append("answered")
@@ -360,27 +361,6 @@ async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_it
     await within(judge, lost(), status(429, retry_after="40"), page())
     assert judge.waits == [0.5, 1.0]
     assert judge.retry_after_values == [None, 40.0]
-
-
-async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() -> None:
-    class Held(Judge):
-        """Closes the gate of the client during the first wait, like a throttled call in another task."""
-
-        def try_start(self, _now: float) -> bool:
-            return False
-
-        async def wait_and_start(self, not_before: float) -> None:
-            await super().wait_and_start(max(not_before, self.gate.opens_at(anyio.current_time())))
-            if self.events == ["admitted"]:
-                now = anyio.current_time()
-                error = RateLimited("429", status_code=429)
-                self.gate.close(
-                    FailedAttempt(error=error, kind=FailureKind.REFUSED, retry_after=9.0, started=now, ended=now), 9.0
-                )
-
-    judge = Held(RetryDecision.RETRY)
-    await within(judge, page())
-    assert (judge.events, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
 
 
 async def test_a_failure_not_counted_uses_up_neither_attempts_nor_deadline() -> None:

@@ -30,9 +30,9 @@ from outreach_async import (
 from outreach_async.bulk.breaker import MAX_PAUSE
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.errors import BulkStopped
-from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
+from outreach_async.limiter import RateLimiter
 from outreach_async.responses import parse_retry_after
-from outreach_async.retry import FailureKind, Idempotency, backoff_delay, classify, retry_cost
+from outreach_async.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision, backoff_delay, classify, retry_cost
 from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]
@@ -283,7 +283,8 @@ async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
     """Play a scenario to its end, or to that of the run."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
-    run = Run(scene, Service(scene), RunThrottle(policy, RetryAfterGate(), max_outage=max_outage))
+    limiter = RateLimiter(policy, max_in_flight=scene.workers)
+    run = Run(scene, Service(scene), RunThrottle(limiter, policy, max_outage=max_outage))
 
     async def work() -> None:
         try:
