@@ -17,6 +17,7 @@ from outreach_async.operations import RequestDefaults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, default_to
 from outreach_async.retry import RetryPolicy
 from outreach_async.secret import OWNER_KEY, Secret, drop_frames, drop_frames_async, hide
+from outreach_async.shared_rate import Rate
 from outreach_async.transport.wire import Response, Transport
 from outreach_async.validation import require_headers, require_number, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
@@ -42,6 +43,9 @@ class OutreachClient:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
         max_in_flight: Maximum number of requests in flight.
+        rate: Rate limit in requests per second for everything that the client and its copies send, or a `Rate` that several
+            clients share, such as `SharedRate()`; `None` for no limit but the one that is learned. A client with a `Rate` works
+            only while it is open, in an `async with` block that one task enters and leaves.
         retry: The retry policy.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
@@ -73,6 +77,7 @@ class OutreachClient:
         timeout: float | None = 30.0,
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
+        rate: float | Rate | None = None,
         retry: RetryPolicy = _DEFAULT_RETRY,
         hooks: Iterable[Hook] = (),
     ) -> None:
@@ -89,7 +94,7 @@ class OutreachClient:
             require_seconds("deadline", deadline),
             _build_request_defaults(fields, key, resolved),
         )
-        self._bind(_build_engine(resolved, hooks, limit, retry), settings, owns=True)
+        self._bind(_build_engine(resolved, hooks, limit, retry, rate), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -186,10 +191,23 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
+        """Start to renew the client's share, if it has a shared rate.
+
+        Raises:
+            InvalidRequest: The client has a shared rate, and is already open.
+        """
+        if self._owns_transport and self._engine.rate_poller is not None:
+            await self._engine.rate_poller.start()
+            self._engine.clock()  # a new event loop resets the limiter, which must not happen after the first share
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
+        """Stop to renew the client's share, and close the connections."""
+        try:
+            if self._owns_transport and self._engine.rate_poller is not None:
+                await self._engine.rate_poller.stop()
+        finally:
+            await self.aclose()
 
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
@@ -233,10 +251,12 @@ def _resolve_transport(base_url: str | None, transport: Transport | None, limit:
     return HttpxTransport(url, max_in_flight=limit)
 
 
-def _build_engine(transport: Transport, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
+def _build_engine(
+    transport: Transport, hooks: Iterable[Hook], limit: int, policy: RetryPolicy, rate: float | Rate | None
+) -> Engine:
     observer = None
     if hooks != ():
         from outreach_async.observer import Observer
 
         observer = Observer(hooks, getattr(transport, "base_url", None))
-    return Engine(transport, max_in_flight=limit, policy=policy, observer=observer)
+    return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)

@@ -41,8 +41,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 import anyio
 import attrs
 
-from outreach_async.bulk.rate import CubicLimit
 from outreach_async.errors import InvalidRequest
+from outreach_async.rate import CubicLimit
 from outreach_async.validation import type_name
 
 LIFETIME: Final = 1.5
@@ -84,9 +84,9 @@ class RateUsage:
         client: Id of the client, unique among all clients that share the rate.
         seconds: Length of the reported period, in seconds; 0 in a client's first report.
         wanted: Number of attempts that started in the period or are waiting at its end.
-        succeeded: Number of responses other than 429.
-        refused: Number of responses with status 429. Responses to attempts that started before the client's rate was last
-            lowered are left out, because they say nothing about the rate since then.
+        succeeded: Number of attempts that the service accepted.
+        refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
+            last lowered are left out, because they say nothing about the rate since then.
         retry_after: Longest wait that the service asked for, in seconds; 0 if it asked for none.
 
     Raises:
