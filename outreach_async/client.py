@@ -19,7 +19,7 @@ from outreach_async.retry import RetryPolicy
 from outreach_async.secret import OWNER_KEY, Secret, drop_frames, drop_frames_async, hide
 from outreach_async.shared_rate import Rate
 from outreach_async.transport.wire import Response, Transport
-from outreach_async.validation import require_headers, require_number, require_seconds, type_name
+from outreach_async.validation import read_rate, require_headers, require_number, require_rate, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
 if TYPE_CHECKING:
@@ -43,9 +43,10 @@ class OutreachClient:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
         max_in_flight: Maximum number of requests in flight.
-        rate: Rate limit in requests per second for everything that the client and its copies send, or a `Rate` that several
-            clients share, such as `SharedRate()`; `None` for no limit but the one that is learned. A client with a `Rate` works
-            only while it is open, in an `async with` block that one task enters and leaves.
+        rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
+            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. Refusals of the service lower the rate further;
+            without a rate, the client learns it from them. Or a `Rate` that several clients share, such as `SharedRate()`; the
+            client then works only while it is open, in an `async with` block.
         retry: The retry policy.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
@@ -94,7 +95,7 @@ class OutreachClient:
             require_seconds("deadline", deadline),
             _build_request_defaults(fields, key, resolved),
         )
-        self._bind(_build_engine(resolved, hooks, limit, retry, rate), settings, owns=True)
+        self._bind(_build_engine(resolved, hooks, limit, retry, _resolve_rate(rate)), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -117,9 +118,9 @@ class OutreachClient:
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
-        The copy shares the client's connections, limit of requests in flight, retry budget and hooks. The copy does not need to
-        be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to the
-        client's headers, and replace fields of the same name.
+        The copy shares the client's connections, rate, limit of requests in flight, retry budget and hooks. The copy does not
+        need to be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to
+        the client's headers, and replace fields of the same name.
 
         Raises:
             InvalidRequest: An option is invalid.
@@ -249,6 +250,12 @@ def _resolve_transport(base_url: str | None, transport: Transport | None, limit:
     from outreach_async.transport.httpx import HttpxTransport
 
     return HttpxTransport(url, max_in_flight=limit)
+
+
+def _resolve_rate(rate: object) -> float | Rate | None:
+    if rate is None:
+        return read_rate(os.environ)
+    return rate if isinstance(rate, Rate) and not isinstance(rate, type) else require_rate("rate", rate)
 
 
 def _build_engine(

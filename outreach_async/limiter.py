@@ -1,8 +1,8 @@
 """The rate limiter of a client: it decides when the next attempt starts, whatever call or bulk run the attempt belongs to.
 
 A client and all its copies share one limiter, and so one queue. The limiter combines what is configured, what the service states
-(`Retry-After` and quota headers), what its refusals have taught, and the number of requests in flight. `rate` holds the pure parts;
-only this module waits. Times are on the event loop's clock.
+(`Retry-After` and quota headers), what its refusals have taught, and the number of requests in flight. `rate` holds the pure
+parts; only this module waits. Times are on the event loop's clock.
 """
 
 from __future__ import annotations
@@ -239,6 +239,7 @@ class RateLimiter:
                 self._lowered_at = now
             self._bucket.change_rate(rate, now)
         self._share_expires_at, self._hold_until = expires_at, hold_until
+        self._delayed_until = min(self._delayed_until, now)
         self._waiters.wake_first(self._earliest_start(now))
 
     def take_usage(self) -> Usage:
@@ -251,7 +252,7 @@ class RateLimiter:
 
     def try_start(self, now: float) -> bool:
         """Start an attempt now, if that is allowed and no other attempt is waiting; return whether it was started."""
-        # While others wait in line, a new attempt must queue behind them: otherwise calls that keep arriving could starve a retry.
+        # While others wait in line, a new attempt must queue behind them: otherwise new calls could starve a retry.
         if self.in_flight >= self.max_in_flight or self._waiters:
             return False
         if not self.in_flight and now - self._ended_at > _IDLE_TIME:
@@ -275,7 +276,7 @@ class RateLimiter:
         if opens_at <= now:
             self._record_start(now)
         else:
-            self._delayed_until = opens_at if opens_at < math.inf else now
+            self._delayed_until = opens_at
         return opens_at
 
     def _earliest_start(self, now: float) -> float:

@@ -10,7 +10,7 @@ A response may state a quota in any of these headers:
 
 A `Reset` value is in seconds; a value that would mean years is read as Unix time.
 
-There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises along a
+There is no learned limit until the first refusal. A refusal cuts it to 0.7 of the achieved rate. Then the limit rises along a
 cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
 The curve is proportional to the rate: a service that allows 500 requests per second may be sent 502, but a service that allows 1
 request per second is not sent 3.
@@ -67,7 +67,7 @@ class TokenBucket:
         """Record the start of an attempt."""
         # `_arrival` is the time at which the bucket is full again. It is never in the past, so that unused tokens do not add up.
         arrival = self._arrival
-        self._arrival = arrival = (arrival if arrival > now else now) + self._period
+        self._arrival = arrival = (max(now, arrival)) + self._period
         self.opens_at = arrival - self._tolerance
 
     def change_rate(self, rate: float, now: float) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
 from outreach_async import vocabulary
 from outreach_async.contacts import NewContact, standard_values
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.secret import OWNER_KEY
 from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
 from outreach_async.vocabulary import UNSET
@@ -117,6 +118,38 @@ def require_seconds(field: str, value: object) -> float | None:
     except OverflowError:
         raise InvalidRequest(
             f"{field}: expected seconds that fit a float, got {_format_number(value)}; pass a smaller number"
+        ) from None
+
+
+def require_rate(field: str, value: object) -> float:
+    """Return a rate in requests per second after checking that it is a finite number greater than 0.
+
+    Raises:
+        InvalidRequest: The value is not a number, not positive, NaN, infinite, or too large for a `float`.
+    """
+    expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
+    if not 0 < value <= sys.float_info.max:
+        raise InvalidRequest(f"{field}: {expected}, got {_format_number(value)}; {remedy}")
+    return float(value)
+
+
+def read_rate(environment: Mapping[str, str]) -> float | None:
+    """Return the rate that the environment variable `OUTREACH_RATE` sets; `None` if it is unset or empty.
+
+    Raises:
+        InvalidRequest: The variable is not a finite number greater than 0.
+    """
+    text = environment.get("OUTREACH_RATE")
+    if not text:
+        return None
+    try:
+        return require_rate("OUTREACH_RATE", float(text))
+    except (ValueError, InvalidRequest):
+        raise InvalidRequest(
+            f"OUTREACH_RATE: expected a finite number of requests per second greater than 0, got {shorten(repr(text), 40)}; "
+            "set it to a number such as 50, or unset it"
         ) from None
 
 

@@ -243,7 +243,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         now, rows = anyio.current_time(), self._recorder.counts.rows
         rate = min(self._rate_estimator.rate(now), self._throttle.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
-        pause, state = max(0.0, self._throttle.opens_at(now) - now), self._throttle.state(now)
+        pause, state = max(0.0, self._throttle.opens_at - now), self._throttle.state(now)
         return BulkProgress(
             rows=rows,
             total=self._plan.total,

@@ -122,7 +122,7 @@ class StateReporter:
     def _check_state(self, now: float) -> None:
         state = self._throttle.state(now)
         if state != self._state:
-            self._report_change(state, max(0.0, self._throttle.opens_at(now) - now))
+            self._report_change(state, max(0.0, self._throttle.opens_at - now))
             if not self._polling:
                 self._polling = True
                 self._group.start_soon(self._poll)
@@ -132,7 +132,7 @@ class StateReporter:
         # A failed attempt triggers a check, but no event marks the recovery. Poll for it, but only while throttled or paused.
         while self._state != "running":
             now = anyio.current_time()
-            with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at(now))):
+            with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at)):
                 await self._ended.wait()
                 return
             self._check_state(anyio.current_time())

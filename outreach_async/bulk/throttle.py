@@ -22,7 +22,7 @@ from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, Retr
 _next_run: Final = count(1).__next__
 
 
-class _RunPaused(Exception):  # noqa: N818 - not an error: a row leaves the client's queue
+class _RunPaused(Exception):
     """The run was paused while a row waited in the client's queue."""
 
 
@@ -69,13 +69,14 @@ class RunThrottle:
         """The client's rate limit in requests per second; `None` without any."""
         return self._limiter.limit
 
-    def opens_at(self, now: float) -> float:
-        """Return the time at which the pause ends. If the run is not paused, the returned time is not in the future."""
+    @property
+    def opens_at(self) -> float:
+        """The time at which the pause ends. If the run is not paused, the time is not in the future."""
         return max(self.gate.opens_at, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
         """Return whether the run is running, throttled or paused."""
-        if self.opens_at(now) > now or not self._breaker.closed:
+        if self.opens_at > now or not self._breaker.closed:
             return "paused"
         return "throttled" if self._limiter.is_throttled(now) else "running"
 

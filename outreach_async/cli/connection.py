@@ -34,6 +34,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
         workspace=workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
         headers=options.headers,
         timeout=options.timeout,
+        rate=options.rate,
         max_in_flight=max_in_flight,
     )
 

@@ -33,7 +33,7 @@ from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
-from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, require_rate, run_preflight
+from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
 from outreach_async.importer.rejects import LineOf, export_rejects, is_rejects_file
 from outreach_async.importer.source import STDIN
 from outreach_async.validation import require_id
@@ -59,7 +59,7 @@ class ImportJob:
         rejects: File for rows that were rejected, not applied or unknown.
         checks: Levels of the checks; `None` to check nothing and print no findings.
         save_mapping: File to write the column mapping to.
-        rate: Quota in requests per second, as the user gave it.
+        rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
         notes: Remarks to print before the run.
         spooled: Whether the rows are stored only in the journal, because they came from standard input.
     """
@@ -362,7 +362,6 @@ _LEVELS: Final = get_args(Level)
     shell_complete=create_completer(lambda: [*_LEVELS, *(f"{check}={level}" for check in CHECKS for level in _LEVELS)]),
     help=f"Level of all checks, or of one: {', '.join(CHECKS)}; repeatable.  [default: warn]",
 )
-@click.option("--rate", type=float, metavar="N", help="Your quota in requests per second, to estimate the duration.")
 @files.file_options
 @shared_options
 def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_run: bool, force: bool, **settings: Any) -> int:
@@ -397,7 +396,7 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     )
     if not dry_run:  # a dry run records nothing
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
-    job = _create_job(open_input, file, **settings)
+    job = _create_job(open_input, file, rate=options.rate, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
 
@@ -420,7 +419,6 @@ def _create_job(
     maps: tuple[str, ...],
     mapping: Path | None,
     checks: tuple[str, ...],
-    rate: float | None,
     **settings: Any,
 ) -> ImportJob:
     """Open the input file, and return the import that the options describe.
@@ -430,7 +428,7 @@ def _create_job(
     """
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job has no rows until the input is opened. A spooled input is not opened: its rows are in the journal.
-    job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), rate=require_rate(rate), **settings)
+    job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
     if str(path) == STDIN and job.earlier == "known" and is_spooled(report := job.read_earlier_report()):
         applicable, _ = apply_mapping(saved, [*(report.mapping or ())] if report else ())
         return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)

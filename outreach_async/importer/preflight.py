@@ -42,17 +42,6 @@ class DurationEstimate:
         return self.rows / self.rate
 
 
-def require_rate(rate: float | None) -> float | None:
-    """Check a rate in requests per second, and return it.
-
-    Raises:
-        InvalidRequest: The rate is not positive and finite.
-    """
-    if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(f"rate: expected a positive number of requests per second, got {rate}; pass your limit as --rate")
-    return rate
-
-
 def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
     """Return the expected duration of an import; `None` if no rate is known.
 

@@ -125,7 +125,7 @@ def test_simultaneous_failures_count_once_while_the_service_is_unreached() -> No
         assert run.try_start(0.0)
     verdicts = {run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, 0.0, 0.1)) for _ in range(64)}
     assert verdicts == {RetryDecision.RETRY}
-    assert (run.halted, run.opens_at(0.1)) == (None, 0.6)
+    assert (run.halted, run.opens_at) == (None, 0.6)
 
 
 def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
     for number in range(5000):
         assert run.try_start(number / 100)
         run.on_success(number / 100, number / 100, {})
-    assert (run.limit, run.opens_at(50.0), run.state(50.0)) == (None, -math.inf, "running")
+    assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
 
 
 def test_a_row_that_keeps_failing_among_successes_is_given_up() -> None:
@@ -233,12 +233,12 @@ def test_when_half_of_the_results_fail_the_run_pauses_until_a_probe_succeeds() -
     for _ in range(10):
         assert run.state(2.0) == "running"
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
-    assert (run.state(2.0), run.opens_at(2.0), run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
+    assert (run.state(2.0), run.opens_at, run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
     assert not run.try_start(6.9)
     assert run.try_start(7.0)
     assert not run.try_start(7.0)
     assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 7.0, 8.0)) is RetryDecision.RETRY
-    assert (run.opens_at(8.0), run.pause_reason) == (18.0, "lost")
+    assert (run.opens_at, run.pause_reason) == (18.0, "lost")
     assert run.try_start(18.0)
     run.on_success(18.5, 18.0, {})
     assert run.state(18.5) == "running"
@@ -250,7 +250,7 @@ def test_a_throttled_probe_prolongs_the_pause() -> None:
     fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
     assert run.try_start(1.5)
     assert run.on_failure(failed(REFUSED, FailureKind.REFUSED, 1.5, 2.0)) is RetryDecision.RETRY
-    assert (run.opens_at(2.0), run.pause_reason) == (2.5, "the service answered 429")
+    assert (run.opens_at, run.pause_reason) == (2.5, "the service answered 429")
 
 
 def test_a_request_started_before_a_pause_is_not_its_probe_nor_counted() -> None:
@@ -272,7 +272,7 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(2)] == [RetryDecision.RETRY_COUNTED] * 2
     assert run.state(2.0) == "running"
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) is RetryDecision.RETRY_COUNTED
-    assert (run.state(2.0), run.opens_at(2.0)) == ("paused", 3.0)
+    assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
     assert run.try_start(3.0)
     run.on_success(3.1, 3.0, {})
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget was refunded
@@ -284,7 +284,7 @@ async def test_the_longest_retry_after_closes_the_gate() -> None:
     run = flow()
     for retry_after in (10.0, 30.0, 5.0, 0.0):
         assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=retry_after) is RetryDecision.RETRY
-    assert run.opens_at(100.0) == 131.0  # and the jitter
+    assert run.opens_at == 131.0  # and the jitter
     assert run.state(130.0) == "paused"
     assert not run.try_start(130.9)
     assert run.try_start(131.0)
@@ -296,7 +296,7 @@ async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit()
     succeed(run, 1.0, 100)
     error = StatusError("503", status_code=503)
     assert fail(run, error, FailureKind.REFUSED, 2.0, retry_after=10.0) is RetryDecision.RETRY
-    assert (run.limit, run.opens_at(2.0)) == (None, 13.0)
+    assert (run.limit, run.opens_at) == (None, 13.0)
 
 
 @virtual_time
@@ -360,7 +360,7 @@ def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
     succeed(run, 1.0)
     for at in range(30):
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0 + at / 100)
-    paused = run.opens_at(2.3)
+    paused = run.opens_at
     assert not run.try_start(paused - 0.1)
     assert run.try_start(paused)
     assert not run.try_start(paused)

@@ -16,6 +16,7 @@ from support.time import virtual_time
 
 from outreach_async.bulk import breaker
 from outreach_async.bulk.breaker import Breaker, FailureWindow, Reachability
+from outreach_async.limiter import FifoWaiters
 from outreach_async.rate import (
     BETA,
     FLOOR,
@@ -30,7 +31,6 @@ from outreach_async.rate import (
     has_quota,
     parse_quota,
 )
-from outreach_async.limiter import FifoWaiters
 from outreach_async.testing import VirtualTime
 
 seconds = st.floats(0.001, 30)

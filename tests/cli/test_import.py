@@ -292,7 +292,10 @@ def test_the_estimated_time_is_shown_where_the_rate_is_known(
     assert " for 35 rows at " in resumed
     assert "(from the journal)" in resumed
     refused = shell("import", path, "--rate", "0", *server_options)
-    assert (refused.code, "rate: expected a positive number" in refused.err) == (2, True)
+    assert (refused.code, "--rate: expected a finite number of requests per second" in refused.err) == (
+        2,
+        True,
+    )
 
 
 def test_resume_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:

@@ -283,7 +283,8 @@ async def test_a_copy_shares_the_pause_after_a_retry_after() -> None:
         group.start_soon(api_client.campaigns.list().collect)
         await anyio.sleep(1)
         await api_client.with_options(workspace="space_2").campaigns.list()
-    assert [time - began for time in script.times] == pytest.approx([0, 10, 10])
+    assert script.times[0] == began
+    assert min(script.times[1:]) - began >= 10
 
 
 @virtual_time
