@@ -21,9 +21,9 @@ from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.logs import LOGGER
 from outreach_async.responses import mask_string
 from outreach_async.secret import Secret, drop_frames
-from outreach_async.shared_rate import RateCoordinator, RateShare, RateUsage, require_limit
+from outreach_async.shared_rate import RateCoordinator, RateShare, RateUsage
 from outreach_async.transport.urls import require_module
-from outreach_async.validation import require_seconds, type_name
+from outreach_async.validation import require_rate, require_seconds, type_name
 
 _MAX_TIMEOUT: Final = 1.0
 """Maximum number of seconds that a report may take. Together with the time between two reports, it is less than the lifetime of
@@ -80,7 +80,7 @@ class RedisRate:
     @drop_frames
     def __init__(self, url: str, *, key: str, limit: float | None = None, timeout: float = _MAX_TIMEOUT) -> None:
         self._key = _require_key(key)
-        self._limit = require_limit(limit)
+        self._limit = None if limit is None else require_rate("limit", limit)
         self._timeout = _require_timeout(timeout)
         require_module("redis", "outreach_async[redis]")
         self._credentials = _Credentials()

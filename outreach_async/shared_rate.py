@@ -43,7 +43,7 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.rate import CubicLimit
-from outreach_async.validation import type_name
+from outreach_async.validation import require_rate
 
 LIFETIME: Final = 1.5
 """Seconds until a share expires and its client is forgotten. A client renews its share in a third of that time at most."""
@@ -294,7 +294,7 @@ class SharedRate:
             lower limit of the service is learned in any case.
 
     Raises:
-        InvalidRequest: `limit` is not a positive number.
+        InvalidRequest: `limit` is not a finite number greater than 0.
 
     Example:
         ```python
@@ -306,7 +306,7 @@ class SharedRate:
     """
 
     def __init__(self, limit: float | None = None) -> None:
-        self._coordinator = RateCoordinator(require_limit(limit))
+        self._coordinator = RateCoordinator(None if limit is None else require_rate("limit", limit))
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record a client's usage and return its next share; see `Rate`.
@@ -318,18 +318,3 @@ class SharedRate:
             ```
         """
         return self._coordinator.step(usage, anyio.current_time())
-
-
-def require_limit(limit: object) -> float | None:
-    """Return the limit of a rate after checking it.
-
-    Raises:
-        InvalidRequest: The limit is neither `None` nor a finite number greater than 0.
-    """
-    if limit is None:
-        return None
-    if isinstance(limit, bool) or not isinstance(limit, int | float):
-        raise InvalidRequest(f"limit: expected requests per second or None, got {type_name(limit)}; pass a number such as 50.0")
-    if not 0 < limit < math.inf:
-        raise InvalidRequest(f"limit: expected a finite number greater than 0, got {limit}; pass the requests per second")
-    return float(limit)
