@@ -212,7 +212,6 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
             credentials.user, credentials.secrets = options.pop("username", None), (Secret(options.pop("password")),)
             options["credential_provider"] = credentials
         options |= {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2, "retry": Retry(NoBackoff(), 0)}
-        options |= {"lib_name": None, "lib_version": None}  # a request less for each connection
         connection_class = options.pop("connection_class", Connection)
         connection_class(**options)  # checks the options without connecting
         # The pool belongs to a process: redis-py makes a new one in a forked child.

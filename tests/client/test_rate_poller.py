@@ -17,9 +17,13 @@ from outreach_async import (
     InvalidRequest,
     NewContact,
     OutreachClient,
+    Progress,
     RateShare,
     RateUsage,
+    Request,
+    Response,
     SharedRate,
+    Transport,
     TransportError,
 )
 from outreach_async.fake import FakeService, FakeTransport, faults
@@ -48,6 +52,21 @@ class ScriptedRate:
         return share
 
 
+@attrs.define
+class Slow:
+    """A transport whose responses take 0.6 seconds."""
+
+    inner: Transport
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await self.inner.send(request, progress)
+        await anyio.sleep(0.6)
+        return response
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
 def share(rate: float = 10.0, expires_in: float = 1.5, hold: float = 0.0) -> RateShare:
     return RateShare(rate=rate, expires_in=expires_in, hold=hold)
 
@@ -70,7 +89,10 @@ def service() -> FakeService:
 
 
 def open_client(service: FakeService, rate: Any, **options: Any) -> OutreachClient:
-    return OutreachClient(transport=FakeTransport(service), workspace="space_1", owner_key="key_1", rate=rate, **options)
+    key = service.add_owner_key("space_1")
+    return OutreachClient(
+        **{"transport": FakeTransport(service), "workspace": "space_1", "owner_key": key, "rate": rate, **options}
+    )
 
 
 async def send(client: OutreachClient, number: int) -> list[float]:
@@ -111,7 +133,7 @@ async def test_reports_come_four_times_a_second_and_twice_while_idle(service: Fa
 
 
 async def test_a_report_says_what_was_wanted_answered_and_refused(service: FakeService) -> None:
-    service.inject("workspace_fields", faults.status(429), faults.status(429, retry_after=2))
+    service.faults.script("list_fields", faults.status(429), faults.status(429, retry_after=2))
     rate = scripted(share(rate=100.0))
     async with open_client(service, rate) as client:
         await send(client, 5)
@@ -127,9 +149,9 @@ async def test_a_report_says_what_was_wanted_answered_and_refused(service: FakeS
 
 
 async def test_refusals_of_requests_from_before_a_lower_share_are_left_out(service: FakeService) -> None:
-    service.inject("workspace_fields", faults.delay(0.3), faults.status(429))
+    service.faults.script("list_fields", faults.status(429))
     rate = scripted(share(rate=100.0), share(rate=10.0))
-    async with open_client(service, rate) as client:
+    async with open_client(service, rate, transport=Slow(FakeTransport(service))) as client:
         await send(client, 1)
         await anyio.sleep(1)
     assert sum(usage.refused for _, usage in rate.reports) == 0
@@ -215,7 +237,7 @@ async def test_a_client_that_is_not_open_says_so(service: FakeService, used: str
     if state == "closed":
         async with client:
             pass
-    with pytest.raises(InvalidRequest, match="^rate: a client with a shared rate works only while it is open; use `async with`"):
+    with pytest.raises(InvalidRequest, match=r"^rate: a client with a shared rate works only while it is open; use `async with`"):
         await (client.workspaces.fields() if used == "call" else client.contacts.create_many([NewContact("a@a.example")]))
     await client.aclose()
 
@@ -223,9 +245,8 @@ async def test_a_client_that_is_not_open_says_so(service: FakeService, used: str
 async def test_a_client_with_a_shared_rate_is_opened_once_at_a_time(service: FakeService) -> None:
     client = open_client(service, SharedRate())
     async with client:
-        with pytest.raises(InvalidRequest, match="^rate: the client is already open"):
+        with pytest.raises(InvalidRequest, match=r"^rate: the client is already open"):
             await client.__aenter__()
-    async with client:
         assert await client.workspaces.fields()
 
 
@@ -244,7 +265,7 @@ async def test_clients_report_under_ids_of_their_own(service: FakeService) -> No
 
 
 async def test_a_class_is_not_accepted_as_a_rate(service: FakeService) -> None:
-    with pytest.raises(InvalidRequest, match="^rate: expected a finite number"):
+    with pytest.raises(InvalidRequest, match=r"^rate: expected a finite number"):
         open_client(service, SharedRate)
 
 
@@ -252,5 +273,5 @@ async def test_a_bulk_run_keeps_to_the_share(service: FakeService) -> None:
     began = anyio.current_time()
     async with open_client(service, SharedRate(limit=10.0)) as client:
         report = await client.contacts.create_many([NewContact(f"user{number}@a.example") for number in range(51)])
-    assert report.added == 51
+    assert report.rows == 51
     assert 4.5 < anyio.current_time() - began < 7

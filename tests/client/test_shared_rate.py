@@ -36,10 +36,10 @@ def learn(coordinator: RateCoordinator, allowed: int, since: float = 0.0) -> flo
     """Let two clients use a service that allows each `allowed` requests in a quarter of a second; return the last rate."""
     due = {"a": 0.0, "b": 0.0}
     for tick in range(40):
-        for name in due:
-            sent = int(due[name])
+        for name, requests in due.items():
+            sent = int(requests)
             usage = report(name, succeeded=min(sent, allowed), refused=max(0, sent - allowed))
-            due[name] += coordinator.step(usage, since + tick / 4).rate / 4 - sent
+            due[name] = requests + coordinator.step(usage, since + tick / 4).rate / 4 - sent
     return coordinator.rate
 
 
