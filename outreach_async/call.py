@@ -23,8 +23,8 @@ class CallOptions:
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, waits do not use up the
-            deadline. Failed attempts use it up only if they are attributed to the row, and not to the service.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, waits do not use
+            up the deadline. Failed attempts use it up only if they are attributed to the row, and not to the service.
     """
 
     timeout: float | None
@@ -37,18 +37,18 @@ class Call(Generic[T]):
     Args:
         operation: The operation to run.
         options: The time limits of the call.
-        throttle: The throttle of the client or of the bulk run.
+        throttle: The throttle of the client, or of the bulk run or audit.
         now: Returns the time on the running event loop's clock.
 
     Attributes:
         operation: The operation to run.
         options: The time limits of the call.
-        throttle: The throttle of the client or of the bulk run.
+        throttle: The throttle of the client, or of the bulk run or audit.
         now: Returns the time on the running event loop's clock.
         deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
-        first_failed_at: Time at which the first attempt failed; `None` if none has failed.
+        first_failed_at: Time at which the first attempt failed; infinite if none has failed.
         in_flight: Whether the throttle counts an attempt of this call as in flight.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
@@ -64,7 +64,7 @@ class Call(Generic[T]):
 
     not_before = -math.inf
     started = 0.0
-    first_failed_at: float | None = None
+    first_failed_at = math.inf
     in_flight = False
     progress: Progress | None = None
     attempts = 0

@@ -249,6 +249,7 @@ class Engine:
         now = call.now()
         retryable = is_retryable(failure_kind, call.operation.idempotency)
         in_time = now + wait < call.deadline_at
+        call.first_failed_at = min(call.first_failed_at, now)
         # The throttle decides first, whether or not the call may be retried: it counts the attempts in flight, and must see every
         # one of them end.
         attempt = FailedAttempt(
@@ -264,8 +265,6 @@ class Engine:
             first_failed_at=call.first_failed_at,
         )
         call.in_flight = False
-        if call.first_failed_at is None:
-            call.first_failed_at = now
         decision = call.throttle.on_failure(attempt)
         if decision is RetryDecision.RETRY_COUNTED:
             call.count_failure(now)
@@ -283,9 +282,9 @@ class Engine:
             call.budget_spent += retry_cost(failure_kind)
         call.last_error = error
         log_retry(call, error, failure_kind, wait)
-        # `Retry-After` acts through the gate and can only lengthen this wait. Without the backoff, a service that asks to wait
-        # 0 seconds would receive retries in a tight loop.
-        call.not_before = now + backoff
+        # `Retry-After` also acts through the gate, unless it is about this call alone. Without the backoff, a service that asks
+        # to wait 0 seconds would receive retries in a tight loop.
+        call.not_before = now + max(backoff, min(retry_after or 0.0, self.policy.retry_after_cap))
         if self.observer:
             self.observer.on_retry(call, error, failure_kind)
 

@@ -125,7 +125,7 @@ class Usage:
     retry_after: float = 0.0
 
 
-_TOO_MANY_REQUESTS: Final = 429
+TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
 """Maximum jitter added to a `Retry-After`, as a fraction of that wait. It spreads the clients that wait until the same time."""
 _MAX_JITTER: Final = 1.0
@@ -323,14 +323,19 @@ class RateLimiter:
         if self._waiters:
             self._waiters.wake_first(self._earliest_start(now))
 
-    def on_failure(self, attempt: FailedAttempt) -> bool:
-        """Record a failed attempt, and return whether it was refused and the response states a quota."""
+    def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:
+        """Record a failed attempt, and return whether it was refused and the response states a quota.
+
+        Args:
+            attempt: The failed attempt.
+            closes_gate: Whether a `Retry-After` applies to every request of the client.
+        """
         if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate
             self.on_success(attempt.ended, attempt.started, attempt.error.headers)
             return False
         self._quota.refund()
         self.in_flight -= 1  # first, because a stated quota is reduced by the attempts in flight
-        states_quota = attempt.kind is FailureKind.REFUSED and self._learn_from_refusal(attempt)
+        states_quota = attempt.kind is FailureKind.REFUSED and self._learn_from_refusal(attempt, closes_gate=closes_gate)
         self.in_flight += 1
         self._end_attempt(attempt.ended)
         return states_quota
@@ -354,19 +359,19 @@ class RateLimiter:
         if self._usage is not None:
             self._usage.answered += 1
 
-    def _learn_from_refusal(self, attempt: FailedAttempt) -> bool:
+    def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
         """Lower the limit, or wait as long as the service asks; return whether the response states a quota."""
         self._is_learning = True
         error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
         states_quota = self._apply_quota(error.headers, attempt.started, now)
-        is_429 = error.status_code == _TOO_MANY_REQUESTS
+        is_429 = error.status_code == TOO_MANY_REQUESTS
         if self._usage is not None:  # whoever hands out the shares learns from the refusals of all clients
             # Many requests in flight may be refused at once. After the share was lowered, the rest of them says nothing new.
             self._usage.refused += is_429 and attempt.started >= self._lowered_at
             self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
         elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):
             self._cubic.cut(now, self._meter.rate(now), retry_after)
-        if retry_after:
+        if retry_after and closes_gate:
             self._close_gate(attempt, retry_after)
         return states_quota
 

@@ -53,7 +53,7 @@ def log_failure(call: Call[Any], error: OutreachError, failure_kind: FailureKind
 
 
 def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, wait: float) -> None:
-    """Log that a failed call is retried. In a bulk run, log at debug only, because a run can have millions of rows."""
+    """Log that a failed call is retried. In a bulk run or audit, log at debug only, because a run can have millions of rows."""
     level = logging.INFO if call.throttle.run is None else logging.DEBUG
     if LOGGER.isEnabledFor(level):
         extra = {**_failure_fields(call, error, failure_kind), "wait": wait}

@@ -95,7 +95,7 @@ class OtelHook:
     """A hook that records a client's events as spans and metrics.
 
     Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats`, the number of retries by operation and
-    evidence; `outreach.bulk.rows`, the number of rows by outcome; `outreach.bulk.rate_limit`, a run's own limit in requests per
+    evidence; `outreach.bulk.rows`, the number of rows by outcome; `outreach.bulk.rate_limit`, a run's limit in requests per
     second; and `outreach.bulk.state_changes`, the number of changes by state. One hook can serve any number of clients.
 
     Args:

@@ -14,6 +14,7 @@ from outreach_async.call import CallOptions
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
 from outreach_async.errors import OutreachError, drop_tracebacks
+from outreach_async.limits import Throttle
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
 from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async.pagination import HasId, Pager
@@ -63,12 +64,13 @@ class Settings:
 class _Resource:
     _engine: Engine = attrs.field(repr=False)
     _settings: Settings = attrs.field(repr=False)
+    _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
     def _build_pager(self, build_page: PageBuilder[T], page: int, max_items: int | None, options: CallOptions) -> Pager[T]:
         require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
         if max_items is not None:
             require_number("max_items", max_items, least=1)
-        return Pager(lambda number: self._engine.run(build_page(number), options), page, max_items)
+        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
 
 
 class Campaigns(_Resource):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Container
 from enum import Enum
@@ -95,7 +96,7 @@ class FailedAttempt:
         can_retry: False if the call ends regardless of the decision. The retry budget must then not be charged for a retry.
         can_wait: Whether the call may wait for as long as the service refuses it: it only reads, and has a deadline.
         earlier_failures: Number of earlier failures of the call, counted or not.
-        first_failed_at: Time at which the call's first attempt failed; `None` if this is the first failure.
+        first_failed_at: Time of the first failure of the call.
     """
 
     error: errors.OutreachError
@@ -107,7 +108,7 @@ class FailedAttempt:
     can_retry: bool = True
     can_wait: bool = False
     earlier_failures: int = 0
-    first_failed_at: float | None = None
+    first_failed_at: float = math.inf
 
     @property
     def description(self) -> str:

@@ -31,7 +31,7 @@ class BulkProgress:
     Attributes:
         rows: Rows with an outcome, including those of earlier processes.
         total: Number of rows in the input; `None` if unknown.
-        rate: Recent rows per second; at most the rate limit that the run has learned.
+        rate: Recent rows per second; at most the client's rate limit.
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
             service asked for a wait or is down.
         resumes: Seconds until the pause ends; 0.0 if the run is not paused.

@@ -15,9 +15,12 @@ import anyio
 
 from outreach_async.bulk.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow, Reachability
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
-from outreach_async.limiter import FifoWaiters, RateLimiter, RetryAfterGate
+from outreach_async.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, RetryAfterGate
 from outreach_async.limits import RetryBudget
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
+
+MAX_OUTAGE: Final = 900.0
+"""Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
 
 _next_run: Final = count(1).__next__
 
@@ -43,7 +46,7 @@ class RunThrottle:
             state may have changed. A run without failures and waits never calls it.
     """
 
-    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float = 900.0) -> None:
+    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float = MAX_OUTAGE) -> None:
         self.run = _next_run()
         self.halted: OutreachError | None = None
         self.drained: OutreachError | None = None
@@ -167,9 +170,7 @@ class RunThrottle:
             self.on_success(now, attempt.started, attempt.error.headers)
             decision = RetryDecision.GIVE_UP
         else:
-            states_quota = self._limiter.on_failure(attempt)
-            refused = attempt.kind is FailureKind.REFUSED
-            decision = self._on_refusal(attempt, states_quota=states_quota) if refused else self._on_fault(attempt)
+            decision = self._on_refusal(attempt) if attempt.kind is FailureKind.REFUSED else self._on_fault(attempt)
         if self.halted is not None and decision is not RetryDecision.GIVE_UP:
             decision = RetryDecision.STOP_RUN
         self._paused.wake_first(self._breaker.opens_at)
@@ -191,16 +192,25 @@ class RunThrottle:
         self._paused.wake_first(-math.inf)
         return self._breaker.tripped_at
 
-    def _on_refusal(self, attempt: FailedAttempt, *, states_quota: bool) -> RetryDecision:
-        """Handle a refusal, from which the limiter has learned. A refusal is a fault of neither the row nor the service."""
+    def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
+        """Learn from a refusal, and decide whether it counts against the row.
+
+        A 429 does not. A 503 may count like another failure, and then only the row waits: a service that asks to wait because of
+        one row must not hold up the others.
+        """
+        is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
+        counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
+        states_quota = self._limiter.on_failure(attempt, closes_gate=not counts)
         self._reachability.reached = True
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_refusal(attempt.ended)
             self.pause_reason = attempt.description
+        if counts:
+            self._check_outage(attempt)
+            return self._count_against_row(attempt)
         if attempt.retry_after:
             self.pause_reason = self.gate.reason
-            if attempt.retry_after > self._policy.retry_after_cap:
-                cap = self._policy.retry_after_cap
+            if attempt.retry_after > (cap := self._policy.retry_after_cap):
                 text = f"the service asked to wait {attempt.retry_after:.0f} s, more than the limit of {cap:g} s"
                 self._suspend(text, attempt.error, attempt.retry_after)
         if states_quota and attempt.retry_after is None:
@@ -212,6 +222,7 @@ class RunThrottle:
 
     def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
         """Decide whether to retry after a failure that is not a refusal, and whether the failure counts against the row."""
+        self._limiter.on_failure(attempt)
         if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
             self._reachability.reached = True
         if not self._reachability.reached:
@@ -219,30 +230,46 @@ class RunThrottle:
             return RetryDecision.RETRY if self._policy.attempts > 1 else RetryDecision.GIVE_UP
         counts = self._attribute_to_row(attempt)
         self._check_outage(attempt)
-        if self._policy.attempts == 1 or (counts and attempt.counted_failures + 1 >= self._policy.attempts):
+        if counts or self._policy.attempts == 1:
+            return self._count_against_row(attempt)
+        self._charge_budget(attempt)
+        return RetryDecision.RETRY
+
+    def _count_against_row(self, attempt: FailedAttempt) -> RetryDecision:
+        if attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
         self._charge_budget(attempt)
-        return RetryDecision.RETRY_COUNTED if counts else RetryDecision.RETRY
+        return RetryDecision.RETRY_COUNTED
 
     def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
-        """Record a failure, and return whether it counts against its row.
-
-        The failure does not count if the breaker is open, or opened after the attempt started.
-        """
+        """Record a failure that is not a refusal, and return whether it counts against its row."""
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_failure(attempt.ended)
             self.pause_reason = attempt.description
             return False
+        verdict = self._judge_row(attempt)
+        # The row would be given up, but nothing proves that it is at fault: the service may be down.
+        is_last = verdict is None and attempt.earlier_failures + 1 >= self._policy.attempts > 1
+        if self._breaker.closed and (is_last or self._failure_window.is_failing):
+            self._breaker.trip(attempt.ended)
+            self.pause_reason = f"{'no request succeeds' if is_last else 'most requests fail'}: {attempt.description}"
+        return verdict is True and attempt.kind is FailureKind.AMBIGUOUS
+
+    def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
+        """Record a failure, and return whether it is the row's fault; `None` if there is no evidence.
+
+        It is the row's fault if nearly all other attempts succeed or, while few others are known, if another attempt has
+        succeeded since the row first failed.
+        """
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
             # The attempt was in flight when the breaker opened. It failed in the same outage, which must not be counted twice,
             # nor against the row.
             return False
-        counts = attempt.kind is FailureKind.AMBIGUOUS and self._failure_window.counts_against_row(attempt.counted_failures)
-        self._failure_window.record_fault(attempt.counted_failures)
-        if self._failure_window.is_failing:
-            self._breaker.trip(attempt.ended)
-            self.pause_reason = f"most requests fail: {attempt.description}"
-        return counts
+        verdict = self._failure_window.is_row_at_fault(attempt.earlier_failures)
+        if verdict is None and self._succeeded_at >= attempt.first_failed_at:
+            verdict = True
+        self._failure_window.record_fault(attempt.earlier_failures, is_refusal=is_refusal)
+        return verdict
 
     def _check_reachability(self, attempt: FailedAttempt) -> None:
         """Pause the run because the service was never reached. After a few rounds of failed attempts, suspend the run."""

@@ -50,6 +50,12 @@ _MAX_DIGITS: Final = 19
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
 @files.force_option
+@click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of the audit; workspaces not read by then are reported as unreadable.  [default: none]",
+)
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
 @click.option(
     "--explain",
@@ -67,6 +73,7 @@ def audit(
     compare: Path | None,
     outputs: tuple[Path, ...],
     force: bool,
+    deadline: float | None,
     form: str | None,
     explain: str | None,
     as_schema: bool,
@@ -103,7 +110,7 @@ def audit(
     async def run_audit() -> int:
         workspaces = workspaces_of(options)
         async with open_client(options, workspace=workspaces[0]) as client:
-            report = await auditing.audit(client, workspaces, policy=chosen, clock=clock_of(options))
+            report = await auditing.audit(client, workspaces, policy=chosen, deadline=deadline, clock=clock_of(options))
         if earlier is not None:
             report = report.since(earlier)
         _output_report(screen, report, dict(formats), print_format)

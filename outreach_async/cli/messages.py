@@ -11,8 +11,9 @@ _FLAGS: Final = {
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            *("base_url", "campaign", "check", "concurrency", "duplicates", "earlier", "encoding", "format", "journal", "map"),
-            *("ignore_unknown", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet", "timeout", "workspace"),
+            *("base_url", "campaign", "check", "concurrency", "deadline", "duplicates", "earlier", "encoding", "format"),
+            *("ignore_unknown", "journal", "map", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet"),
+            *("timeout", "workspace"),
         )
     },
     "headers": "--header",

@@ -275,7 +275,7 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
     assert run.try_start(3.0)
     run.on_success(3.1, 3.0, {})
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget was refunded
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY  # half of the budget was refunded
     assert run.state(4.0) == "running"
 
 
@@ -294,9 +294,41 @@ async def test_the_longest_retry_after_closes_the_gate() -> None:
 async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit() -> None:
     run = flow()
     succeed(run, 1.0, 100)
+    for _ in range(20):
+        fail(run, LOST, FailureKind.AMBIGUOUS, 1.0)
     error = StatusError("503", status_code=503)
     assert fail(run, error, FailureKind.REFUSED, 2.0, retry_after=10.0) is RetryDecision.RETRY
     assert (run.limit, run.opens_at) == (None, 13.0)
+
+
+def test_a_503_with_retry_after_for_one_row_counts_against_it_and_holds_up_no_other() -> None:
+    run, error = flow(attempts=3), StatusError("503", status_code=503)
+    verdicts = []
+    for failures in range(3):
+        succeed(run, 1.0 + failures, 30)
+        facts = {"counted_failures": failures, "earlier_failures": failures, "retry_after": 10.0}
+        verdicts.append(fail(run, error, FailureKind.REFUSED, 1.0 + failures, **facts))
+    assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
+    assert run.try_start(4.0)
+
+
+def test_while_few_results_are_known_only_a_later_success_blames_a_row() -> None:
+    run = flow()
+    succeed(run, 1.0)
+    facts = {"first_failed_at": 2.0}
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0, **facts) is RetryDecision.RETRY
+    succeed(run, 3.0)
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0, earlier_failures=1, **facts) is RetryDecision.RETRY_COUNTED
+    last = {"earlier_failures": 4, "counted_failures": 3, **facts}
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 5.0, **last) is RetryDecision.GIVE_UP
+
+
+def test_a_row_that_fails_without_a_success_of_another_pauses_the_run() -> None:
+    run = flow()
+    for failures in range(4):
+        assert run.state(1.0 + failures) == "running"
+        assert fail(run, LOST, FailureKind.AMBIGUOUS, 1.0 + failures, earlier_failures=failures) is RetryDecision.RETRY
+    assert (run.state(4.0), run.opens_at, run.pause_reason) == ("paused", 9.0, "no request succeeds: lost")
 
 
 @virtual_time

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import RateLimited, RetryPolicy, StatusError
 from outreach_async.errors import OutreachError
-from outreach_async.limiter import RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
-from outreach_async.rate import TokenBucket
+from outreach_async.limiter import FifoWaiters, RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
 from outreach_async.retry import FailedAttempt, FailureKind
+from outreach_async.testing import VirtualTime
 
 REFUSED = RateLimited("429", status_code=429)
 
@@ -32,50 +34,7 @@ def refused(at: float, retry_after: float | None = None, error: OutreachError = 
     return FailedAttempt(error=error, kind=FailureKind.REFUSED, retry_after=retry_after, started=at, ended=at)
 
 
-def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return by how many attempts some window exceeds what a rate allows, at most; negative if none does."""
-    burst = max(1.0, rate / 10)
-    return max(
-        number + 1 - first - (rate * (end - begin) + burst)
-        for number, end in enumerate(starts)
-        for first, begin in enumerate(starts[: number + 1])
-    )
-
-
 # The configured rate
-
-
-@given(st.floats(0.01, 2000), st.lists(st.floats(0, 3), min_size=1, max_size=60))
-def test_a_bucket_never_starts_more_than_its_rate_and_burst(rate: float, pauses: list[float]) -> None:
-    bucket, now = TokenBucket(rate), 0.0
-    starts: list[float] = []
-    for pause in pauses:  # every pause is followed by as many attempts as are allowed at that time
-        now = max(now + pause, bucket.opens_at if pause < 1 else now)
-        while bucket.opens_at <= now and len(starts) < 400:
-            bucket.record_start(now)
-            starts.append(now)
-    assert most_in_excess(starts, rate) <= 1e-6
-
-
-@given(st.floats(0.1, 500), st.floats(0.1, 500), st.floats(0, 0.5))
-def test_a_changed_rate_keeps_the_number_of_missing_tokens(before: float, after: float, pause: float) -> None:
-    bucket, started = TokenBucket(before), 0
-    while bucket.opens_at <= 0.0:
-        bucket.record_start(0.0)
-        started += 1
-    bucket.change_rate(after, pause)
-    missing = max(0.0, started - before * pause)
-    assert bucket.opens_at == pytest.approx(pause + (missing + 1 - max(1.0, after / 10)) / after, abs=1e-6)
-
-
-def test_a_timer_that_is_late_costs_no_throughput_within_the_burst() -> None:
-    bucket, now, count = TokenBucket(100.0), 0.0, 0
-    while now < 10:
-        while bucket.opens_at <= now:
-            bucket.record_start(now)
-            count += 1
-        now = bucket.opens_at + 0.05
-    assert count >= 100 * 9.9
 
 
 def test_a_limiter_with_a_rate_not_reached_starts_everything() -> None:
@@ -173,6 +132,64 @@ async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(result: 
             limits.on_cancelled(now)
         assert limits.in_flight == 0
     assert limits.in_flight == 1
+
+
+async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
+    """Let many tasks queue for one start per second, cancel some of them, and return who was served."""
+    served: list[int] = []
+    opens = [anyio.current_time() + 0.5]
+    scopes = [anyio.CancelScope() for _ in range(count)]
+
+    def take(now: float) -> float:
+        opened = opens[0]
+        if opened <= now:
+            opens[0] = now + 1
+        return opened
+
+    async def ask(number: int) -> None:
+        with scopes[number]:
+            await line.wait(take)
+            served.append(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(count):
+            group.start_soon(ask, number)
+            await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0.25)
+        for number in doomed:
+            scopes[number].cancel()
+    assert not served or anyio.current_time() == pytest.approx(opens[0] - 1)
+    return served
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
+def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
+    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn
+    served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
+    assert served == [number for number in range(count) if number not in doomed]
+    assert not line
+
+
+@virtual_time
+async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more() -> None:
+    line = FifoWaiters()
+    opens, looks = [anyio.current_time() + 1000], itertools.count()
+
+    def take(_: float) -> float:
+        next(looks)
+        return opens[0]
+
+    line.wake_first(0.0)  # nobody is there
+    async with anyio.create_task_group() as group:
+        group.start_soon(line.wait, take)
+        await anyio.wait_all_tasks_blocked()
+        line.wake_first(opens[0] - 0.0005)
+        await anyio.wait_all_tasks_blocked()
+        assert next(looks) == 1
+        opens[0] = anyio.current_time()
+        line.wake_first(opens[0])
+    assert not line
 
 
 # The Retry-After gate
