@@ -137,15 +137,17 @@ class RedisRate:
 
         limit = "" if self._limit is None else self._limit
         arguments = [*attrs.astuple(usage), limit, ""]
-        for attempt in range(1, _ATTEMPTS + 1):
+        text = ""
+        for _ in range(_ATTEMPTS):
             try:
                 rate, expires_in, hold = map(float, self._script(keys=[self._key], args=arguments))
                 return RateShare(rate=rate, expires_in=expires_in, hold=hold)
             except (RedisError, OSError, ValueError) as error:
                 # Frames of redis-py hold the password, so the error itself must not leave this function.
-                if attempt == _ATTEMPTS or not isinstance(error, RedisConnectionError):
-                    return mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
-        raise AssertionError
+                text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
+                if not isinstance(error, RedisConnectionError):
+                    break
+        return text
 
     def _on_share(self, client: str, share: RateShare) -> None:
         now = time.monotonic()

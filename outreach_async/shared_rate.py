@@ -24,8 +24,10 @@ class HalfTheLimit:
 
 
 async def main() -> None:
-    async with OutreachClient(transport=FakeTransport(FakeService()), rate=HalfTheLimit()) as client:
-        print(await client.workspaces.fields("space_1"))
+    fake = FakeService()
+    space = fake.add_workspace()
+    async with OutreachClient(transport=FakeTransport(fake), workspace=space, rate=HalfTheLimit()) as client:
+        print(len(await client.workspaces.fields()))  # -> 36
 
 
 anyio.run(main)
@@ -142,8 +144,8 @@ class Rate(Protocol):
                 return RateShare(rate=5.0, expires_in=2.0, hold=usage.retry_after)
 
 
-        async with OutreachClient(transport=FakeTransport(fake), rate=Fixed()) as limited:
-            print(len(await limited.workspaces.fields("space_1")))  # -> 37
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", rate=Fixed()) as limited:
+            print(len(await limited.workspaces.fields()))  # -> 37
         ```
     """
 
@@ -299,9 +301,9 @@ class SharedRate:
     Example:
         ```python
         rate = SharedRate(limit=50.0)
-        async with OutreachClient(transport=FakeTransport(fake), rate=rate) as one:
-            async with OutreachClient(transport=FakeTransport(fake), rate=rate) as other:
-                print(len(await one.workspaces.fields("space_1")), len(await other.workspaces.fields("space_1")))  # -> 37 37
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", rate=rate) as one:
+            async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", rate=rate) as other:
+                print(len(await one.workspaces.fields()), len(await other.workspaces.fields()))  # -> 37 37
         ```
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from itertools import repeat
 from typing import Any, NoReturn
 
@@ -248,6 +249,11 @@ async def test_a_client_with_a_shared_rate_is_opened_once_at_a_time(service: Fak
         with pytest.raises(InvalidRequest, match=r"^rate: the client is already open"):
             await client.__aenter__()
         assert await client.workspaces.fields()
+
+
+async def test_a_client_that_was_never_opened_can_be_left(service: FakeService) -> None:
+    async with AsyncExitStack() as stack:
+        stack.push_async_exit(open_client(service, SharedRate()))
 
 
 async def test_a_copy_uses_the_share_of_its_client(service: FakeService) -> None:

@@ -20,7 +20,8 @@ from redis import Redis
 from support.listener import Listener, Peer, refused_port
 from support.redis import REDIS_SERVER, RedisServer, StubServer, answer_with, needs_redis
 
-from outreach_async import InvalidRequest, RateShare, RateUsage, RedisRate, TransportError
+from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.shared_rate import LIFETIME, RateCoordinator
 
 PASSWORD = "hunter2-secret"
@@ -193,6 +194,18 @@ def test_the_limit_of_a_redis_rate_is_checked() -> None:
 def test_a_user_without_a_password_is_left_to_the_library() -> None:
     rate = RedisRate("redis://someone@127.0.0.1", key="k")
     assert rate._pool.connection_kwargs["username"] == "someone"
+
+
+async def test_a_client_sends_at_its_share_of_a_redis_rate() -> None:
+    fake, stub = FakeService(), StubServer(coordinator=RateCoordinator(limit=1000.0))
+    space = fake.add_workspace()
+    with Listener(stub.behave) as service:
+        rate = RedisRate(address(service), key="k")
+        async with OutreachClient(transport=FakeTransport(fake), workspace=space, rate=rate) as client:
+            for _ in range(3):
+                assert await client.workspaces.fields()
+        rate.close()
+    assert "EVALSHA" in stub.commands
 
 
 # With Debian's server

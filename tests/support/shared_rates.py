@@ -99,15 +99,15 @@ async def play(scene: Scenario, lifetimes: Sequence[tuple[float, float]], rate: 
 
 
 def simulate_shares(
-    limit: float, clients: int, *, retry_after: float | None = None, seed: int = 0, backend: str = "asyncio", shared: bool = True
+    limit: float, clients: int, *, retry_after: float | None = None, seed: int = 0, backend: str = "asyncio"
 ) -> Shares:
-    """Run clients through the warm-up and the measured time. Unless `shared`, each learns the limit alone."""
+    """Run clients through the warm-up and the measured time."""
     scene = Scenario(seconds=WARM_UP + MEASURED, limits=[(0, limit)], asks=retry_after, seed=seed)
     starts = random.Random(seed)  # noqa: S311 - a simulation that can be repeated
     lifetimes = [(starts.random(), scene.seconds) for _ in range(clients)]
     options = VirtualTime().options(backend)
 
     async def run() -> Shares:
-        return await play(scene, lifetimes, SharedRate() if shared else None)
+        return await play(scene, lifetimes, SharedRate())
 
     return anyio.run(run, backend=backend, backend_options=options)
