@@ -130,7 +130,7 @@ async def test_reports_come_four_times_a_second_and_twice_while_idle(service: Fa
         later = len(rate.reports)
         await anyio.sleep(10)
     assert 3 <= len(busy) <= 4
-    assert len(rate.reports) - later == 20
+    assert 19 <= len(rate.reports) - later <= 21
 
 
 async def test_a_report_says_what_was_wanted_answered_and_refused(service: FakeService) -> None:
