@@ -124,12 +124,12 @@ async def test_reports_come_four_times_a_second_and_twice_while_idle(service: Fa
     rate = scripted(share(rate=10.0))
     async with open_client(service, rate) as client:
         began = anyio.current_time()
-        await send(client, 11)
-        busy = [usage for at, usage in rate.reports if 0 < at - began <= 1]
+        await send(client, 31)
+        busy = [usage for at, usage in rate.reports if 0.9 < at - began < 1.9]
         await anyio.sleep(2)
         later = len(rate.reports)
         await anyio.sleep(10)
-    assert 3 <= len(busy) <= 4
+    assert len(busy) == 4
     assert 19 <= len(rate.reports) - later <= 21
 
 
