@@ -19,6 +19,7 @@ from outreach_async.limiter import RateLimiter
 from outreach_async.limits import ClientThrottle, Throttle
 from outreach_async.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async.operations import AttemptInfo, Operation
+from outreach_async.rate_poller import RatePoller
 from outreach_async.responses import build_status_error, parse_retry_after, scrub_error
 from outreach_async.retry import (
     FailedAttempt,
@@ -31,6 +32,7 @@ from outreach_async.retry import (
     is_retryable,
     retry_cost,
 )
+from outreach_async.shared_rate import Rate
 from outreach_async.transport.wire import Progress, Response, Transport
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class Engine:
         transport: Sends the requests.
         max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
         policy: The retry policy.
-        rate: The configured rate in requests per second; `None` for no limit.
+        rate: The configured rate in requests per second, or a rate that several clients share; `None` for no limit.
         wall_clock: Returns Unix time in seconds; used for a `Retry-After` that is a date.
         observer: Emits the events of calls and attempts; `None` if the client has no hooks.
     """
@@ -64,16 +66,25 @@ class Engine:
     transport: Transport
     max_in_flight: int = attrs.field(kw_only=True)
     policy: RetryPolicy = attrs.field(kw_only=True)
-    rate: float | None = attrs.field(default=None, kw_only=True)
+    rate: float | Rate | None = attrs.field(default=None, kw_only=True)
     wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
     observer: Observer | None = attrs.field(default=None, kw_only=True)
     limiter: RateLimiter = attrs.field(init=False)
     throttle: Throttle = attrs.field(init=False)
+    rate_poller: RatePoller | None = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Lower `max_in_flight` to the transport's limit, and create the limiter and the throttle that all calls share."""
         self.max_in_flight = min(self.max_in_flight, getattr(self.transport, "max_in_flight", None) or self.max_in_flight)
-        self.limiter = RateLimiter(self.policy, max_in_flight=self.max_in_flight, rate=self.rate, wall_clock=self.wall_clock)
+        shared = self.rate if isinstance(self.rate, Rate) else None
+        self.limiter = RateLimiter(
+            self.policy,
+            max_in_flight=self.max_in_flight,
+            rate=None if isinstance(self.rate, Rate) else self.rate,
+            needs_share=shared is not None,
+            wall_clock=self.wall_clock,
+        )
+        self.rate_poller = None if shared is None else RatePoller(shared, self.limiter)
         self.throttle = ClientThrottle(self.limiter, self.policy)
 
     def clock(self) -> Callable[[], float]:
@@ -83,6 +94,15 @@ class Engine:
         self.limiter.use_loop(loop.native_token, now())
         return now
 
+    def require_open(self) -> None:
+        """Check that the client is open if it has a shared rate.
+
+        Raises:
+            InvalidRequest: The client is not open, so no request could ever start.
+        """
+        if self.rate_poller is not None:
+            self.rate_poller.require_running()
+
     async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
         """Run the operation and return its parsed response. `throttle` is the throttle of a run; by default, the client's.
 
@@ -91,7 +111,9 @@ class Engine:
             DeadlineExceeded: The deadline passed.
             StatusError: The service returned an error status.
             UnexpectedResponse: The response does not match the interface.
+            InvalidRequest: The client has a shared rate, and is not open.
         """
+        self.require_open()
         call = Call(operation, options, throttle or self.throttle, self.clock())
         try:
             # A cancel scope cannot be used again after its deadline. Each attempt that times out ends its scope, and `execute`

@@ -115,7 +115,7 @@ class Usage:
     Attributes:
         wanted: Attempts that started, or wait to start.
         answered: Attempts that the service answered without refusing them.
-        refused: Attempts that were refused with 429.
+        refused: Attempts that were refused with 429, except those that started before the share was last lowered.
         retry_after: The longest `Retry-After` of a refusal, in seconds; 0.0 if there was none.
     """
 
@@ -134,6 +134,8 @@ _MIN_BASE_RATE: Final = 1.0
 """Minimum base rate of the ramp after a pause, in requests per second, if no rate limit was learned."""
 _THROTTLED_PERIOD: Final = 1.0
 """Seconds for which a client counts as throttled after an attempt was delayed."""
+_LOWERED: Final = 0.9
+"""A share counts as lowered if the ratio of its rate to the previous rate is less than this."""
 _IDLE_TIME: Final = 1.0
 """Seconds without any attempt after which a client counts as idle."""
 
@@ -181,7 +183,7 @@ class RateLimiter:
         # False while nothing was refused and no quota header was seen: the fast path of a healthy service.
         self._is_learning = self._usage is not None
         self._share_expires_at = math.inf if self._usage is None else -math.inf
-        self._hold_until = -math.inf
+        self._hold_until = self._lowered_at = -math.inf
         self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
         self._quota = QuotaTracker()
         self._delayed_until = self._excluded_until = -math.inf
@@ -233,6 +235,8 @@ class RateLimiter:
         if self._bucket is None:
             self._bucket = TokenBucket(rate)
         else:
+            if rate < _LOWERED * self._bucket.rate:
+                self._lowered_at = now
             self._bucket.change_rate(rate, now)
         self._share_expires_at, self._hold_until = expires_at, hold_until
         self._delayed_until = min(self._delayed_until, now)
@@ -362,8 +366,9 @@ class RateLimiter:
         states_quota = self._apply_quota(error.headers, attempt.started, now)
         is_429 = error.status_code == TOO_MANY_REQUESTS
         if self._usage is not None:  # whoever hands out the shares learns from the refusals of all clients
-            self._usage.refused += is_429
-            self._usage.retry_after = max(self._usage.retry_after, retry_after)
+            # Many requests in flight may be refused at once. After the share was lowered, the rest of them says nothing new.
+            self._usage.refused += is_429 and attempt.started >= self._lowered_at
+            self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
         elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):
             self._cubic.cut(now, self._meter.rate(now), retry_after)
         if retry_after and closes_gate:

@@ -139,11 +139,13 @@ class BulkRun:
         """Start the workers, and return the outcomes.
 
         Raises:
-            InvalidRequest: The journal belongs to another run, or is in use; or this run has already started.
+            InvalidRequest: The journal belongs to another run, or is in use; this run has already started; or the client has a
+                shared rate and is not open.
             JournalError: The journal cannot be read or written.
         """
         if self._started:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
+        self._plan.engine.require_open()
         self._started = True
         self._outcomes = Outcomes(self._plan)
         if self._journal_options is not None:

@@ -1,4 +1,4 @@
-"""The table of what clients achieve under a rate limit: `python -m tools.rate_table [SEEDS]`.
+"""The table of what clients achieve under a rate limit: `python -m tools.rate_table [SEEDS] [--only TABLE]`.
 
 A line a scenario, event loop and seed, in virtual time through whole clients. What the scenario demands stands in brackets.
 """
@@ -9,11 +9,13 @@ import argparse
 import sys
 import time
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 import anyio
 from support.flow import Scenario, Trouble
 from support.rates import run_audit, run_hosts
+from support.shared_rates import WARM_UP, simulate_shares
 
 from outreach_async.testing import VirtualTime
 
@@ -32,6 +34,20 @@ def hosts(seed: int, backend: str) -> bool:
     ok = bool(result.goodput >= 0.99 and result.refusals <= 0.01)
     text = f"goodput {result.goodput:.3f} (0.99), 429 {result.refusals:.2%} (1 %), slowest/fastest {result.fairness:.2f}"
     return show("8 hosts, rate=50/8", backend, seed, text, began, ok=ok)
+
+
+def shared(seed: int, backend: str) -> bool:
+    """Print a line for each number of hosts that share a learned rate."""
+    lines = []
+    for limit, number, asks in product((50, 500), (2, 4, 8), (None, 1.0)):
+        began = time.perf_counter()
+        result = simulate_shares(limit, number, retry_after=asks, seed=seed, backend=backend)
+        least = 0.93 if asks is None else 0.87
+        ok = result.goodput() >= least and result.refused() <= 0.005 and result.fairness() >= 0.9
+        text = f"goodput {result.goodput():.3f} ({least}), 429 {result.refused():.2%} (0.5 %), "
+        text += f"slowest/fastest {result.fairness():.2f} (0.9), 429 while learning {result.refused(0, WARM_UP):.1%}"
+        lines.append(show(f"{number} hosts share {limit}/s, Retry-After {asks or '-'}", backend, seed, text, began, ok=ok))
+    return all(lines)
 
 
 def audits(seed: int, backend: str) -> bool:
@@ -64,17 +80,22 @@ def outages(seed: int, backend: str) -> bool:
 def show(name: str, backend: str, seed: int, text: str, began: float, *, ok: bool) -> bool:
     """Print one line; return whether all is as it should be."""
     mark = "ok" if ok else "FAILED"
-    sys.stdout.write(f"{name:44} {backend:7} {seed:4}  {text:60} {time.perf_counter() - began:5.1f} s  {mark}\n")
+    sys.stdout.write(f"{name:44} {backend:7} {seed:4}  {text:110} {time.perf_counter() - began:5.1f} s  {mark}\n")
     sys.stdout.flush()
     return ok
+
+
+TABLES: Final = {"hosts": hosts, "shared": shared, "audits": audits, "outages": outages}
 
 
 def main() -> int:
     """Print the table; 1 if a line is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", type=int, nargs="?", default=1, help="how many of them")
-    seeds = parser.parse_args().seeds
-    lines = [table(seed, loop) for table in (hosts, audits, outages) for seed in range(seeds) for loop in ("asyncio", "trio")]
+    parser.add_argument("--only", choices=TABLES, help="one table")
+    arguments = parser.parse_args()
+    tables = TABLES.values() if arguments.only is None else [TABLES[arguments.only]]
+    lines = [table(seed, loop) for table in tables for seed in range(arguments.seeds) for loop in ("asyncio", "trio")]
     return int(not all(lines))
 
 
