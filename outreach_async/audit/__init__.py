@@ -121,27 +121,9 @@ anyio.run(main)
 The HTML page is self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON
 Schema of the `json` format.
 
-Limits and outages
-------------------
-An audit reads as many workspaces at once as the client's `max_in_flight` allows, within the client's rate. While the service
-refuses requests or is down, the audit waits, and then continues. After 15 minutes without any success, or if the service was
-never reached, it ends, and the remaining workspaces are unreadable. A workspace that fails while others can be read is given up
-after the usual attempts. `deadline` limits the whole audit:
-
-```python
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import audit
-
-
-async def main() -> None:
-    async with OutreachClient(rate=50) as client:
-        report = await audit(client, ["space_1"], deadline=600)
-    print(report.mailboxes, report.unreadable)  # -> 2 []
-
-
-anyio.run(main)
-```
+An audit reads as many workspaces at once as `max_in_flight` and `rate` of the client allow, and waits while the service refuses
+requests or is down. After 15 minutes without any success, the remaining workspaces are unreadable. A workspace that fails while
+others can be read is given up after the usual attempts. `deadline` limits the whole audit.
 
 Streaming
 ---------
