@@ -90,9 +90,10 @@ class Engine:
     def clock(self) -> Callable[[], float]:
         """Prepare for calls in the running event loop, and return its clock."""
         loop = current_token()
-        now = loop.backend_class.current_time  # faster than `anyio.current_time`
-        self.limiter.use_loop(loop.native_token, now())
-        return now
+        # An asyncio loop's own clock is twice as fast as its backend's, which is faster than `anyio.current_time`.
+        clock: Callable[[], float] = getattr(loop.native_token, "time", loop.backend_class.current_time)
+        self.limiter.use_loop(loop.native_token, clock)
+        return clock
 
     def require_open(self) -> None:
         """Check that the client is open if it has a shared rate.

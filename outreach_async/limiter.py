@@ -53,13 +53,16 @@ class FifoWaiters:
 
     A task that leaves the queue, served or cancelled, wakes the next task, which checks for itself whether it may start. No
     task passes its turn to another task, so no turn is lost if a task is cancelled.
+
+    Attributes:
+        queue: The waiting tasks. The object stays the same, so that a caller can test it quickly.
     """
 
     def __init__(self) -> None:
-        self._queue: deque[_Waiter] = deque()
+        self.queue: deque[_Waiter] = deque()
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.queue)
 
     async def wait(self, take: Callable[[float], float]) -> None:
         """Wait for a turn and take it.
@@ -69,23 +72,23 @@ class FifoWaiters:
                 from which that is possible. Its exceptions end the wait.
         """
         place = _Waiter()
-        self._queue.append(place)
+        self.queue.append(place)
         try:
-            while self._queue[0] is not place:
+            while self.queue[0] is not place:
                 await place.wait(math.inf)
             # Check again after each wait: the time from which a start is possible may have moved in either direction.
             while (again := take(now := anyio.current_time())) > now:
                 await place.wait(again)
         finally:
-            first = self._queue[0] is place
-            self._queue.remove(place)
-            if first and self._queue:
-                self._queue[0].wake()
+            first = self.queue[0] is place
+            self.queue.remove(place)
+            if first and self.queue:
+                self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
         """Wake the first task in the queue if it would sleep beyond the time `again`, so that it checks whether it may start."""
-        if self._queue and self._queue[0].until > again + _MIN_GAIN:
-            self._queue[0].wake()
+        if self.queue and self.queue[0].until > again + _MIN_GAIN:
+            self.queue[0].wake()
 
 
 class RetryAfterGate:
@@ -193,8 +196,9 @@ class RateLimiter:
         """Reset the attempts in flight and in the queue in a newly forked child process, where their tasks do not run."""
         self.in_flight = 0
         self._waiters = FifoWaiters()
+        self._queue = self._waiters.queue
 
-    def use_loop(self, loop: object, now: float) -> None:
+    def use_loop(self, loop: object, clock: Callable[[], float]) -> None:
         """Prepare for the running event loop.
 
         The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
@@ -205,7 +209,7 @@ class RateLimiter:
         if self._loop is not None:
             self._reset()
             if self._bucket is not None:
-                self._bucket.empty(now)
+                self._bucket.empty(clock())
         self._loop = loop
 
     @property
@@ -253,7 +257,7 @@ class RateLimiter:
     def try_start(self, now: float) -> bool:
         """Start an attempt now, if that is allowed and no other attempt is waiting; return whether it was started."""
         # While others wait in line, a new attempt must queue behind them: otherwise new calls could starve a retry.
-        if self.in_flight >= self.max_in_flight or self._waiters:
+        if self.in_flight >= self.max_in_flight or self._queue:
             return False
         if not self.in_flight and now - self._ended_at > _IDLE_TIME:
             # Nothing was sent, so nothing was learned: the limit must not change, nor the measured rate fall.
@@ -261,7 +265,9 @@ class RateLimiter:
             self._meter.restart(now, now)
         if self._is_learning or (self._bucket is not None and self._bucket.opens_at > now):
             return self.start_if_due(now) <= now
-        self._record_start(now)
+        self.in_flight += 1
+        if self._bucket is not None:
+            self._bucket.record_start(now)
         return True
 
     async def wait(self, take: Callable[[float], float]) -> None:
@@ -320,7 +326,7 @@ class RateLimiter:
         if self._is_learning or paused_at is not None or has_quota(headers):
             self._learn_from_success(now, started, headers, paused_at)
         self._meter.add(now, started)
-        if self._waiters:
+        if self._queue:
             self._waiters.wake_first(self._earliest_start(now))
 
     def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:

@@ -218,15 +218,15 @@ def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(anyio_backe
 
     async def learn() -> None:
         now = anyio.current_time()
-        limits.use_loop(anyio.lowlevel.current_token().native_token, now)
+        limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
         assert limits.try_start(now)
         limits.on_failure(refused(now, 1e9))
-        limits.use_loop(anyio.lowlevel.current_token().native_token, now)
+        limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
         assert limits.gate.opens_at > now
 
     async def start_again() -> None:
         now = anyio.current_time()
-        limits.use_loop(anyio.lowlevel.current_token().native_token, now)
+        limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
         assert (limits.gate.opens_at, limits.limit) == (-math.inf, 10.0)
         assert not limits.try_start(now)  # nobody knows how many attempts have just started
         assert limits.try_start(now + 0.1)
