@@ -121,16 +121,15 @@ anyio.run(main)
 The HTML page is self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON
 Schema of the `json` format.
 
-An audit reads as many workspaces at once as `max_in_flight` and `rate` of the client allow, and waits while the service refuses
-requests or is down. After 15 minutes without any success, the remaining workspaces are unreadable. A workspace that fails while
-others can be read is given up after the usual attempts. `deadline` limits the whole audit.
-
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` says how
 much has been read, how long the rest takes, and why the audit waits.
+
+While the service refuses requests or is down, an audit waits, up to 15 minutes without a success. A workspace is given up only
+while others can be read. `deadline=600` limits the whole audit to ten minutes; what is not read by then is unreadable.
 
 ```python
 import anyio

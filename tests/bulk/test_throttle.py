@@ -301,7 +301,7 @@ async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit()
     assert (run.limit, run.opens_at) == (None, 13.0)
 
 
-def test_a_503_with_retry_after_for_one_row_counts_against_it_and_holds_up_no_other() -> None:
+def test_a_503_with_retry_after_for_one_row_holds_up_no_other() -> None:
     run, error = flow(attempts=3), StatusError("503", status_code=503)
     verdicts = []
     for failures in range(3):

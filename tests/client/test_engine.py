@@ -362,10 +362,10 @@ async def test_a_throttle_is_informed_of_every_attempt_that_it_started() -> None
     assert judge.retry_after_values == [None, None, None, None, 7.0]
 
 
-async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_itself() -> None:
+async def test_a_throttle_waits_for_the_calls_own_backoff_and_retry_after() -> None:
     judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), status(429, retry_after="40"), page())
-    assert judge.waits == [0.5, 1.0]
+    assert judge.waits == [0.5, 40.0]
     assert judge.retry_after_values == [None, 40.0]
 
 
