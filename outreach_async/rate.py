@@ -66,9 +66,8 @@ class TokenBucket:
     def record_start(self, now: float) -> None:
         """Record the start of an attempt."""
         # `_arrival` is the time at which the bucket is full again. It is never in the past, so that unused tokens do not add up.
-        arrival = self._arrival
-        self._arrival = arrival = (max(now, arrival)) + self._period
-        self.opens_at = arrival - self._tolerance
+        self._arrival = max(now, self._arrival) + self._period
+        self.opens_at = self._arrival - self._tolerance
 
     def change_rate(self, rate: float, now: float) -> None:
         """Change the rate. The number of tokens that are missing from the bucket stays the same."""

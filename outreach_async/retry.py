@@ -157,7 +157,7 @@ _STATUSES: Final = {
     505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
 }
 _UNAVAILABLE: Final = 503
-_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True, affects_every_row=True)
+_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
 """The meaning of a 503 with `Retry-After`: throttling. Only convention says so; the contact may already have been created."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form

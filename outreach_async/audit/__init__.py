@@ -120,33 +120,14 @@ anyio.run(main)
 self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON Schema of the `json`
 format.
 
-Limits and outages
-------------------
-An audit reads as many workspaces at once as the client's `max_in_flight` allows, within the client's rate. While the service
-refuses requests or is down, the audit waits, and then continues. After 15 minutes without any success, or if the service was
-never reached, it ends, and the remaining workspaces are unreadable. A workspace that fails while others can be read is given up
-after the usual attempts. `deadline` limits the whole audit:
-
-```python
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import audit
-
-
-async def main() -> None:
-    async with OutreachClient(rate=50) as client:
-        report = await audit(client, ["space_1"], deadline=600)
-    print(report.mailboxes, report.unreadable)  # -> 2 []
-
-
-anyio.run(main)
-```
-
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends.
+
+While the service refuses requests or is down, an audit waits, up to 15 minutes without a success. A workspace is given up only
+while others can be read. `deadline=600` limits the whole audit to ten minutes; what is not read by then is unreadable.
 
 ```python
 import anyio

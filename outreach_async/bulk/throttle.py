@@ -266,7 +266,7 @@ class RunThrottle:
             # nor against the row.
             return False
         verdict = self._failure_window.is_row_at_fault(attempt.earlier_failures)
-        if verdict is None and self._succeeded_at >= attempt.first_failed_at:
+        if verdict is None and self._succeeded_at > attempt.first_failed_at:
             verdict = True
         self._failure_window.record_fault(attempt.earlier_failures, is_refusal=is_refusal)
         return verdict

@@ -416,7 +416,7 @@ async def test_a_row_that_has_used_up_its_deadline_is_unknown() -> None:
     contacts = client(service, timeout=2.0, deadline=5.0).contacts
     found = await outcomes_of(contacts.create_many([bad, *others], concurrency=4))
     (outcome,) = [outcome for outcome in found if outcome.index == 0]
-    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 3)
+    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 4)  # nothing proves that the first failure is the row's own
 
 
 @pytest.mark.parametrize("failure", [lost(), unsent(), status(503), status(503, retry_after="1"), HANG], ids=repr)
@@ -424,17 +424,15 @@ async def test_a_row_that_has_used_up_its_deadline_is_unknown() -> None:
 async def test_a_small_run_waits_for_a_service_that_fails_for_five_minutes(failure: Any, count: int) -> None:
     began = anyio.current_time()
 
-    class Failing(Script):
-        """Fails for five minutes, after its first answer."""
+    def is_down(email: str) -> bool:
+        return email != "user0@a.example" and anyio.current_time() < began + 300
 
-        async def send(self, request: Request, progress: Progress, /) -> Response:
-            is_down = len(self.requests) > 0 and anyio.current_time() < began + 300
-            self.entries = [failure if is_down else added()]
-            return await super().send(request, progress)
-
-    script = Failing(added())
-    one = client(script, timeout=10.0, deadline=20.0)
-    report = await one.contacts.create_many(rows(count + 1), concurrency=4)
+    service = Answering(
+        lambda email: failure if is_down(email) and failure != HANG else added(),
+        lambda email: 1e9 if is_down(email) and failure == HANG else 0.1,
+    )
+    one = client(service, timeout=10.0, deadline=20.0)
+    report = await one.contacts.create_many(rows(count + 1), concurrency=4, order="input")
     assert report.outcomes[Outcome.ADDED] == count + 1
     assert 300 <= anyio.current_time() - began <= 300 + 60 + 15
 
@@ -443,7 +441,7 @@ async def test_a_small_run_is_suspended_if_the_service_fails_for_too_long() -> N
     with pytest.raises(BulkSuspended, match="no request has succeeded for 9") as caught:
         await client(Script(lost())).contacts.create_many(rows(1))
     assert caught.value.report is not None
-    assert caught.value.report["outcomes"] == {"unknown": 1}
+    assert caught.value.report["outcomes"]["unknown"] == 1
 
 
 async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
@@ -553,7 +551,7 @@ async def test_an_attempt_with_an_earlier_deadline_than_those_before_it_ends_in_
     terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
     began = anyio.current_time()
     found = await outcomes_of(client(transport, **terms).contacts.create_many(map(NewContact, emails), concurrency=4))
-    assert anyio.current_time() - began == pytest.approx(80, abs=2)  # the forty quick ones, one after the other
+    assert anyio.current_time() - began == pytest.approx(68, abs=2)  # forty quick ones; from 61.5 s on, four at a time
     assert Counter(str(outcome.status) for outcome in found) == {"added": 40, "unknown": 3}
 
 

@@ -301,7 +301,7 @@ async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit()
     assert (run.limit, run.opens_at) == (None, 13.0)
 
 
-def test_a_503_with_retry_after_for_one_row_counts_against_it_and_holds_up_no_other() -> None:
+def test_a_503_with_retry_after_for_one_row_holds_up_no_other() -> None:
     run, error = flow(attempts=3), StatusError("503", status_code=503)
     verdicts = []
     for failures in range(3):
@@ -490,6 +490,32 @@ async def test_a_successful_probe_wakes_the_waiters_at_once() -> None:
         for _ in range(2):
             group.start_soon(attempt)
     assert starts == pytest.approx([0.5, 0.75])
+
+
+@virtual_time
+async def test_rows_of_a_run_paused_meanwhile_leave_the_queue_of_the_client() -> None:
+    policy = RetryPolicy(jitter=lambda: 1.0)
+    limiter = RateLimiter(policy, max_in_flight=2)
+    run, other = RunThrottle(limiter, policy), RunThrottle(limiter, policy)
+    began = anyio.current_time()
+    assert run.try_start(began)
+    assert other.try_start(began)
+    started: list[tuple[str, float]] = []
+
+    async def attempt(name: str, throttle: RunThrottle) -> None:
+        await throttle.wait_and_start(-math.inf)
+        started.append((name, anyio.current_time() - began))
+
+    async with anyio.create_task_group() as group:
+        for name, throttle in (("row", run), ("other", other)):
+            group.start_soon(attempt, name, throttle)
+            await anyio.wait_all_tasks_blocked()
+        run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, began, began))  # pauses the run for half a second
+        await anyio.sleep(0.1)
+        assert [name for name, _ in started] == ["other"]
+        other.on_success(anyio.current_time(), began, {})
+    assert [name for name, _ in started] == ["other", "row"]
+    assert started[1][1] == pytest.approx(0.5, abs=0.01)
 
 
 @virtual_time

@@ -60,11 +60,16 @@ def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[s
 
 
 def test_the_embedded_service_ignores_the_environment() -> None:
-    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
+    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout", "rate")) | {
+        "workspaces": (),
+        "headers": (),
+    }
     around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
+    around["OUTREACH_RATE"] = "5"
     real, fake = Options.of(defaults, around), Options.of({**defaults, "base_url": "fake:"}, around)
     assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
     assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
+    assert (real.rate, fake.rate) == (5.0, 5.0)  # a rate belongs to no service
     assert KEY not in repr(real)
 
 

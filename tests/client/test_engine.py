@@ -320,6 +320,7 @@ class Judge:
         self.blamed: list[int] = []
         self.retry_after_values: list[float | None] = []
         self.waits: list[float] = []
+        self.budget_spent = 0
 
     def try_start(self, _now: float) -> bool:
         self.events.append("admitted")
@@ -333,8 +334,9 @@ class Judge:
     def on_cancelled(self, _now: float, _started: float) -> None:
         self.events.append("cancelled")
 
-    def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], _budget_spent: int) -> None:
+    def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], budget_spent: int) -> None:
         self.events.append("answered")
+        self.budget_spent = budget_spent
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         assert attempt.started <= attempt.ended == anyio.current_time()
@@ -360,11 +362,18 @@ async def test_a_throttle_is_informed_of_every_attempt_that_it_started() -> None
     assert judge.retry_after_values == [None, None, None, None, 7.0]
 
 
-async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_itself() -> None:
+async def test_a_throttle_waits_for_the_calls_own_backoff_and_retry_after() -> None:
     judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), status(429, retry_after="40"), page())
-    assert judge.waits == [0.5, 1.0]
+    assert judge.waits == [0.5, 40.0]
     assert judge.retry_after_values == [None, 40.0]
+
+
+@pytest.mark.parametrize(("verdict", "spent"), [(RetryDecision.RETRY, 0), (RetryDecision.RETRY_COUNTED, 14 + 5)])
+async def test_only_counted_failures_cost_retry_budget(verdict: RetryDecision, spent: int) -> None:
+    judge = Judge(verdict)
+    await within(judge, lost(), status(429), page())
+    assert judge.budget_spent == spent
 
 
 async def test_a_failure_not_counted_uses_up_neither_attempts_nor_deadline() -> None:

@@ -115,7 +115,7 @@ async def test_events_cover_a_call_from_its_start_over_its_attempts_to_its_end()
         (RetryScheduled, {**refused, "error": "RateLimited", "evidence": "refused", "wait": pytest.approx(7.7)}),
         (AttemptStarted, {**one, "attempt": 3}),
         (AttemptEnded, {**answered, "attempt": 3, "seconds": pytest.approx(0.0)}),
-        (CallEnded, {**answered, "attempts": 3, "seconds": pytest.approx(9.5)}),
+        (CallEnded, {**answered, "attempts": 3, "seconds": pytest.approx(10.2)}),
     ]
 
 
