@@ -32,6 +32,7 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
     outreach_async.importer        importing contacts from files: columns, checks, rejects
     outreach_async.fake            an in-memory service for tests: worlds, behaviours, faults, time
     outreach_async.transport       choosing a transport, proxies, middleware, mocks
+    outreach_async.shared_rate     one rate for several clients, processes and hosts
     outreach_async.hooks, .otel    observing a client: events, spans, metrics
     outreach_async.pytest_plugin, .testing, .conformance
                                    fixtures, virtual time, and checking a live service
@@ -65,7 +66,9 @@ if TYPE_CHECKING:
     )
     from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, Undecodable, WorkspaceField
     from outreach_async.pagination import Collected, Pager
+    from outreach_async.redis_rate import RedisRate
     from outreach_async.retry import RetryPolicy
+    from outreach_async.shared_rate import Rate, RateShare, RateUsage, SharedRate
     from outreach_async.transport.aiohttp import AiohttpTransport
     from outreach_async.transport.httpx import HttpxTransport
     from outreach_async.transport.wire import Progress, Request, Response, Transport
@@ -96,10 +99,15 @@ __all__ = [
     "Page",
     "Pager",
     "Progress",
+    "Rate",
     "RateLimited",
+    "RateShare",
+    "RateUsage",
+    "RedisRate",
     "Request",
     "Response",
     "RetryPolicy",
+    "SharedRate",
     "StatusError",
     "Step",
     "Template",
@@ -128,7 +136,9 @@ _EXPORTS: Final = {
     ),
     "models": ("Campaign", "CampaignSteps", "Mailbox", "Page", "Step", "Template", "Undecodable", "WorkspaceField"),
     "pagination": ("Collected", "Pager"),
+    "redis_rate": ("RedisRate",),
     "retry": ("RetryPolicy",),
+    "shared_rate": ("Rate", "RateShare", "RateUsage", "SharedRate"),
     "transport.aiohttp": ("AiohttpTransport",),
     "transport.httpx": ("HttpxTransport",),
     "transport.wire": ("Progress", "Request", "Response", "Transport"),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Generic, NoReturn, TypeVar
 
 import attrs
-from anyio.lowlevel import current_token
 
 from outreach_async.errors import DeadlineExceeded, OutreachError, TransportError, UnexpectedResponse
 from outreach_async.limits import Throttle
@@ -24,17 +23,12 @@ class CallOptions:
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run, waits do not use up the
-            deadline. Failed attempts use it up only if they are attributed to the row, and not to the service.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, waits do not use
+            up the deadline. Failed attempts use it up only if they are attributed to the row, and not to the service.
     """
 
     timeout: float | None
     deadline: float | None
-
-
-def event_loop_clock() -> Callable[[], float]:
-    """Return a function that returns the running event loop's time. It is faster than `anyio.current_time`."""
-    return current_token().backend_class.current_time
 
 
 class Call(Generic[T]):
@@ -43,17 +37,19 @@ class Call(Generic[T]):
     Args:
         operation: The operation to run.
         options: The time limits of the call.
-        throttle: The throttle of the client or of the bulk run.
+        throttle: The throttle of the client, or of the bulk run or audit.
         now: Returns the time on the running event loop's clock.
 
     Attributes:
         operation: The operation to run.
         options: The time limits of the call.
-        throttle: The throttle of the client or of the bulk run.
+        throttle: The throttle of the client, or of the bulk run or audit.
         now: Returns the time on the running event loop's clock.
         deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
+        first_failed_at: Time at which the first attempt failed; infinite if none has failed.
+        in_flight: Whether the throttle counts an attempt of this call as in flight.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
         counted_failures: Number of failed attempts that count against the call. Within a bulk run, failures attributed to the
@@ -68,6 +64,8 @@ class Call(Generic[T]):
 
     not_before = -math.inf
     started = 0.0
+    first_failed_at = math.inf
+    in_flight = False
     progress: Progress | None = None
     attempts = 0
     counted_failures = 0

@@ -17,8 +17,9 @@ from outreach_async.operations import RequestDefaults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, default_to
 from outreach_async.retry import RetryPolicy
 from outreach_async.secret import OWNER_KEY, Secret, drop_frames, drop_frames_async, hide
+from outreach_async.shared_rate import Rate
 from outreach_async.transport.wire import Response, Transport
-from outreach_async.validation import require_headers, require_number, require_seconds, type_name
+from outreach_async.validation import read_rate, require_headers, require_number, require_rate, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class OutreachClient:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
         max_in_flight: Maximum number of requests in flight.
+        rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
+            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. Refusals of the service lower the rate further;
+            without a rate, the client learns it from them. Or a `Rate` that several clients share, such as `SharedRate()`; the
+            client then works only while it is open, in an `async with` block.
         retry: The retry policy.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
@@ -73,6 +78,7 @@ class OutreachClient:
         timeout: float | None = 30.0,
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
+        rate: float | Rate | None = None,
         retry: RetryPolicy = _DEFAULT_RETRY,
         hooks: Iterable[Hook] = (),
     ) -> None:
@@ -89,7 +95,7 @@ class OutreachClient:
             require_seconds("deadline", deadline),
             _build_request_defaults(fields, key, resolved),
         )
-        self._bind(_build_engine(resolved, hooks, limit, retry), settings, owns=True)
+        self._bind(_build_engine(resolved, hooks, limit, retry, _resolve_rate(rate)), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -112,9 +118,9 @@ class OutreachClient:
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
-        The copy shares the client's connections, limit of requests in flight, retry budget and hooks. The copy does not need to
-        be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to the
-        client's headers, and replace fields of the same name.
+        The copy shares the client's connections, rate, limit of requests in flight, retry budget and hooks. The copy does not
+        need to be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to
+        the client's headers, and replace fields of the same name.
 
         Raises:
             InvalidRequest: An option is invalid.
@@ -186,10 +192,23 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
+        """Start to renew the client's share, if it has a shared rate.
+
+        Raises:
+            InvalidRequest: The client has a shared rate, and is already open.
+        """
+        if self._owns_transport and self._engine.rate_poller is not None:
+            await self._engine.rate_poller.start()
+            self._engine.clock()  # a new event loop resets the limiter, which must not happen after the first share
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
+        """Stop to renew the client's share, and close the connections."""
+        try:
+            if self._owns_transport and self._engine.rate_poller is not None:
+                await self._engine.rate_poller.stop()
+        finally:
+            await self.aclose()
 
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
@@ -233,10 +252,18 @@ def _resolve_transport(base_url: str | None, transport: Transport | None, limit:
     return HttpxTransport(url, max_in_flight=limit)
 
 
-def _build_engine(transport: Transport, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
+def _resolve_rate(rate: object) -> float | Rate | None:
+    if rate is None:
+        return read_rate(os.environ)
+    return rate if isinstance(rate, Rate) and not isinstance(rate, type) else require_rate("rate", rate)
+
+
+def _build_engine(
+    transport: Transport, hooks: Iterable[Hook], limit: int, policy: RetryPolicy, rate: float | Rate | None
+) -> Engine:
     observer = None
     if hooks != ():
         from outreach_async.observer import Observer
 
         observer = Observer(hooks, getattr(transport, "base_url", None))
-    return Engine(transport, max_in_flight=limit, policy=policy, observer=observer)
+    return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)

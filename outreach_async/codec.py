@@ -50,9 +50,9 @@ encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Python's names for the types of values that msgspec reports as found; types with the same name are omitted."""
+"""Python's names for the types of values that msgspec reports as found, where the two names differ."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names that fault messages use for the types that msgspec reports as expected; types with the same name are omitted."""
+"""Names that fault messages use for the types that msgspec reports as expected, where the two names differ."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -180,7 +180,7 @@ def _first_fault(body: bytes, error: Exception) -> str:
     if not isinstance(error, msgspec.ValidationError):
         return _invalid_json_fault(body, error)
     if match := _MISSING_MEMBER.fullmatch(str(error)):
-        return f"{match['path'] or '$'}.{match['name']}: missing member {match['name']!r}"
+        return f"{match['path'] or '$'}.{match['name']}: missing key {match['name']!r}"
     if match := _TYPE_MISMATCH.fullmatch(str(error)):
         expected = match["expected"].replace(" | null", "")
         got = _FOUND_TYPE_NAMES.get(match["got"], match["got"])
@@ -281,7 +281,7 @@ def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[
             faults_left -= len(error.faults)
             if faults_left < 0:
                 return None
-    if body.count(b":") != colons:  # the page itself may have unknown members
+    if body.count(b":") != colons:  # the page itself may have unknown keys
         page = structure(kind, {**_decode_object(body), "data": []})
     return page, items
 

@@ -102,8 +102,8 @@ class NewContact:
         stack_overflow: Profile URL or handle on Stack Overflow.
         job_start_date: A date; the interface does not list the accepted formats.
         graduation_date: A date; the interface does not list the accepted formats.
-        custom: Custom variables by code, `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
-        extra: Values of fields that are neither standard nor custom, by the codes that `client.workspaces.fields()` lists.
+        custom: Custom variables by code, such as `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
+        extra: Values of fields that are neither standard nor custom, by code; `client.workspaces.fields()` lists the codes.
 
     Example:
         ```python

@@ -11,15 +11,28 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 import attrs
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, current_token
 
-from outreach_async.call import Call, CallOptions, event_loop_clock
+from outreach_async.call import Call, CallOptions
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
-from outreach_async.limits import ClientThrottle, FailedAttempt, RequestSlots, RetryDecision, Throttle
+from outreach_async.limiter import RateLimiter
+from outreach_async.limits import ClientThrottle, Throttle
 from outreach_async.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async.operations import AttemptInfo, Operation
+from outreach_async.rate_poller import RatePoller
 from outreach_async.responses import build_status_error, parse_retry_after, scrub_error
-from outreach_async.retry import FailureKind, RetryPolicy, backoff_delay, classify, is_retryable, retry_cost
+from outreach_async.retry import (
+    FailedAttempt,
+    FailureKind,
+    Idempotency,
+    RetryDecision,
+    RetryPolicy,
+    backoff_delay,
+    classify,
+    is_retryable,
+    retry_cost,
+)
+from outreach_async.shared_rate import Rate
 from outreach_async.transport.wire import Progress, Response, Transport
 
 if TYPE_CHECKING:
@@ -45,6 +58,7 @@ class Engine:
         transport: Sends the requests.
         max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
         policy: The retry policy.
+        rate: The configured rate in requests per second, or a rate that several clients share; `None` for no limit.
         wall_clock: Returns Unix time in seconds; used for a `Retry-After` that is a date.
         observer: Emits the events of calls and attempts; `None` if the client has no hooks.
     """
@@ -52,27 +66,56 @@ class Engine:
     transport: Transport
     max_in_flight: int = attrs.field(kw_only=True)
     policy: RetryPolicy = attrs.field(kw_only=True)
+    rate: float | Rate | None = attrs.field(default=None, kw_only=True)
     wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
     observer: Observer | None = attrs.field(default=None, kw_only=True)
+    limiter: RateLimiter = attrs.field(init=False)
     throttle: Throttle = attrs.field(init=False)
-    _slots: RequestSlots = attrs.field(init=False)
+    rate_poller: RatePoller | None = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Lower `max_in_flight` to the transport's limit, and create the throttle and the slots that all calls share."""
+        """Lower `max_in_flight` to the transport's limit, and create the limiter and the throttle that all calls share."""
         self.max_in_flight = min(self.max_in_flight, getattr(self.transport, "max_in_flight", None) or self.max_in_flight)
-        self.throttle = ClientThrottle(self.policy)
-        self._slots = RequestSlots(self.max_in_flight)
+        shared = self.rate if isinstance(self.rate, Rate) else None
+        self.limiter = RateLimiter(
+            self.policy,
+            max_in_flight=self.max_in_flight,
+            rate=None if isinstance(self.rate, Rate) else self.rate,
+            needs_share=shared is not None,
+            wall_clock=self.wall_clock,
+        )
+        self.rate_poller = None if shared is None else RatePoller(shared, self.limiter)
+        self.throttle = ClientThrottle(self.limiter, self.policy)
 
-    async def run(self, operation: Operation[T], options: CallOptions) -> T:
-        """Run the operation and return its parsed response.
+    def clock(self) -> Callable[[], float]:
+        """Prepare for calls in the running event loop, and return its clock."""
+        loop = current_token()
+        # An asyncio loop's own clock is twice as fast as its backend's, which is faster than `anyio.current_time`.
+        clock: Callable[[], float] = getattr(loop.native_token, "time", loop.backend_class.current_time)
+        self.limiter.use_loop(loop.native_token, clock)
+        return clock
+
+    def require_open(self) -> None:
+        """Check that the client is open if it has a shared rate.
+
+        Raises:
+            InvalidRequest: The client is not open, so no request could ever start.
+        """
+        if self.rate_poller is not None:
+            self.rate_poller.require_running()
+
+    async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
+        """Run the operation and return its parsed response. `throttle` is the throttle of a run; by default, the client's.
 
         Raises:
             TransportError: No complete response arrived.
             DeadlineExceeded: The deadline passed.
             StatusError: The service returned an error status.
             UnexpectedResponse: The response does not match the interface.
+            InvalidRequest: The client has a shared rate, and is not open.
         """
-        call = Call(operation, options, self.throttle, event_loop_clock())
+        self.require_open()
+        call = Call(operation, options, throttle or self.throttle, self.clock())
         try:
             # A cancel scope cannot be used again after its deadline. Each attempt that times out ends its scope, and `execute`
             # continues the same call in a new one.
@@ -87,6 +130,9 @@ class Engine:
 
     def discard(self, call: Call[Any]) -> None:
         """Record that a call will not be continued. The call may already have ended."""
+        if call.in_flight:
+            call.in_flight = False
+            call.throttle.on_cancelled(call.now(), call.started)
         if self.observer:
             self.observer.on_call_discarded(call)
 
@@ -107,6 +153,7 @@ class Engine:
             while True:
                 if not self._try_start(call):
                     await self._wait_to_start(call)
+                call.in_flight = True  # no task switch since the start: a cancelled call cannot lose it
                 try:
                     response = await self._send_attempt(call, scope)
                     answer = self._parse_response(call, response)
@@ -115,6 +162,7 @@ class Engine:
                     error.__traceback__ = None  # the frames hold the error: a cycle that only the garbage collector would free
                     self._on_failure(call, error)
                 else:
+                    call.in_flight = False
                     call.throttle.on_success(call.now(), call.started, response.headers, call.budget_spent)
                     break
                 # The transport may fail just as the attempt's time runs out. The scope is then cancelled, but the cancellation is
@@ -157,7 +205,6 @@ class Engine:
         finally:
             # The scope outlives the attempt. It must not cancel the waits between attempts, which have limits of their own.
             scope.deadline = math.inf
-            self._slots.release()
             if self.observer:
                 self.observer.on_attempt_ended(call, result)
         if LOGGER.isEnabledFor(logging.DEBUG):
@@ -165,39 +212,29 @@ class Engine:
         return response
 
     def _try_start(self, call: Call[Any]) -> bool:
-        """Start an attempt and take a slot if both are possible without awaiting, and return whether this was done."""
+        """Start an attempt if that is possible without awaiting, and return whether it was started."""
         now = call.now()
-        if not call.not_before <= now < call.deadline_at or not self._slots.free:
-            return False
-        # The throttle counts the attempt as started, so the throttle is asked last. No other task can take the free slot in
-        # between, because nothing awaits.
-        return call.throttle.try_start(now) and self._slots.try_acquire()
+        return call.not_before <= now < call.deadline_at and call.throttle.try_start(now)
 
     async def _wait_to_start(self, call: Call[Any]) -> None:
-        """Wait for the call's own backoff and the throttle, then take a slot for the attempt.
+        """Wait for the call's own backoff and the throttle, and start an attempt.
 
         An error that ends the call here is raised directly, because there is no failed attempt to retry.
         """
+        now = call.now()
+        opens_at = call.throttle.gate.opens_at
+        if opens_at > now and opens_at >= call.deadline_at:
+            # Fail now rather than at the deadline: waiting cannot help.
+            text = f"{call.operation.name}: the service asked to wait {opens_at - now:.0f} s more, which exceeds the deadline"
+            error = RateLimited(text, status_code=429)
+            error.retry_after = opens_at - now
+            call.fail(error, call.last_error)
         with anyio.CancelScope(deadline=call.deadline_at):
-            while True:
-                now = call.now()
-                left = call.throttle.gate.opens_at(now) - now
-                if now + left >= call.deadline_at:
-                    # Fail now rather than at the deadline: waiting cannot help.
-                    text = f"{call.operation.name}: the service asked to wait {left:.0f} s more, which exceeds the deadline"
-                    error = RateLimited(text, status_code=429)
-                    error.retry_after = left
-                    call.fail(error, call.last_error)
-                # The slot is taken last: a waiting call must not hold a slot that another call could use.
-                await call.throttle.wait_and_start(call.not_before)
-                await self._slots.acquire()
-                # Another task's failure may have closed the gate during the wait for a slot.
-                now = call.now()
-                if call.throttle.gate.opens_at(now) <= now < call.deadline_at:
-                    return
-                # If the deadline has passed, the scope cancels the next wait.
-                self._slots.release()
-                call.throttle.cancel_start()
+            await call.throttle.wait_and_start(call.not_before)
+            now = call.now()
+            if now < call.deadline_at:
+                return
+            call.throttle.on_cancelled(now, now)  # the deadline passed just as the wait ended
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.options.deadline:g} s"
         call.fail(DeadlineExceeded(text), call.last_error)
 
@@ -213,11 +250,22 @@ class Engine:
         now = call.now()
         retryable = is_retryable(failure_kind, call.operation.idempotency)
         in_time = now + wait < call.deadline_at
+        call.first_failed_at = min(call.first_failed_at, now)
         # The throttle decides first, whether or not the call may be retried: it counts the attempts in flight, and must see every
         # one of them end.
         attempt = FailedAttempt(
-            error, failure_kind, call.started, now, call.counted_failures, retry_after, can_retry=retryable and in_time
+            error,
+            failure_kind,
+            call.started,
+            now,
+            call.counted_failures,
+            retry_after,
+            can_retry=retryable and in_time,
+            can_wait=call.operation.idempotency is Idempotency.SAFE and call.deadline_at < math.inf,
+            earlier_failures=call.attempts - 1,
+            first_failed_at=call.first_failed_at,
         )
+        call.in_flight = False
         decision = call.throttle.on_failure(attempt)
         if decision is RetryDecision.RETRY_COUNTED:
             call.count_failure(now)
@@ -231,12 +279,13 @@ class Engine:
         if call.time_left <= 0:  # within a run, where waits do not use up the deadline
             text = f"{call.operation.name}: its failed attempts used up the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
-        call.budget_spent += retry_cost(failure_kind)
+        if decision is RetryDecision.RETRY_COUNTED:
+            call.budget_spent += retry_cost(failure_kind)
         call.last_error = error
         log_retry(call, error, failure_kind, wait)
-        # `Retry-After` acts through the gate and can only lengthen this wait. Without the backoff, a service that asks to wait
-        # 0 seconds would receive retries in a tight loop.
-        call.not_before = now + backoff
+        # `Retry-After` also acts through the gate, unless it is about this call alone. Without the backoff, a service that asks
+        # to wait 0 seconds would receive retries in a tight loop.
+        call.not_before = now + max(backoff, min(retry_after or 0.0, self.policy.retry_after_cap))
         if self.observer:
             self.observer.on_retry(call, error, failure_kind)
 

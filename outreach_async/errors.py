@@ -202,9 +202,10 @@ class RateLimited(StatusError):
 
 
 class BulkStopped(OutreachError):
-    """A bulk run stopped for a reason that concerns every row: an unknown key, workspace or campaign, or endless throttling.
+    """A bulk run stopped, because an error affects every row, such as an unknown key, workspace or campaign.
 
-    `__cause__` is the service's error. Every row that was read has its outcome; no further row was read.
+    `__cause__` is that error; `None` if the run stopped because of `stop_after_rejects`. Every row that was read has its
+    outcome; no further row was read.
 
     Attributes:
         report: The figures of the run so far, as JSON values.
@@ -228,7 +229,7 @@ class BulkStopped(OutreachError):
 
         Args:
             cause: The error that stopped the run.
-            text: The start of the message, which says what happened to the run.
+            text: The start of the message, such as `run suspended: service unreachable`.
         """
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
         error = cls(f"{text}: {cause}", **{name: getattr(cause, name) for name in names})

@@ -90,7 +90,7 @@ class CallStarted:
         method: The HTTP method.
         target: Path and query, with secrets masked; for `client.request()` only the path, because the query may hold any data.
         base_url: Base URL of the service, without user and password; `None` if the transport does not state one.
-        run: Number of the bulk run that the call belongs to; `None` outside a run.
+        run: Number of the bulk run or audit that the call belongs to; `None` outside both.
 
     Example:
         ```python
@@ -179,7 +179,7 @@ class RetryScheduled:
         attempt: Number of the attempt that failed.
         error: Class name of the error.
         status_code: The HTTP status of the response; `None` without a response.
-        evidence: What the failure proves about the request: `not_sent`, `refused` (throttled) or `ambiguous`.
+        evidence: Kind of failure: `not_sent`, `refused` (throttled) or `ambiguous` (the request may have been applied).
         wait: Minimum number of seconds until the next attempt.
 
     Example:
@@ -247,7 +247,7 @@ class BulkStateChanged:
         state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
         before: The previous state; `None` at the start.
         rows: Number of rows with an outcome, including rows that earlier processes finished.
-        limit: The run's own rate limit in requests per second; `None` while it has none.
+        limit: The client's rate limit in requests per second, configured or learned; `None` without any.
         wait: Expected duration of a pause, in seconds; otherwise 0.
         error: Class name of the error that ended the run early; `None` otherwise.
         status_code: The HTTP status of the response that caused the error; `None` without one.
@@ -282,11 +282,11 @@ class BulkStateChanged:
 
 @attrs.frozen(kw_only=True)
 class BulkRateChanged:
-    """The rate limit of a bulk run, reported about once a second while the run is throttled or paused.
+    """The rate limit that applies to a bulk run, reported about once a second while the run is throttled or paused.
 
     Attributes:
         run: Number of the run.
-        limit: The run's own rate limit in requests per second.
+        limit: The client's rate limit in requests per second.
 
     Example:
         ```python

@@ -53,7 +53,7 @@ def log_failure(call: Call[Any], error: OutreachError, failure_kind: FailureKind
 
 
 def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, wait: float) -> None:
-    """Log that a failed call is retried. In a bulk run, log at debug only, because a run can have millions of rows."""
+    """Log that a failed call is retried. In a bulk run or audit, log at debug only, because a run can have millions of rows."""
     level = logging.INFO if call.throttle.run is None else logging.DEBUG
     if LOGGER.isEnabledFor(level):
         extra = {**_failure_fields(call, error, failure_kind), "wait": wait}
@@ -66,7 +66,7 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
 
     Args:
         fields: The fields of the `BulkStateChanged` event.
-        why: Why the run ended early, as text; `None` if it did not end early.
+        why: Reason for which the run ended early; `None` if it did not end early.
     """
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]

@@ -106,7 +106,7 @@ class Observer:
     def on_retry(self, call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> None:
         """Emit a `RetryScheduled` event for a failed attempt."""
         now = call.now()
-        wait = max(0.0, call.not_before - now, call.throttle.gate.opens_at(now) - now)
+        wait = max(0.0, call.not_before - now, call.throttle.gate.opens_at - now)
         fields = {"error": type(error).__name__, "status_code": error.status_code, "evidence": failure_kind.name.lower()}
         self._emit_of(call, events.RetryScheduled, attempt=call.attempts, wait=wait, **fields)
 

@@ -252,7 +252,7 @@ class ContactRequests:
         known = answer.status in SERVICE_OUTCOMES
         if not known or self._may_contain_key(answer.id or ""):
             answer, info = self._drop_key(answer, info)
-        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # with an id, it is a new outcome
+        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # with an id, the status is a new outcome
             raise build_unexpected_response(
                 "create_contact", response, self._secrets, f"unknown status {answer.status.value!r} and no contact id"
             )

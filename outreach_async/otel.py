@@ -95,7 +95,7 @@ class OtelHook:
     """A hook that records a client's events as spans and metrics.
 
     Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats`, the number of retries by operation and
-    evidence; `outreach.bulk.rows`, the number of rows by outcome; `outreach.bulk.rate_limit`, a run's own limit in requests per
+    evidence; `outreach.bulk.rows`, the number of rows by outcome; `outreach.bulk.rate_limit`, a run's limit in requests per
     second; and `outreach.bulk.state_changes`, the number of changes by state. One hook can serve any number of clients.
 
     Args:
@@ -189,7 +189,7 @@ class OtelHook:
         if event.status_code is not None:
             result["http.response.status_code"] = event.status_code
         if event.error is not None or (event.status_code or 0) >= _FIRST_ERROR_STATUS:
-            result["error.type"] = event.error or str(event.status_code)  # a status is its own error type, as conventions require
+            result["error.type"] = event.error or str(event.status_code)  # the conventions require the status
         if event.request_id is not None:
             call.attempt_span.set_attribute("http.response.header.x-request-id", [event.request_id])
         _end_span(call.attempt_span, result)

@@ -296,7 +296,9 @@ class Pager(Generic[T]):
                             group.start_soon(in_flight[number].run, self, number)
                     page = await in_flight.pop(numbers[0]).wait()
                     if cursor.should_use(page, ahead=is_ahead):
-                        await on_items(cursor.add(page))
+                        items = cursor.add(page)
+                        del page  # frees its memory while `on_items` waits
+                        await on_items(items)
             except OutreachError as error:
                 failure = error  # raised outside the task group, which would wrap it in an exception group
             # Pages fetched ahead are no longer needed: cancel their requests instead of waiting for them.

@@ -25,7 +25,7 @@ The test passes twice because anyio's plugin runs it on asyncio and on trio. The
     outreach_fake          a `FakeService` for this test only
     outreach_workspace     the id of a workspace in the fake: the first workspace of its world, or a new empty one
     outreach_owner_key     an API key for that workspace
-    outreach_client        an `OutreachClient` connected to the fake in memory, closed after the test; for any event loop
+    outreach_client        an `OutreachClient` connected to the fake in memory, closed after the test; works with any event loop
     outreach_url           the base URL of the fake on a real port, for code that needs one
     outreach_virtual_time  virtual time in the event loop and the fake: waits take no time; unusable with sockets or threads
     outreach_behaviour     the `Behaviour` of the fake
@@ -136,14 +136,14 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        message = "behaviour='pairwise': expected a fixture as an argument of the test, got getfixturevalue(); add the argument"
+        message = "behaviour='pairwise': expected the fixture as an argument of the test, got getfixturevalue(); add the argument"
         pytest.fail(message, pytrace=False)
     return behaviours[0]
 
 
 @pytest.fixture
 def outreach_virtual_time() -> VirtualTime:
-    """Return the clock of the test's event loop. Waits advance the clock instead of taking time, and the fake's clock follows."""
+    """Return the clock of the test's event loop. Waits advance the clock instead of taking time. The fake uses the same clock."""
     from outreach_async.testing import VirtualTime
 
     return VirtualTime()
@@ -208,7 +208,8 @@ def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> 
     from outreach_async.fake.server import serve
 
     if "outreach_virtual_time" in request.fixturenames:
-        pytest.fail("outreach_url cannot be used with outreach_virtual_time: sockets take real time", pytrace=False)
+        fault = "outreach_url cannot be used with outreach_virtual_time: sockets take real time"
+        pytest.fail(f"{fault}; use outreach_client instead of outreach_url, or omit outreach_virtual_time", pytrace=False)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(outreach_fake)) as url:
         yield url
 
@@ -223,7 +224,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     use = item.stash.get(_FAKE_USE, None)
     if use is not None and use.unfired:
-        pytest.fail(f"faults that never fired: {'; '.join(use.unfired)}", pytrace=False)
+        remedy = "remove them, or pass unfired='ignore' to @pytest.mark.outreach"
+        pytest.fail(f"faults that never fired: {'; '.join(use.unfired)}\n{remedy}", pytrace=False)
     return result
 
 
@@ -242,7 +244,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the settings that explain the failures of tests with many behaviours to the terminal summary."""
+    """Show which settings explain the failures of tests that run with several behaviours."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):

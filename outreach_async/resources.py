@@ -14,6 +14,7 @@ from outreach_async.call import CallOptions
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
 from outreach_async.errors import OutreachError, drop_tracebacks
+from outreach_async.limits import Throttle
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
 from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async.pagination import HasId, Pager
@@ -63,12 +64,13 @@ class Settings:
 class _Resource:
     _engine: Engine = attrs.field(repr=False)
     _settings: Settings = attrs.field(repr=False)
+    _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
     def _build_pager(self, build_page: PageBuilder[T], page: int, max_items: int | None, options: CallOptions) -> Pager[T]:
         require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
         if max_items is not None:
             require_number("max_items", max_items, least=1)
-        return Pager(lambda number: self._engine.run(build_page(number), options), page, max_items)
+        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
 
 
 class Campaigns(_Resource):
@@ -241,7 +243,8 @@ class Contacts(_Resource):
 
         Args:
             contact: A `NewContact`, or a mapping with the same field names as keys.
-            duplicates: What the service does if the workspace already has this e-mail.
+            duplicates: Action of the service if the workspace already has a contact with this e-mail: `"skip"`, `"overwrite"` or
+                `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
             campaign: Id of the campaign to add the contact to; `None` for no campaign.
             owner_key: API key of the owner; defaults to the client's key.
@@ -301,7 +304,8 @@ class Contacts(_Resource):
 
         Args:
             rows: `NewContact` values or mappings, from any iterable or async iterable.
-            duplicates: What the service does if the workspace already has an e-mail.
+            duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
+                `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
             campaign: Id of the campaign to add the contacts to; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
@@ -310,7 +314,7 @@ class Contacts(_Resource):
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
                 These three values read the whole input first and need a journal.
-            journal: A file that saves the run's progress; each row takes at most 60 bytes.
+            journal: A file that saves the run's progress; each row takes at most 60 bytes, plus its contents with `spool`.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
@@ -323,7 +327,7 @@ class Contacts(_Resource):
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Time limit for a row's own attempts in seconds; waits and failures of the service do not count.
+            deadline: Time limit for the attempts of a row, in seconds. Waits, and failures caused by an outage, do not count.
 
         Raises:
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).

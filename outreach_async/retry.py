@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Container
 from enum import Enum
@@ -72,6 +73,49 @@ class FailureKind(Enum):
     FINAL = "rejected permanently, or the response does not match the interface"
 
 
+class RetryDecision(Enum):
+    """A throttle's decision after a failed attempt."""
+
+    RETRY = "retry; the service or the network failed, and the failure does not count against the call"
+    RETRY_COUNTED = "retry; the failure counts against the call"
+    GIVE_UP = "do not retry: the error is final, the call has used up its attempts, or the retry budget is empty"
+    STOP_RUN = "the run is over"
+
+
+@attrs.frozen
+class FailedAttempt:
+    """A failed attempt, with the data that a throttle needs.
+
+    Attributes:
+        error: The error of the attempt.
+        kind: What the failure proves about the request.
+        started: Time at which the attempt started.
+        ended: Time at which the attempt failed.
+        counted_failures: Number of earlier failures counted against the call.
+        retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
+        can_retry: False if the call ends regardless of the decision. The retry budget must then not be charged for a retry.
+        can_wait: Whether the call may wait for as long as the service refuses it: it only reads, and has a deadline.
+        earlier_failures: Number of earlier failures of the call, counted or not.
+        first_failed_at: Time of the first failure of the call.
+    """
+
+    error: errors.OutreachError
+    kind: FailureKind
+    started: float
+    ended: float
+    counted_failures: int = 0
+    retry_after: float | None = None
+    can_retry: bool = True
+    can_wait: bool = False
+    earlier_failures: int = 0
+    first_failed_at: float = math.inf
+
+    @property
+    def description(self) -> str:
+        """A description of the failure that does not quote the response."""
+        return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
+
+
 @attrs.frozen
 class StatusMeaning:
     """The meaning of an error status. Every decision that depends on a status uses this meaning.
@@ -113,7 +157,7 @@ _STATUSES: Final = {
     505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
 }
 _UNAVAILABLE: Final = 503
-_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True, affects_every_row=True)
+_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
 """The meaning of a 503 with `Retry-After`: throttling. Only convention says so; the contact may already have been created."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form

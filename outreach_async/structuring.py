@@ -22,7 +22,7 @@ from outreach_async.vocabulary import OpenEnum
 StructureHook = Callable[[Any, Any], Any]
 
 _MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A small body can have thousands, and each report takes kilobytes."""
+"""Maximum number of faulty items reported per list. A small body can have thousands of them, and each report takes kilobytes."""
 
 
 _STRICT_TYPES: Final[dict[Any, str]] = {
@@ -36,7 +36,7 @@ _STRICT_TYPES: Final[dict[Any, str]] = {
 
 
 class TypeMismatchError(ValueError):
-    """A value has another type than the interface states."""
+    """A value does not have the type that the interface states."""
 
 
 STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)
@@ -78,7 +78,7 @@ def list_faults(error: BaseException) -> list[str]:
 
 
 def _describe_fault(error: BaseException, _kind: Any) -> str:
-    return f"missing member {error}" if isinstance(error, KeyError) else str(error)
+    return f"missing key {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _build_mismatch(expected: str, value: object) -> TypeMismatchError:

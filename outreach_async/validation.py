@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
 from outreach_async import vocabulary
 from outreach_async.contacts import NewContact, standard_values
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.secret import OWNER_KEY
 from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
 from outreach_async.vocabulary import UNSET
@@ -74,7 +75,7 @@ def require_encodable(field: str, value: str) -> None:
         value.encode()
     except UnicodeEncodeError as error:
         got = f"a lone surrogate at character {error.start}"
-        raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with its real encoding") from None
+        raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with the correct encoding") from None
 
 
 def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
@@ -88,7 +89,7 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
     if value < least:
         raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
     if most is not None and value > most:
-        remedy = "request smaller pages, and more of them"
+        remedy = "request smaller pages"
         raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; {remedy}")
     if value > _MAX_INTEGER:
         raise InvalidRequest(f"{field}: expected at most {_MAX_INTEGER}, got {_format_number(value)}; pass a smaller number")
@@ -116,7 +117,39 @@ def require_seconds(field: str, value: object) -> float | None:
         return float(value)
     except OverflowError:
         raise InvalidRequest(
-            f"{field}: expected seconds that fit a float, got {_format_number(value)}; pass a smaller number"
+            f"{field}: expected a number of seconds that fits a float, got {_format_number(value)}; pass a smaller number"
+        ) from None
+
+
+def require_rate(field: str, value: object) -> float:
+    """Return a rate in requests per second after checking that it is a finite number greater than 0.
+
+    Raises:
+        InvalidRequest: The value is not a number, not positive, NaN, infinite, or too large for a `float`.
+    """
+    expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
+    if not 0 < value <= sys.float_info.max:
+        raise InvalidRequest(f"{field}: {expected}, got {_format_number(value)}; {remedy}")
+    return float(value)
+
+
+def read_rate(environment: Mapping[str, str]) -> float | None:
+    """Return the rate that the environment variable `OUTREACH_RATE` sets; `None` if it is unset or empty.
+
+    Raises:
+        InvalidRequest: The variable is not a finite number greater than 0.
+    """
+    text = environment.get("OUTREACH_RATE")
+    if not text:
+        return None
+    try:
+        return require_rate("OUTREACH_RATE", float(text))
+    except (ValueError, InvalidRequest):
+        raise InvalidRequest(
+            f"OUTREACH_RATE: expected a finite number of requests per second greater than 0, got {shorten(repr(text), 40)}; "
+            "set it to a number such as 50, or unset it"
         ) from None
 
 
@@ -202,7 +235,8 @@ def _check_code(field: str, code: object) -> None:
             f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
     if field == "extra" and (code in vocabulary.RESERVED_FIELDS or code.startswith(vocabulary.CUSTOM_PREFIX)):
-        raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; pass it as an argument or in custom")
+        remedy = "pass the value in custom" if code.startswith(vocabulary.CUSTOM_PREFIX) else "pass the value as an argument"
+        raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; {remedy}")
 
 
 def to_contact(row: object) -> NewContact:
@@ -228,7 +262,7 @@ def to_contact(row: object) -> NewContact:
         else:
             raise InvalidRequest(_unknown_member_message(member))
     if "email" not in known:
-        raise InvalidRequest("email: missing; every contact needs an e-mail address")
+        raise InvalidRequest("email: missing; give the contact an e-mail address")
     if custom:
         _check_codes("custom", known.get("custom", {}))
         known["custom"] = {**known.get("custom", {}), **custom}
@@ -240,10 +274,10 @@ _CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STA
 
 def _unknown_member_message(member: object) -> str:
     if not isinstance(member, str):
-        return f"contact: expected strings as names, got {type_name(member)}; use the names of NewContact"
+        return f"contact: expected strings as keys, got {type_name(member)}; use the field names of NewContact"
     near = get_close_matches(member, _CONTACT_MEMBERS, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{masked_repr(member)}: not a field of a contact; {meant}Put other codes of the workspace under 'extra'"
+    meant = f"did you mean {near[0]!r}? Otherwise, " if near else ""
+    return f"{masked_repr(member)}: not a field of a contact; {meant}pass other field codes of the workspace in 'extra'"
 
 
 def require_method(method: object) -> str:
@@ -253,7 +287,8 @@ def require_method(method: object) -> str:
         InvalidRequest: The value is not an upper-case method name. The message does not show the value.
     """
     if not isinstance(method, str) or not METHOD.fullmatch(method):
-        raise InvalidRequest(f"method: expected an upper-case HTTP method, got {type_name(method)}; pass a method such as 'GET'")
+        got = "a string with other characters" if isinstance(method, str) else type_name(method)
+        raise InvalidRequest(f"method: expected an HTTP method in upper case, got {got}; pass a method such as 'GET'")
     return method
 
 
@@ -279,12 +314,14 @@ def require_target(target: object) -> str:
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"
         raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass path and query")
-    if not _TARGET.fullmatch(target) or target.startswith("//"):
+    if not target.startswith("/") or target.startswith("//"):
         raise InvalidRequest(
-            "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
+            "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
         )
+    if not _TARGET.fullmatch(target):
+        raise InvalidRequest("target: expected a percent-encoded path and query, got other characters; use urllib.parse.quote")
     if has_dot_segments(target):
-        raise InvalidRequest("target: expected no '.' or '..' segments, which backends treat differently; leave them out")
+        raise InvalidRequest("target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them")
     return target
 
 
@@ -300,6 +337,7 @@ def require_headers(headers: object) -> dict[str, str]:
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
         if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
-            got = f"got {type_name(value)}; encode it"
-            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without line breaks or spaces at the ends, {got}")
+            expected = "expected printable ASCII without spaces at the ends"
+            fault = "other characters; encode or remove them" if isinstance(value, str) else f"{type_name(value)}; pass a string"
+            raise InvalidRequest(f"headers[{masked_repr(name)}]: {expected}, got {fault}")
     return {name.lower(): value for name, value in headers.items()}

@@ -9,7 +9,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
-"""Values of `upload_options.duplicates`: what the service does if the workspace already has the contact's e-mail."""
+"""Values of `upload_options.duplicates`: the service's action if the workspace already has a contact with this e-mail."""
 
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
@@ -102,7 +102,7 @@ class Outcome(OpenEnum):
 
     ADDED = "added"
     SKIPPED = "skipped"
-    OVERWRITTEN = "overwriten"  # the wire's spelling
+    OVERWRITTEN = "overwriten"  # the service's spelling
     UPDATED_MISSING_FIELDS = "updated_missing_fields"
 
     REJECTED = "rejected"

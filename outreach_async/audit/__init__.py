@@ -53,9 +53,10 @@ To check a single mailbox, you do not need an audit: `check(mailbox)` applies th
 Policies
 --------
 A policy turns rules off and changes thresholds. Load it from a TOML file with `Policy.load`, or pass the same keys as a mapping
-to `Policy.of`. Unknown keys are rejected with a suggestion. The report names the policy it used. To add a rule of your own, write
-a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule applies. Choose an id that does not
-start with `OA`; that prefix is reserved:
+to `Policy.of`. Unknown keys are rejected; the error suggests a similar key. The report states the name of its policy.
+
+To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule
+applies. Choose an id that does not start with `OA`; that prefix is reserved:
 
 ```python
 import anyio
@@ -116,15 +117,19 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.reports.write(report, form)` renders `terminal`, `json`, `csv`, `markdown` or `html`; the HTML page is
-self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON Schema of the `json`
-format.
+`outreach_async.audit.reports.write(report, form)` renders a report in the format `terminal`, `json`, `csv`, `markdown` or `html`.
+The HTML page is self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON
+Schema of the `json` format.
 
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
-domain (`OA101` to `OA103`), come last. The report is available once the iteration ends.
+domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` says how
+much has been read, how long the rest takes, and why the audit waits.
+
+While the service refuses requests or is down, an audit waits, up to 15 minutes without a success. A workspace is given up only
+while others can be read. `deadline=600` limits the whole audit to ten minutes; what is not read by then is unreadable.
 
 ```python
 import anyio
@@ -149,6 +154,7 @@ from __future__ import annotations
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
 from outreach_async.audit.evaluation import check
 from outreach_async.audit.findings import Finding, Group, Row, Severity
+from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 from outreach_async.audit.report import Delta, Diff, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
@@ -158,6 +164,7 @@ from outreach_async.audit.scoring import Score, Scores, mailbox_score
 __all__ = [
     "CATALOGUE",
     "RULES",
+    "AuditProgress",
     "AuditRun",
     "Case",
     "Delta",

@@ -108,7 +108,7 @@ ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
 def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if too many mailboxes share a domain, and so its reputation."""
+    """Return a `Sign` if too many mailboxes share a domain, and therefore the domain's reputation."""
     if facts.mailboxes <= thresholds["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})

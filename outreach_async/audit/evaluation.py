@@ -244,7 +244,7 @@ class AuditState:
         if rule is None or rule.lack is None:
             return finding
         sign = build_missing_authentication_sign(rule.lack, facts, rule.thresholds)
-        if sign.message == finding.message:  # then the severity is equal, too: the message contains the limit
+        if sign.message == finding.message:  # equal messages have the same severity, because a critical one contains the limit
             return finding
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 

@@ -74,8 +74,8 @@ class Finding:
         rule: Id of the rule, such as `OA101`.
         severity: Severity of the finding.
         workspace: Id of the workspace.
-        mailbox: Id of the mailbox; `None` if the finding is about several mailboxes (the rule's `scope` says what they share), or
-            if the id could not be read.
+        mailbox: Id of the mailbox; `None` if the finding is not about a single mailbox (see the rule's `scope`), or if the id
+            could not be read.
         email: Address of the mailbox, as the service returned it.
         domain: Domain of the mailbox, or the domain that the finding is about, in lower case; `None` if there is none.
         message: Description of the problem, with its figures.

@@ -37,6 +37,9 @@ from outreach_async.validation import type_name
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
 _KEYS: Final = ("name", "off")
+_CORRECTION: Final = "; correct or remove it"
+"""Remedy for an unknown name in a policy, if no known name is similar."""
+
 _FINGERPRINT_LENGTH: Final = 12
 """Number of hexadecimal digits in a fingerprint; enough to distinguish the policies of one organization."""
 
@@ -122,7 +125,9 @@ class Policy:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"policy {path.name}: expected a TOML file in UTF-8: {error}; correct the file") from None
+            raise InvalidRequest(
+                f"policy {path.name}: expected TOML in UTF-8, got invalid content: {error}; correct the file"
+            ) from None
         return cls.of({"name": path.stem, **values})
 
     @classmethod
@@ -167,7 +172,9 @@ class Policy:
         """
         known = rules.CATALOGUE
         if name not in known:
-            raise InvalidRequest(f"rule: expected one of {', '.join(known)}, got {quote(name)}{_suggest(name, known)}")
+            raise InvalidRequest(
+                f"rule: expected one of {', '.join(known)}, got {quote(name)}{_suggest(name, known) or '; pass one of them'}"
+            )
         return _apply_thresholds(known[name], self.used)
 
 
@@ -176,7 +183,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
     Args:
         name: Id of the rule, such as `OA120`; upper or lower case.
-        policy: Policy whose thresholds to show; the default policy if omitted.
+        policy: Policy whose thresholds are shown; the default policy if omitted.
 
     Raises:
         InvalidRequest: No rule has this id.
@@ -219,10 +226,10 @@ def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) ->
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
     if name in rules.INCOMPLETE:
-        raise InvalidRequest(f"policy: {where}expected a rule that a policy can change, got {name}; remove it")
+        raise InvalidRequest(f"policy: {where}expected a rule that a policy can change, got {name}; remove it from the policy")
     if name not in rules.CATALOGUE:
         hint = _suggest(name, [*keys, *(rule.id for rule in rules.RULES)])
-        raise InvalidRequest(f"policy: {where}expected a known key or rule id, got {quote(name)}{hint}")
+        raise InvalidRequest(f"policy: {where}expected a known key or rule id, got {quote(name)}{hint or _CORRECTION}")
     return name
 
 
@@ -236,7 +243,8 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     for name in value:
         if name not in rule.thresholds:
             has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
-            raise InvalidRequest(f"policy: {key}: expected {has}, got {quote(name)}{_suggest(name, rule.thresholds)}")
+            hint = _suggest(name, rule.thresholds) or _CORRECTION
+            raise InvalidRequest(f"policy: {key}: expected {has}, got {quote(name)}{hint}")
     figures = {name: _require_figure(f"{key}.{name}", figure) for name, figure in value.items()}
     _check_order(key, {**rule.thresholds, **figures})
     return {name: figure for name, figure in figures.items() if figure != rule.thresholds[name]}
@@ -246,7 +254,8 @@ def _require_figure(where: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"policy: {where}: expected a number, got {type_name(value)}; write for example 0.03")
     if not 0 <= value < math.inf:
-        raise InvalidRequest(f"policy: {where}: expected a number of at least 0, got {value}; to turn a rule off, add it to off")
+        remedy = "correct the number, or add the rule to off to turn it off"
+        raise InvalidRequest(f"policy: {where}: expected a finite number of at least 0, got {value}; {remedy}")
     return int(value) if value == int(value) else value
 
 

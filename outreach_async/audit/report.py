@@ -14,8 +14,9 @@ from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.rules import CATALOGUE, INCOMPLETE, UNKNOWABLE
 from outreach_async.audit.scoring import Scores
 from outreach_async.audit.values import to_json_values
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.models import Number
+from outreach_async.validation import type_name
 
 REPORT_VERSION: Final = 1
 """Version of the JSON format of reports."""
@@ -130,7 +131,10 @@ class Report:
             ```
         """
         if not isinstance(values, dict) or values.get("version") != REPORT_VERSION:
-            raise InvalidRequest(f"report: expected audit JSON of version {REPORT_VERSION}; pass the output of `audit --json`")
+            got = f"version {shorten(repr(values.get('version')), 40)}" if isinstance(values, dict) else type_name(values)
+            raise InvalidRequest(
+                f"report: expected audit JSON of version {REPORT_VERSION}, got {got}; pass the output of `audit --json`"
+            )
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:

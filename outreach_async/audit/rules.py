@@ -113,7 +113,7 @@ class ServerRule(Rule):
 
 _BULK_SOURCE: Final = (
     "Gmail requires SPF or DKIM of every sender, and SPF, DKIM and DMARC from 5,000 e-mails a day "
-    "(support.google.com/mail/answer/81126); since 2025-05-05 Microsoft rejects that volume without them (550 5.7.515)"
+    "(support.google.com/mail/answer/81126); since 2025-05-05 Microsoft rejects that volume without all three (550 5.7.515)"
 )
 
 
@@ -291,7 +291,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="domain_ip is null",
         applies=conditions.check_domain_ip,
         source="recipients open a sender's domain in a browser, and do not trust a domain without a website",
-        remedy="Add an A record for <domain>, or redirect it to the company's site.",
+        remedy="Add an A record for <domain>, or redirect it to the company's website.",
     ),
     MailboxRule(
         id="OA190",
@@ -340,7 +340,7 @@ SERVER_RULES: Final[tuple[ServerRule, ...]] = (
         thresholds=MappingProxyType({"mailboxes": 2}),
         applies=conditions.check_shared_server,
         source="blacklists list server addresses: all mailboxes on a listed server are rejected together (inframail.io)",
-        remedy="Move the mailboxes that are not blacklisted to another server, and have this one delisted.",
+        remedy="Move the mailboxes that are not blacklisted to another server, and ask the blacklists to delist this server.",
     ),
 )
 
@@ -380,7 +380,7 @@ MISSING: Final = Rule(
 )
 
 READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING)
-"""Rules about errors while reading. A finding of one of these rules makes the audit incomplete. A policy cannot turn them off."""
+"""Rules about errors while reading. A policy cannot turn them off. Their findings make the audit incomplete."""
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
 

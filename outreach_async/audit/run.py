@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -17,26 +19,26 @@ from anyio.abc import TaskGroup
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import AuditState, CompactSet, FinalFindings
 from outreach_async.audit.findings import Finding
+from outreach_async.audit.meter import AuditProgress, ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
 from outreach_async.audit.rules import MISSING, UNDECODABLE, UNREADABLE, Rule
 from outreach_async.audit.scoring import GroupScores
+from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.client import OutreachClient
-from outreach_async.errors import InvalidRequest, OutreachError, shorten
-from outreach_async.models import Mailbox, Undecodable
+from outreach_async.errors import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, shorten
+from outreach_async.models import Mailbox, Page, Undecodable
 from outreach_async.pagination import PageCursor
 from outreach_async.retry import explain_status
-from outreach_async.validation import require_display, type_name
+from outreach_async.validation import require_display, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
-_WORKSPACES_AT_ONCE: Final = 8
-_LARGE_AT_ONCE: Final = 2
-"""Maximum number of workspaces with several pages to read concurrently.
-
-The limit bounds the memory: decoding a page of 2,000 mailboxes takes 4 MB.
-"""
 _PAGES_AT_ONCE: Final = 2
-"""Maximum number of pages of one workspace to request concurrently. The limit bounds memory."""
+"""Maximum number of pages of one workspace to request concurrently."""
+_MIN_LARGE_AT_ONCE: Final = 2
+_MAX_LATER_MAILBOXES: Final = 8_000
+"""Maximum number of mailboxes on all second and later pages in memory, except that `_MIN_LARGE_AT_ONCE` workspaces may always be
+read. The limit bounds the memory: decoding a page of 2,000 mailboxes takes 4 MB."""
 
 _MAX_ERROR_SHOWN: Final = 400
 """Maximum number of characters of an error in a finding's message. An error is long if many fields of a mailbox are invalid."""
@@ -88,6 +90,7 @@ async def audit(
     *,
     policy: Policy | None = None,
     display: int = MAX_MAILBOX_DISPLAY,
+    deadline: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Report:
     """Read and check every mailbox of the workspaces, and return a report.
@@ -95,15 +98,21 @@ async def audit(
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
     and the rest is checked. Mailboxes without findings are not stored, so the number of mailboxes is not limited.
 
+    While the service is down or throttling, the audit waits. These waits do not use up the client's deadline. After 15 minutes
+    without any success, and if the service was never reached, the audit ends, and the other workspaces are unreadable.
+
     Args:
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
+        deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
+            unreadable.
         clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` or
+            `deadline` is invalid.
 
     Example:
         ```python
@@ -111,7 +120,7 @@ async def audit(
         print(report.mailboxes, report.unreadable, report.exit_code())  # -> 2 ['space_gone'] 3
         ```
     """
-    return await stream(client, workspaces, policy=policy, display=display, clock=clock)
+    return await stream(client, workspaces, policy=policy, display=display, deadline=deadline, clock=clock)
 
 
 def stream(
@@ -120,6 +129,7 @@ def stream(
     *,
     policy: Policy | None = None,
     display: int = MAX_MAILBOX_DISPLAY,
+    deadline: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AuditRun:
     """Create an audit like `audit`, but one that yields each finding as soon as the finding is final.
@@ -132,10 +142,13 @@ def stream(
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
+        deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
+            unreadable.
         clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` or
+            `deadline` is invalid.
 
     Example:
         ```python
@@ -145,7 +158,7 @@ def stream(
         ```
     """
     state = AuditState(_require_workspace_ids(workspaces), policy or Policy.default(), clock())
-    return AuditRun(client, state, require_display("display", display, mailboxes=True))
+    return AuditRun(client, state, require_display("display", display, mailboxes=True), require_seconds("deadline", deadline))
 
 
 def _require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
@@ -169,12 +182,18 @@ class AuditRun:
         ```
     """
 
-    def __init__(self, client: OutreachClient, state: AuditState, display: int) -> None:
-        self._client = client
+    def __init__(self, client: OutreachClient, state: AuditState, display: int, deadline: float | None) -> None:
+        engine = client._engine  # noqa: SLF001 - an audit is run by the client's engine, as a bulk run is
+        self._workers = engine.max_in_flight
+        self._throttle = RunThrottle(engine.limiter, engine.policy)
+        self._mailboxes = attrs.evolve(client.mailboxes, throttle=self._throttle)
         self._state = state
         self._display = display
-        self._large_slots = anyio.Semaphore(_LARGE_AT_ONCE)
+        self._deadline = deadline
+        self._deadline_at = math.inf
+        self._large_slots = anyio.Semaphore(max(_MIN_LARGE_AT_ONCE, _MAX_LATER_MAILBOXES // (_PAGES_AT_ONCE * display)))
         self._group: TaskGroup
+        self._progress: ProgressMeter
         self._findings: Findings
         self._started = False
 
@@ -193,7 +212,10 @@ class AuditRun:
         if self._started:
             raise InvalidRequest("stream: this audit was already started; call stream() again")
         self._started = True
-        self._findings = Findings()
+        if self._deadline is not None:
+            self._deadline_at = anyio.current_time() + self._deadline
+        self._progress = ProgressMeter(len(self._state.workspaces), self._throttle, anyio.current_time())
+        self._findings = Findings(self._progress)
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run, self._findings)
@@ -234,9 +256,10 @@ class AuditRun:
             # All workers share this iterator. `next` does not await, so no two workers get the same workspace.
             for workspace in waiting:
                 results[workspace] = await self._read_workspace(workspace, findings)
+                self._progress.end_workspace(workspace)
 
         async with anyio.create_task_group() as group:
-            for _ in range(min(_WORKSPACES_AT_ONCE, len(workspaces))):
+            for _ in range(min(self._workers, len(workspaces))):
                 group.start_soon(work)
         return [results[workspace] for workspace in workspaces]
 
@@ -248,18 +271,24 @@ class AuditRun:
         async def add_page(mailboxes: list[Mailbox]) -> None:
             nonlocal count, is_large
             count += len(mailboxes)
-            await findings.put(self._state.add_page(workspace, mailboxes))
+            self._progress.add_mailboxes(len(mailboxes))
+            found = self._state.add_page(workspace, mailboxes)
+            mailboxes.clear()  # frees their memory while the findings wait for the consumer
+            await findings.put(found)
             # The size of a workspace is known only after its first page. Many small workspaces are read concurrently, but a
             # large workspace waits here for a slot before its second page, and holds the slot until it is read completely.
             if not cursor.done and not is_large:
                 await self._large_slots.acquire()
                 is_large = True
 
-        error = None
+        error: OutreachError | None = None
         try:
             # `keep` collects undecodable mailboxes, which become findings. By default, one such mailbox ends the reading.
-            pager = self._client.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
+            pager = self._mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
+            pager = attrs.evolve(pager, fetch=partial(self._fetch_in_time, workspace, pager.fetch))
             await pager.follow(cursor, add_page, _PAGES_AT_ONCE)
+        except BulkStopped as raised:  # the service was down for too long: report the failure, and not the end of a bulk run
+            error = raised.__cause__ if isinstance(raised.__cause__, OutreachError) else raised
         except OutreachError as raised:
             error = raised
         finally:
@@ -267,6 +296,17 @@ class AuditRun:
                 self._large_slots.release()
         missing, undecodable = 0 if error else cursor.missing, cursor.undecodable
         return WorkspaceReadResult(workspace=workspace, mailboxes=count, undecodable=undecodable, missing=missing, error=error)
+
+    async def _fetch_in_time(
+        self, workspace: str, fetch: Callable[[int], Awaitable[Page[Mailbox]]], number: int
+    ) -> Page[Mailbox]:
+        """Fetch a page unless the audit's deadline passes first."""
+        if anyio.current_time() < self._deadline_at:
+            with anyio.CancelScope(deadline=self._deadline_at):
+                page = await fetch(number)
+                self._progress.add_page(workspace, page)
+                return page
+        raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed")
 
 
 class Findings(AsyncIterator[Finding]):
@@ -280,7 +320,8 @@ class Findings(AsyncIterator[Finding]):
         ```
     """
 
-    def __init__(self) -> None:
+    def __init__(self, progress: ProgressMeter) -> None:
+        self._progress = progress
         # The stream has no buffer, so a batch is sent only when the iteration requests it.
         self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
         self._batch: deque[Finding] = deque()
@@ -298,6 +339,11 @@ class Findings(AsyncIterator[Finding]):
         if not isinstance(self._result, Report):
             raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
         return self._result
+
+    @property
+    def progress(self) -> AuditProgress:
+        """The current progress: workspaces and mailboxes read, rate, state and estimated time left."""
+        return self._progress.measure(anyio.current_time())
 
     async def put(self, findings: Sequence[Finding]) -> None:
         """Pass findings to the iteration, and wait until all of them have been consumed."""

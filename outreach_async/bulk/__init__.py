@@ -130,10 +130,10 @@ anyio.run(main)
 
 Rate, pauses and early ends
 ---------------------------
-At most `concurrency` requests are in flight, and never more than the client's `max_in_flight`. The run learns its rate from 429
-responses, `Retry-After` and quota headers. While the service is down, the run pauses and sends probes, which use up no row's
-attempts. `outcomes.progress` is cheap to read: the rows done, the total, the rate (rows per second), the state (`running`,
-`throttled`, `paused`), the seconds until a pause ends, and the estimated seconds until the run ends. Iteration can end early:
+At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. The client learns the service's
+limit from 429 responses, `Retry-After` and quota headers; its runs, audits and calls share it. While the service is down, the
+run pauses and sends probes, which use up no row's attempts; only failures while other rows succeed do. `outcomes.progress` has
+the rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
 
     BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asked to wait over 15 minutes.
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75

@@ -30,19 +30,20 @@ class FailureWindow:
     def __init__(self) -> None:
         self.results = 0
         self._since = 0
-        self._faults: deque[tuple[int, int]] = deque()
+        self._faults: deque[tuple[int, int, bool]] = deque()
 
     def record_success(self) -> None:
         """Record a successful attempt."""
         self.results += 1
 
-    def record_fault(self, counted_failures: int) -> None:
+    def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
         """Record a failure of the service or the connection.
 
         Args:
-            counted_failures: Number of earlier failures that were counted against the same row.
+            earlier_failures: Number of earlier failures of the same row.
+            is_refusal: Whether the service asked to wait. It then does not count as failing.
         """
-        self._faults.append((self.results, counted_failures))
+        self._faults.append((self.results, earlier_failures, is_refusal))
         self.results += 1
         self._drop_old()
 
@@ -64,19 +65,20 @@ class FailureWindow:
     def is_failing(self) -> bool:
         """True if the service counts as failing: there are enough results, and at least half of them are failures."""
         self._drop_old()
-        return self.size >= MIN_RESULTS and len(self._faults) >= FAILING_SHARE * self.size
+        faults = sum(not is_refusal for _, _, is_refusal in self._faults)
+        return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
 
-    def counts_against_row(self, counted_failures: int) -> bool:
-        """Return whether a row's next failure counts against that row.
+    def is_row_at_fault(self, earlier_failures: int) -> bool | None:
+        """Return whether a row's next failure is the row's fault; `None` if too few results of other rows are known.
 
-        The failure counts if nearly all attempts of other rows succeed, or if too few results of other rows are known. Failures
-        are stored without their row, so the row's own failures must be estimated before they are left out: for each number below
-        `counted_failures`, one stored failure that was recorded with this number is assumed to be the row's own.
+        The row is at fault if nearly all attempts of other rows succeed. Failures are stored without their row, so the row's own
+        failures must be estimated before they are left out: for each number below `earlier_failures`, one stored failure that was
+        recorded with this number is assumed to be the row's own.
         """
         self._drop_old()
-        own = len({before for _, before in self._faults if before < counted_failures})
+        own = len({before for _, before, _ in self._faults if before < earlier_failures})
         others = self.size - own
-        return others < MIN_RESULTS or others - (len(self._faults) - own) >= HEALTHY_SHARE * others
+        return None if others < MIN_RESULTS else others - (len(self._faults) - own) >= HEALTHY_SHARE * others
 
 
 class Reachability:

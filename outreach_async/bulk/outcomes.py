@@ -26,7 +26,7 @@ class ContactOutcome:
         id: Id of the contact; `None` if the service returned none.
         possible: Every outcome that is consistent with the evidence.
         attempts: Number of attempts to send the row.
-        error: The error because of which the row failed or was not sent; `None` if there was no error.
+        error: The error that caused the row to fail or to be left out; `None` if there was no error.
         repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection; `None` if
             there is no such row.
 
@@ -54,7 +54,7 @@ class ContactOutcome:
 
 
 def answered_outcome(index: int, row: object, answer: CreateContactResponse, info: AttemptInfo) -> ContactOutcome:
-    """Return the outcome of a row that the service answered with a success."""
+    """Return the outcome of a row for which the service returned a success response."""
     return ContactOutcome(
         index=index,
         contact=row,

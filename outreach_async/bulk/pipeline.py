@@ -21,10 +21,10 @@ from outreach_async.bulk.recording import JournalRecorder, NullRecorder
 from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
-from outreach_async.call import Call, CallOptions, event_loop_clock
+from outreach_async.call import Call, CallOptions
 from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
-from outreach_async.limits import RequestSlots
+from outreach_async.limits import Slots
 
 
 # How one timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered
@@ -189,14 +189,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         engine = plan.engine
-        self._throttle = RunThrottle(
-            engine.policy, engine.throttle.gate, max_outage=plan.max_outage, wall_clock=engine.wall_clock
-        )
+        self._throttle = RunThrottle(engine.limiter, engine.policy, max_outage=plan.max_outage)
         self._timer = AttemptTimer()
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
         self._recorder: NullRecorder | JournalRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
-        self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER)
+        self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()
         self._changed = anyio.Event()
@@ -214,7 +212,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
         # workers without rows.
-        self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER + self._recorder.backlog)
+        self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER + self._recorder.backlog)
 
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a task group that outlives the iteration."""
@@ -245,7 +243,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         now, rows = anyio.current_time(), self._recorder.counts.rows
         rate = min(self._rate_estimator.rate(now), self._throttle.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
-        pause, state = max(0.0, self._throttle.opens_at(now) - now), self._throttle.state(now)
+        pause, state = max(0.0, self._throttle.opens_at - now), self._throttle.state(now)
         return BulkProgress(
             rows=rows,
             total=self._plan.total,
@@ -309,7 +307,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         raise failure
 
     async def _run_worker(self, worker: _Worker) -> None:
-        deadline, clock = self._timer.create_deadline(), event_loop_clock()
+        deadline, clock = self._timer.create_deadline(), self._plan.engine.clock()
         try:
             # One scope serves many rows. A timeout cancels the scope for good, so a new scope is opened, and the worker continues
             # with its current row and call.

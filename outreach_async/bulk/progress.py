@@ -31,7 +31,7 @@ class BulkProgress:
     Attributes:
         rows: Rows with an outcome, including those of earlier processes.
         total: Number of rows in the input; `None` if unknown.
-        rate: Recent rows per second; at most the rate limit that the run has learned.
+        rate: Recent rows per second; at most the client's rate limit.
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
             service asked for a wait or is down.
         resumes: Seconds until the pause ends; 0.0 if the run is not paused.
@@ -102,7 +102,7 @@ class StateReporter:
         self._ended = anyio.Event()
 
     def start(self, group: TaskGroup) -> None:
-        """Report that the run is running, and from now on report changes."""
+        """Report the state `running`, and from now on every change of the state."""
         self._group = group
         self._report_change("running")
         self._throttle.on_change = self._check_state
@@ -122,7 +122,7 @@ class StateReporter:
     def _check_state(self, now: float) -> None:
         state = self._throttle.state(now)
         if state != self._state:
-            self._report_change(state, max(0.0, self._throttle.opens_at(now) - now))
+            self._report_change(state, max(0.0, self._throttle.opens_at - now))
             if not self._polling:
                 self._polling = True
                 self._group.start_soon(self._poll)
@@ -132,7 +132,7 @@ class StateReporter:
         # A failed attempt triggers a check, but no event marks the recovery. Poll for it, but only while throttled or paused.
         while self._state != "running":
             now = anyio.current_time()
-            with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at(now))):
+            with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at)):
                 await self._ended.wait()
                 return
             self._check_state(anyio.current_time())

@@ -144,7 +144,7 @@ def rejection_message(place: str) -> str:
     Args:
         place: Place of that other row, such as `line 3`.
     """
-    return f"{same_address_message(place)}; remove one of them, or choose another policy for repeats"
+    return f"{same_address_message(place)}; remove one of the rows, or choose another policy for repeats"
 
 
 class RecentEmails:
@@ -197,7 +197,7 @@ class Source:
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any]) -> None:
         if isinstance(rows, str | bytes | Mapping | NewContact):
-            raise InvalidRequest(f"rows: expected many contacts, got one {type_name(rows)}; {_REMEDY}")
+            raise InvalidRequest(f"rows: expected an iterable of contacts, got a single {type_name(rows)}; {_REMEDY}")
         self._lock = anyio.Lock(fast_acquire=True)
         self.total = len(rows) if isinstance(rows, Sized) else None
         self.ready = not isinstance(rows, AsyncIterable)

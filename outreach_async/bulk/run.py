@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 import anyio
 import attrs
@@ -15,14 +15,12 @@ from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
 from outreach_async.bulk.pipeline import Outcomes, Plan
 from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
+from outreach_async.bulk.throttle import MAX_OUTAGE
 from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.operations import ContactRequests
 from outreach_async.validation import require_choice, require_number, require_seconds, type_name
-
-MAX_OUTAGE: Final = 900.0
-"""Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
 
 
 @attrs.frozen(kw_only=True)
@@ -141,11 +139,13 @@ class BulkRun:
         """Start the workers, and return the outcomes.
 
         Raises:
-            InvalidRequest: The journal belongs to another run, or is in use; or this run has already started.
+            InvalidRequest: The journal belongs to another run, or is in use; this run has already started; or the client has a
+                shared rate and is not open.
             JournalError: The journal cannot be read or written.
         """
         if self._started:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
+        self._plan.engine.require_open()
         self._started = True
         self._outcomes = Outcomes(self._plan)
         if self._journal_options is not None:
@@ -184,5 +184,5 @@ class BulkRun:
             InvalidRequest: Always; the message shows how to iterate.
         """
         raise InvalidRequest(
-            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside it"
+            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import click
 
 from outreach_async import audit as auditing
@@ -23,7 +24,7 @@ from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
-from outreach_async.cli.output import Screen
+from outreach_async.cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async.cli.process import run_async
 from outreach_async.errors import InvalidRequest
 
@@ -50,6 +51,12 @@ _MAX_DIGITS: Final = 19
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
 @files.force_option
+@click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of the audit; workspaces not read by then are reported as unreadable.  [default: none]",
+)
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
 @click.option(
     "--explain",
@@ -67,15 +74,18 @@ def audit(
     compare: Path | None,
     outputs: tuple[Path, ...],
     force: bool,
+    deadline: float | None,
     form: str | None,
     explain: str | None,
     as_schema: bool,
 ) -> int:
-    """Check every mailbox of the workspaces for problems. The report says what is wrong, why, what to do and what has changed.
+    """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy.
 
     Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    Daily (without --compare the first time): outreach-async audit --compare audit.json --output audit.json --output audit.html
+    For a daily audit, run the following command, the first time without --compare:
+
+    outreach-async audit --compare audit.json --output audit.json --output audit.html
     """
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
@@ -103,13 +113,32 @@ def audit(
     async def run_audit() -> int:
         workspaces = workspaces_of(options)
         async with open_client(options, workspace=workspaces[0]) as client:
-            report = await auditing.audit(client, workspaces, policy=chosen, clock=clock_of(options))
+            run = auditing.stream(client, workspaces, policy=chosen, deadline=deadline, clock=clock_of(options))
+            report = await _run_with_progress(run, len(workspaces), screen)
         if earlier is not None:
             report = report.since(earlier)
         _output_report(screen, report, dict(formats), print_format)
         return report.exit_code(fail_on)
 
     return run_async(run_audit)
+
+
+async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
+    """Run an audit, show its progress on stderr, and return its report."""
+    failure: Exception | None = None
+    with show_progress("Auditing", workspaces) as show:
+        async with anyio.create_task_group() as group, run as findings:
+            group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
+            try:
+                async for _ in findings:
+                    pass
+            except Exception as error:  # noqa: BLE001 - raised below, as the group would wrap it
+                failure = error
+            show_current(findings.progress, show)
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return findings.report
 
 
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
@@ -183,7 +212,7 @@ def _load_earlier(path: Path) -> auditing.Report:
         raise click.UsageError(f"--compare {path}: {error}") from error
     except (ValueError, RecursionError) as error:
         at = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise click.UsageError(f"--compare {path}: expected JSON written by 'audit --json', got something else{at}.") from error
+        raise click.UsageError(f"--compare {path}: not a JSON report{at}; pass one written by 'audit --json'.") from error
 
 
 def _parse_integer(text: str) -> int:

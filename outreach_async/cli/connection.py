@@ -18,7 +18,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
     Args:
         options: The options of the command line.
-        workspace: Id of the workspace; by default, that of `options` or, for the embedded service, its first workspace.
+        workspace: Id of the workspace; by default, the workspace in `options` or, for the embedded service, its first workspace.
         max_in_flight: Maximum number of concurrent requests.
 
     Raises:
@@ -26,7 +26,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
         InvalidRequest: An option has an invalid value, or the backend in `options` is not installed.
     """
     if not options.timeout > 0:
-        raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass for example 30.")
+        raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
     transport, owner_key = _create_embedded() if options.base_url == FAKE else (_create_transport(options, max_in_flight), None)
     return OutreachClient(
         transport=transport,
@@ -34,6 +34,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
         workspace=workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
         headers=options.headers,
         timeout=options.timeout,
+        rate=options.rate,
         max_in_flight=max_in_flight,
     )
 

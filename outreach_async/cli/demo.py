@@ -49,7 +49,7 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @click.command()
 @shared_options
 def demo(options: Options) -> int:
-    """Import contacts and audit mailboxes on an embedded service. It needs no network and no setup."""
+    """Import contacts and audit mailboxes on an embedded service. The demo needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:
         return run_async(partial(_run_demo, options, path))
 

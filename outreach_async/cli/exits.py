@@ -24,7 +24,7 @@ USAGE: Final = 2
 INCOMPLETE: Final = 3
 """Exit code for rows that were rejected, unknown or not applied, or for pages that could not be read."""
 SUSPENDED: Final = 75
-"""Exit code for a run that can be resumed from its journal later, because the service asked for a long wait or is down."""
+"""Exit code for an unfinished run that can be resumed. A run is suspended if the service is down or asks for a long wait."""
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -158,6 +158,6 @@ def _find_reason(error: BaseException) -> str | None:
                 name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have no name
                 reason = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
             case OSError(errno=int(code), strerror=str(text)):
-                # Codes below 0 are the resolver's, which have texts of their own.
+                # Codes below 0 are errors of the resolver, which have their own texts.
                 reason = os.strerror(code) if code > 0 else text
     return reason

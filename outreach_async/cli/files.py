@@ -65,7 +65,7 @@ class OutputPath(click.Path):
         return super().convert(_STDOUT if value == STDIN else value, param, ctx)
 
 
-force_option: Final = click.option("--force", is_flag=True, help="Overwrite an output file even if it is of another kind.")
+force_option: Final = click.option("--force", is_flag=True, help="Overwrite a file even if it is not an earlier output.")
 rejects_option: Final = click.option(
     "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
 )
@@ -131,8 +131,8 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for file in files:
         if file.has_format and not force and _has_content(file.path) and not file.has_format(file.path):
-            text = f"{file.flag} {file.path}: expected a new file or one of the same kind, got a file with other content"
-            raise click.UsageError(f"{text}; pass another path, or overwrite it with --force.")
+            text = f"{file.flag} {file.path}: the file exists and is not an earlier output of this option"
+            raise click.UsageError(f"{text}; pass another path, or overwrite the file with --force.")
 
 
 def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
@@ -209,9 +209,7 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
 """Context manager for reading a file that an option names: an error names the option and says what to do."""
 
-explain_write_errors: Final = partial(
-    explain_os_errors, remedy="free space on its disk, or pass another path that can be written"
-)
+explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
 """Context manager for writing a file that an option names: an error names the option and says what to do."""
 
 

@@ -21,7 +21,7 @@ class FailedRows:
     """Prints the failed rows of an import, each with its line and the reason.
 
     Args:
-        screen: Where to print.
+        screen: Screen to print on.
         few: Maximum number of rows to print when the `with` block ends; with `None`, every row is printed as soon as it fails.
         line_of: Returns the line of a row, given its index. It is used to name the row that another row duplicates.
     """
@@ -76,7 +76,7 @@ def max_listed_rows(screen: Screen) -> int | None:
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print the field that each column is sent as, and why. In a pipe, omit the table if every column is named like its field."""
+    """Print the field that each column is sent as, and why. In a pipe, omit the table if all names equal their codes."""
     for note in notes:
         screen.print_line(f"note: {note}")
     if columns.export:
@@ -108,11 +108,11 @@ def print_report(screen: Screen, report: BulkReport, total: int | None, journal:
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: a row with the same e-mail was sent")
+        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
         command = f"outreach-async report {journal} --uncertain"
-        screen.print_line(f"list them with: {command}" if journal else "--journal lets you list them")
+        screen.print_line(f"list them with: {command}" if journal else "to list them, import with --journal")
     if total is not None and report.rows < total and journal:
         screen.print_line(f"Rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:

@@ -33,7 +33,7 @@ from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
-from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, require_rate, run_preflight
+from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
 from outreach_async.importer.rejects import LineOf, export_rejects, is_rejects_file
 from outreach_async.importer.source import STDIN
 from outreach_async.validation import require_id
@@ -48,18 +48,18 @@ class ImportJob:
         file: The input file.
         overrides: Field codes by column name.
         ignore_unknown: Whether to skip columns that match no field.
-        duplicates: What to do with an e-mail that is already in the workspace.
+        duplicates: Policy for e-mails that are already in the workspace.
         campaign: Campaign to add the contacts to.
         strict: Whether the service validates the standard fields.
         concurrency: Maximum number of concurrent requests.
-        repeats: What to do with duplicates within the file.
+        repeats: Policy for duplicates within the file.
         journal: File that records the run.
         resume: Whether to resume the run of an existing journal.
-        earlier: `unknown` continues after the journal was damaged or lost, and marks rows without an outcome as possibly sent.
+        earlier: `unknown` continues after the journal was damaged or lost. Every row without an outcome counts as possibly sent.
         rejects: File for rows that were rejected, not applied or unknown.
         checks: Levels of the checks; `None` to check nothing and print no findings.
         save_mapping: File to write the column mapping to.
-        rate: Quota in requests per second, as the user gave it.
+        rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
         notes: Remarks to print before the run.
         spooled: Whether the rows are stored only in the journal, because they came from standard input.
     """
@@ -98,7 +98,7 @@ class ImportJob:
         return Journal(self.journal, source=str(self.file.path.resolve()), fingerprint=self.file.fingerprint(), mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if there is none, or if its journal is damaged and may be replaced."""
+        """Return the report of the run to resume; `None` if there is no run, or if its journal is damaged and may be replaced."""
         if not self.resume or self.journal is None or not self.journal.exists():
             return None
         try:
@@ -117,7 +117,8 @@ class ImportJob:
 
 def is_spooled(report: JournalReport | None) -> bool:
     """Return whether a run from standard input can be resumed from its journal alone."""
-    if report is None or report.source is None or report.fingerprint is not None:  # from a file, or not by this command
+    # A run from a file has a fingerprint. A journal without a source was not written by this command.
+    if report is None or report.source is None or report.fingerprint is not None:
         return False
     # The first row is marked only after the whole input is in the journal.
     return report.marked > 0 or report.state == "finished"
@@ -131,7 +132,7 @@ async def prepare(
     Args:
         client: Client to read the workspace's fields with; `None` to map columns without these fields.
         job: The import.
-        screen: Where to print.
+        screen: Screen to print on.
         on_rejected: Called with each invalid row and its error.
 
     Raises:
@@ -218,7 +219,7 @@ async def run_import(
     Args:
         client: Client to create the contacts with.
         job: The import.
-        screen: Where to print.
+        screen: Screen to print on.
         few: Maximum number of failed rows to list; `None` for all of them.
         closing: Called with the final counts, whether the run succeeds or not.
     """
@@ -232,7 +233,7 @@ async def run_import(
             on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
             with failed, show_progress("Importing", total) as show, rejects as write_reject:
-                interrupts.group.start_soon(follow_progress, outcomes, show, screen.warn)
+                interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
                 async for outcome in outcomes:
                     failed.add(outcome)
                     write_reject(outcome)
@@ -320,7 +321,7 @@ _LEVELS: Final = get_args(Level)
     "--duplicates",
     type=click.Choice(DUPLICATE_POLICIES),
     default="skip",
-    help="What to do with an e-mail that is already in the workspace.",
+    help="Policy for e-mails that are already in the workspace.",
 )
 @click.option("--campaign", metavar="ID", help="Add the contacts to this campaign.")
 @click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
@@ -329,7 +330,7 @@ _LEVELS: Final = get_args(Level)
     "--repeats",
     type=click.Choice(get_args(Repeats)),
     default="serial",
-    help="What to do with duplicates within the file; first, last and coalesce need --journal.",
+    help="Policy for duplicates within the file; first, last and coalesce need --journal.",
 )
 @click.option("--journal", metavar="PATH", type=files.PATH, help="Record the run in this file, so that it can be resumed.")
 @click.option("--resume", is_flag=True, help="Resume the run in --journal, if the file exists.")
@@ -337,7 +338,7 @@ _LEVELS: Final = get_args(Level)
     "--earlier",
     type=click.Choice(get_args(Earlier)),
     default="known",
-    help="'unknown' continues after the journal was damaged or lost, and marks every row as possibly sent.",
+    help="'unknown' continues after the journal was damaged or lost; every row without an outcome counts as possibly sent.",
 )
 @files.rejects_option
 @click.option("--dry-run", is_flag=True, help="Only check the file; at most the workspace's fields are requested.")
@@ -346,7 +347,7 @@ _LEVELS: Final = get_args(Level)
     "maps",
     metavar="'COLUMN=CODE'",
     multiple=True,
-    help="Send a column as a field, given by its code, or skip it with the code 'ignore'; repeatable.",
+    help="Send a column as the field with this code; the code 'ignore' skips the column; repeatable.",
 )
 @click.option(
     "--mapping", metavar="PATH", type=files.PATH, help="Read the column mapping from this TOML file; --map overrides it."
@@ -362,23 +363,22 @@ _LEVELS: Final = get_args(Level)
     shell_complete=create_completer(lambda: [*_LEVELS, *(f"{check}={level}" for check in CHECKS for level in _LEVELS)]),
     help=f"Level of all checks, or of one: {', '.join(CHECKS)}; repeatable.  [default: warn]",
 )
-@click.option("--rate", type=float, metavar="N", help="Your quota in requests per second, to estimate the duration.")
 @files.file_options
 @shared_options
 def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_run: bool, force: bool, **settings: Any) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
-    Columns are matched to fields by name: by codes such as first_name, in any case and punctuation ("First Name", "E-mail"), and
-    by the labels of the workspace's own fields. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are
-    recognised. A column that matches no field is an error, before anything is sent; use --map or --ignore-unknown.
+    A column is matched to a field by its name, regardless of case and punctuation ("First Name", "E-mail"): by the code of the
+    field, such as first_name, or by the label of a workspace field. Exports of Apollo, Google Contacts, HubSpot, Outlook and
+    Salesforce are recognised. If a column matches no field, nothing is sent; use --map or --ignore-unknown.
 
-    The whole file is checked before the first row is sent. Findings are warnings: the rows are sent, and the service decides.
-    With --check error, rows with invalid values are rejected instead of sent.
+    The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
+    accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
 
     With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
-    remaining rows. Every row gets exactly one outcome. The first Ctrl-C waits for requests in flight, up to 30 seconds, or one
-    second while the run is paused; the second Ctrl-C cancels them. Use one journal per file: once its run is finished, --resume
-    prints the results again, and a file with other rows is an error.
+    remaining rows. Every row gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in
+    flight, or one second if the run is paused; the second Ctrl-C cancels these requests. Use one journal per file: if the run in
+    the journal is finished, --resume prints the results again, and a file with other rows is an error.
     """
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
@@ -397,7 +397,7 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     )
     if not dry_run:  # a dry run records nothing
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
-    job = _create_job(open_input, file, **settings)
+    job = _create_job(open_input, file, rate=options.rate, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
 
@@ -408,7 +408,7 @@ def _require_fitting_journal(journal: Path | None, repeats: Repeats, *, resume: 
         click.UsageError: No journal is given where one is needed, or the journal of another run exists.
     """
     if repeats in WHOLE_INPUT and journal is None:
-        raise click.UsageError(f"--repeats {repeats}: needs a journal, to store the whole input first; pass --journal PATH.")
+        raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
     if journal is not None and not resume and os.path.lexists(journal):
         raise click.UsageError(f"--journal {journal}: the file exists; resume its run with --resume, or pass another path.")
 
@@ -420,7 +420,6 @@ def _create_job(
     maps: tuple[str, ...],
     mapping: Path | None,
     checks: tuple[str, ...],
-    rate: float | None,
     **settings: Any,
 ) -> ImportJob:
     """Open the input file, and return the import that the options describe.
@@ -430,7 +429,7 @@ def _create_job(
     """
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job has no rows until the input is opened. A spooled input is not opened: its rows are in the journal.
-    job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), rate=require_rate(rate), **settings)
+    job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
     if str(path) == STDIN and job.earlier == "known" and is_spooled(report := job.read_earlier_report()):
         applicable, _ = apply_mapping(saved, [*(report.mapping or ())] if report else ())
         return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)

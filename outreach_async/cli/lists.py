@@ -60,7 +60,7 @@ def mailboxes(options: Options) -> int:
 @shared_options
 def steps(options: Options, campaign: str) -> int:
     """List the steps of a campaign with their statistics."""
-    require_id("CAMPAIGN", campaign, "campaign", "pass the id of a campaign, as the command 'campaigns' prints it")
+    require_id("CAMPAIGN", campaign, "campaign", "pass the id of a campaign, as printed by the command 'campaigns'")
     return run_async(partial(_run_steps, options, campaign))
 
 
@@ -74,7 +74,7 @@ def fields(options: Options) -> int:
 def _print_items(
     screen: Screen, items: Iterable[Any], columns: Sequence[str], brief: Sequence[str], read: Callable[[Any, str], Any] = getattr
 ) -> None:
-    """Print a table. On a terminal, which has less room than a pipe, print only the columns in `brief`."""
+    """Print a table. On a terminal, whose width is limited, print only the columns in `brief`."""
     names = brief if screen.console else columns
     screen.print_table(names, ([read(item, name) for name in names] for item in items))
 

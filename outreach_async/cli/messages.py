@@ -11,8 +11,9 @@ _FLAGS: Final = {
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            *("base_url", "campaign", "check", "concurrency", "duplicates", "earlier", "encoding", "format", "journal", "map"),
-            *("ignore_unknown", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet", "timeout", "workspace"),
+            *("base_url", "campaign", "check", "concurrency", "deadline", "duplicates", "earlier", "encoding", "format"),
+            *("ignore_unknown", "journal", "map", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet"),
+            *("timeout", "workspace"),
         )
     },
     "headers": "--header",
@@ -26,14 +27,14 @@ _FLAGS: Final = {
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
 _REPLACEMENTS: Final = (
-    # A remedy for both callers, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
+    # A remedy for library and command, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
-    # Remedies that the command has no option for.
+    # Remedies for which the command has no option.
     (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
-    # Workbooks are read in another process, so their library's exception is known by its text only.
+    # Workbooks are read in another process, so an exception of python-calamine is known only by its text.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
-    # Remedies written as plain words.
+    # Remedies that name an argument in plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
     (re.compile(r"\bpass a journal\b"), "pass --journal"),
@@ -47,8 +48,8 @@ _REPLACEMENTS: Final = (
 def to_printable(value: Any) -> str:
     """Return a value as one line that is safe to print.
 
-    Control characters are escaped: a string from the service or a file must not move the cursor, change colours or reverse
-    the line.
+    Control characters are escaped: a string from the service or a file must not move the cursor, change colours or
+    reverse the direction of the text.
     """
     match value:
         case None:

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, get_args
 import attrs
 import click
 
+from outreach_async.validation import read_rate, require_rate
+
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
 
@@ -20,10 +22,13 @@ _SHARED_OPTIONS: Final = (
         "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded service. [OUTREACH_BASE_URL]"
     ),
     click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
-    click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
+    click.option(
+        "--owner-key", metavar="KEY", help="API key, used only by import; safer in the environment. [OUTREACH_OWNER_KEY]"
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
     click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
     click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
+    click.option("--rate", type=float, metavar="N", help="Maximum number of requests per second. [OUTREACH_RATE]"),
     click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."),
 )
 
@@ -39,6 +44,7 @@ class Options:
         as_json: Whether to print one JSON object on stdout.
         backend: The HTTP library.
         timeout: Timeout per attempt, in seconds.
+        rate: Maximum number of requests per second; `None` for no limit.
         headers: Headers to send with every request.
     """
 
@@ -48,17 +54,20 @@ class Options:
     as_json: bool
     backend: Backend
     timeout: float
+    rate: float | None
     headers: Mapping[str, str] = attrs.field(repr=False)
 
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
         """Create the options from the command line. The environment provides options that are not given.
 
-        For the embedded service, the environment is ignored, because its key and workspace belong to another service.
+        For the embedded service, the environment provides only the rate: its key and workspace belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
+            InvalidRequest: The rate is not a finite number greater than 0.
         """
+        rate = read_rate(environment) if values["rate"] is None else require_rate("--rate", values["rate"])
         base_url = values["base_url"] or environment.get("OUTREACH_BASE_URL") or None
         environment = {} if base_url == FAKE else environment
         return cls(
@@ -68,6 +77,7 @@ class Options:
             as_json=bool(values["as_json"]),
             backend=values["backend"] or "httpx",
             timeout=30.0 if values["timeout"] is None else values["timeout"],
+            rate=rate,
             headers=dict(map(_parse_header, values["headers"])),
         )
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
 import attrs
@@ -17,8 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from outreach_async.bulk import BulkProgress, Outcomes
+from outreach_async.bulk import BulkProgress
 from outreach_async.cli.messages import to_printable
+
+if TYPE_CHECKING:
+    from outreach_async.audit import AuditProgress
 
 
 @attrs.frozen
@@ -26,7 +29,7 @@ class Screen:
     """The output of a command.
 
     Attributes:
-        as_json: Whether stdout receives one JSON object only.
+        as_json: Whether stdout receives only one JSON object.
         console: The terminal; `None` if stdout is not a terminal, or with `as_json`.
     """
 
@@ -93,7 +96,7 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
 
 
 ShowProgress: TypeAlias = Callable[[int, str], None]
-"""A function that shows the number of completed rows, and a string beside the progress bar."""
+"""A function that shows the number of completed rows or workspaces, and a string beside the progress bar."""
 
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
@@ -102,40 +105,55 @@ _SLOW_RATE: Final = 10
 
 @contextmanager
 def show_progress(title: str, total: int | None) -> Iterator[ShowProgress]:
-    """Show a progress bar on stderr, and yield a function that updates it. `total` is the number of rows; `None` if unknown."""
+    """Show a progress bar on stderr, and yield a function that updates it. `total` is `None` if it is unknown."""
     if not sys.stderr.isatty():
-        yield lambda _rows, _text: None
+        yield lambda _done, _text: None
         return
     text = TextColumn("{task.fields[text]}", markup=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), text)
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
         task = bar.add_task(title, total=total, text="")
-        yield lambda rows, text: bar.update(task, completed=rows, text=text)
+        yield lambda done, text: bar.update(task, completed=done, text=text)
 
 
-async def follow_progress(outcomes: Outcomes, show: ShowProgress, warn: Callable[[str], None]) -> None:
-    """Show a run's progress until this task is cancelled.
+async def follow_progress(
+    measure: Callable[[], BulkProgress | AuditProgress], show: ShowProgress, warn: Callable[[str], None]
+) -> None:
+    """Show the progress of a run or an audit until this task is cancelled.
 
     Args:
-        outcomes: The outcomes of the run.
+        measure: Returns the current progress.
         show: Updates the bar.
-        warn: Prints a line with the reason of each pause, because the reason may not fit beside the bar.
+        warn: Prints a line with the reason for each pause, because the reason may not fit beside the bar.
     """
     printed_reason = ""
     while True:
-        progress = outcomes.progress
-        show(progress.rows, format_progress(progress))
+        progress = measure()
+        text = show_current(progress, show)
         if progress.why and progress.why != printed_reason:
+            done, unit = _count_done(progress)
             of = "" if progress.total is None else f" of {progress.total:,}"
-            warn(f"{progress.rows:,}{of} rows, {format_progress(progress)}")
+            warn(f"{done:,}{of} {unit}, {text}")
         printed_reason = progress.why
         await anyio.sleep(_REFRESH_INTERVAL)
 
 
-def format_progress(progress: BulkProgress) -> str:
-    """Return the rate, the state with its reason, and the ETA of a run."""
+def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> str:
+    """Update the bar, and return the string beside it."""
+    text = format_progress(progress)
+    show(_count_done(progress)[0], text)
+    return text
+
+
+def _count_done(progress: BulkProgress | AuditProgress) -> tuple[int, str]:
+    return (progress.rows, "rows") if isinstance(progress, BulkProgress) else (progress.workspaces, "workspaces")
+
+
+def format_progress(progress: BulkProgress | AuditProgress) -> str:
+    """Return the rate, the state with its reason, and the ETA of a run, or of an audit with its number of mailboxes."""
     digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
-    parts = [f"{progress.rate:,.{digits}f} rows/s"]
+    rate = f"{progress.rate:,.{digits}f}"
+    parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [f"{progress.mailboxes:,} mailboxes", f"{rate}/s"]
     if progress.state != "running":
         state = f"{progress.state} for {format_duration(progress.resumes)}" if progress.resumes else progress.state
         parts.append(f"{state} ({to_printable(progress.why)})" if progress.why else state)

@@ -1,4 +1,4 @@
-"""Run an async command. The first Ctrl-C waits for requests in flight, the second cancels them, and the third exits."""
+"""Run an async command. The first Ctrl-C waits for requests in flight, the second cancels them, and the third exits at once."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from outreach_async.cli.output import Screen
 DRAIN_TIMEOUT: Final = 30.0
 """Time to wait for requests in flight after the first Ctrl-C, in seconds."""
 PAUSED_DRAIN_TIMEOUT: Final = 1.0
-"""Time to wait for requests in flight after Ctrl-C in a paused run; short, because requests rarely succeed during a pause."""
+"""Time to wait after Ctrl-C in a paused run, in seconds. It is short, because requests rarely succeed during a pause."""
 
 
 class InterruptHandler:
     """Handles Ctrl-C: the first one drains the run, the second one cancels it, and the third one exits the process.
 
     Args:
-        screen: Where to print what happens.
+        screen: Screen to print messages on.
         group: Task group for tasks that run beside the block of `handle_interrupts`.
         leave: Exits the process with the given exit code.
 
     Attributes:
         group: Task group for tasks that run beside the block of `handle_interrupts`.
-        scope: Cancel scope of that block. The second Ctrl-C cancels it, and so does the end of the wait after the first Ctrl-C.
+        scope: Cancel scope of this block. It is cancelled by the second Ctrl-C, or at the end of the wait after the first Ctrl-C.
         drain: Function that the first Ctrl-C calls. It stops the run from starting further rows, and returns the time to
             wait, in seconds.
         count: Number of times that Ctrl-C was pressed.
@@ -76,7 +76,7 @@ async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
         try:
             with interrupts.scope:
                 yield interrupts
-        except Exception as error:  # noqa: BLE001 - raised below, as the group would wrap it
+        except Exception as error:  # noqa: BLE001 - raised below, because the group would wrap it
             failure = error
         # The signal receiver and the tasks of the block, such as the progress display, run until they are cancelled.
         group.cancel_scope.cancel()
@@ -102,7 +102,7 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
 
     Args:
-        main: The command. A result of `None` is success.
+        main: The command. A result of `None` means success.
         terminated: Exit code after SIGTERM.
 
     Raises:

@@ -27,7 +27,7 @@ from outreach_async.importer.rejects import export_rejects, is_rejects_file
 def report(
     options: Options, journal: Path, *, open_input: files.OpenInput, uncertain: bool, rejects: Path | None, force: bool
 ) -> int:
-    """Show the progress and results of the run in JOURNAL. It works while the run is in progress; nothing is sent or changed.
+    """Show the progress and results of the run in JOURNAL. The run may still be in progress. Nothing is sent or changed.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
@@ -67,13 +67,13 @@ def _outcome_cells(outcome: ContactOutcome) -> tuple[object, ...]:
 
 
 def _open_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
-    """Return the input of the run, if it has not changed; `None` if it came from standard input.
+    """Open the input of the run and check that it has not changed. Return `None` if the input was standard input.
 
     Raises:
         InvalidRequest: The input has changed, or the journal records no input file.
     """
     if figures.source is None:
-        raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import'")
+        raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
     if figures.fingerprint is None:
         return None
     file = open_input(figures.source)

@@ -91,7 +91,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
 
 @click.command()
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free port.")
 @click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; by default, the data of the demo.")
 @click.option("--seed", type=int, default=SEED, help="Seed for generated data.")
 @click.option(
@@ -99,7 +99,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     default=PRESETS[0],
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
-    help=f"Behaviour where the API documentation is silent: {', '.join(PRESETS)}, or a TOML file.",
+    help=f"Behaviour that the API documentation does not specify: {', '.join(PRESETS)}, or a TOML file.",
 )
 @click.option(
     "--control-host",
@@ -107,7 +107,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     multiple=True,
     metavar="NAME",
     help="Host name that requests to the control plane may use, besides localhost and IP addresses; repeatable. "
-    "With a --host beyond loopback, the control plane is available only with this option.",
+    "If --host is not a loopback address, the control plane is available only with this option.",
 )
 @shared_options
 def serve(
@@ -122,10 +122,11 @@ def serve(
 ) -> int:
     """Serve the embedded service over HTTP until interrupted.
 
-    The first line on stdout is the base URL. The second is a JSON object with a workspace, an owner key and a campaign to use.
+    The first line on stdout is the base URL. The second line is a JSON object with a workspace, an owner key and a campaign.
 
     The control plane under /_fake/ resets the service, seeds data, injects faults, changes the behaviour and moves the clock,
-    with HTTP and JSON. Two OpenAPI 3.1 documents describe it and the service: /_fake/control.json and /_fake/openapi.json.
+    with HTTP and JSON. It serves its own OpenAPI 3.1 document at /_fake/control.json and that of the service at
+    /_fake/openapi.json.
     """
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 

@@ -21,17 +21,17 @@ from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
 
 MAX_CONTACTS: Final = 64
-"""Maximum number of contacts that a run with writes creates."""
+"""Maximum number of contacts that a run creates if writes are allowed."""
 
 
 def describe_run(site: Site) -> str:
     """Return a description of a run: the workspace, and the contacts that the run creates."""
     if not site.writes:
-        return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
+        return f"The run only reads workspace {site.workspace}. It creates no contacts."
     joining = f"Two of them join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
     gmail = " Two of them have addresses at gmail.com with a hyphen, which Gmail never assigns." if site.gmail else ""
     return (
-        f"It creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
+        f"The run creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
         f"They are permanent: the interface has no operation that deletes a contact. {joining}{gmail}"
     )
 
@@ -65,7 +65,7 @@ def _format_values(values: tuple[Any, ...]) -> str:
 
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
-    """Return the knobs whose value has changed. Knobs that were not observed now are omitted."""
+    """Return the knobs whose value has changed. Knobs that this run did not observe are omitted."""
     return [
         KnobDrift(knob, before[knob], now.possible, now.explanation)
         for knob, now in findings.items()
@@ -78,7 +78,7 @@ def _find_shared(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ..
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    # Ignore tokens: they are secrets and never measured.
+    # Ignore tokens, which are secrets and are never measured.
     if isinstance(old, HeaderAuth) and isinstance(new, HeaderAuth):
         return (old.header, old.scheme) == (new.header, new.scheme)
     return bool(old == new)
@@ -87,8 +87,8 @@ def _is_same(old: Any, new: Any) -> bool:
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
     """Return the findings of this run, completed with the values that an earlier run observed.
 
-    A knob that was not observed now has the earlier values. Of several values that cannot be distinguished now, only those
-    remain that the earlier run found possible too.
+    A knob that this run did not observe keeps its earlier values. If this run cannot distinguish several values of a knob, only
+    the values that the earlier run also found possible are kept, if there are any.
     """
     merged = dict(findings)
     for knob, finding in findings.items():
@@ -127,17 +127,19 @@ class SuiteOptions:
         """Return the workspace and credentials to use.
 
         Raises:
-            InvalidRequest: The options contradict each other, or an environment variable is not set.
+            InvalidRequest: An option is missing or invalid, the options contradict each other, or an environment variable is not
+                set.
         """
         if not self.url or not self.workspace:
-            names = "--outreach-live, --outreach-workspace"
-            raise InvalidRequest(f"{names}: expected the URL of a service and a workspace id, got at most one; pass both")
+            given = {"--outreach-live": self.url, "--outreach-workspace": self.workspace}
+            missing = ", ".join(option for option, value in given.items() if not value)
+            raise InvalidRequest(f"{missing}: expected a value, got none; pass both the URL of the service and a workspace id")
         parse_base_url(self.url)
         owner_key = environment.get("OUTREACH_OWNER_KEY") or None
         if self.writes is None and (self.campaign or self.gmail):
-            raise InvalidRequest("--outreach-campaign, --outreach-gmail: expected --allow-writes as well; pass it")
+            raise InvalidRequest("--outreach-campaign, --outreach-gmail: need --allow-writes; pass --allow-writes, or omit both")
         if self.writes not in {None, self.workspace}:
-            raise InvalidRequest("--allow-writes: expected the id of --outreach-workspace, got another one; pass the same id")
+            raise InvalidRequest("--allow-writes: expected the id in --outreach-workspace, got a different id; pass the same id")
         if self.writes is not None and owner_key is None:
             raise InvalidRequest("--allow-writes: expected an owner key in OUTREACH_OWNER_KEY, got none; set the variable")
         return Site(
@@ -152,9 +154,11 @@ class SuiteOptions:
 
 def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str]:
     name, equals, variable = header.partition("=")
-    if not equals or variable not in environment:
+    if not equals:
+        raise InvalidRequest("--outreach-header: expected NAME=VARIABLE, got a value without '='; pass the name of a variable")
+    if variable not in environment:  # not shown, because it may be a secret that was passed by mistake
         raise InvalidRequest(
-            "--outreach-header: expected NAME=VARIABLE with an environment variable that is set, got another value; "
+            "--outreach-header: expected NAME=VARIABLE, got the name of an environment variable that is not set; "
             "set the variable to the value of the header"
         )
     return name.strip().lower(), environment[variable]
@@ -191,8 +195,9 @@ class SuiteResult:
             OSError: The file cannot be written.
         """
         about = (
-            f"What the interface leaves open, as measured by outreach_async.conformance at {parse_base_url(self.options.url)}.\n"
-            "Load this file with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
+            "The rules that the interface leaves open, as measured by outreach_async.conformance "
+            f"at {parse_base_url(self.options.url)}.\n"
+            "To configure a fake that behaves the same, load this file with outreach_async.fake.behaviour.load_behaviour."
         )
         atomic_write(self.options.record, self.calibration.to_toml(about))
 
@@ -201,7 +206,7 @@ async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
     """Measure the service that the options name, and load the values that an earlier run observed.
 
     Raises:
-        BehaviourFileError: The file of an earlier run is invalid. No request was sent.
+        BehaviourFileError: The behaviour file is invalid. No request was sent.
         OutreachError: The base URL is invalid.
     """
     from outreach_async.transport.httpx import HttpxTransport
@@ -242,7 +247,7 @@ class Calibration:
         behaviour: A behaviour for a fake. Each knob has the observed value, the first of several possible values, or the default
             value if nothing was observed.
         observed: Observed values by knob.
-        undecided: By knob, the possible values if several cannot be distinguished.
+        undecided: Possible values by knob, for each knob with several values that cannot be distinguished.
         reasons: How each knob was observed, or the reason why it was not.
 
     Example:
@@ -328,7 +333,7 @@ async def calibrate(
         writes: Whether contacts may be created in the workspace.
         campaign: Id of a draft campaign that two contacts may join; `None` for no campaign.
         gmail: Whether two contacts may have an address at gmail.com, in a form that Gmail never assigns.
-        headers: Header fields to send, such as a credential.
+        headers: Header fields to send, such as `authorization`.
         patience: Time limits of the requests; the default is `Patience()`.
 
     Raises:
@@ -357,7 +362,7 @@ async def measure_service(transport: Transport, site: Site, patience: Patience) 
 def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
     """Return the finding about the rate limit (rule E4). The limit is never provoked, so its value stays unknown."""
     if not waits:
-        return unobserved(f"not provoked: {count} requests one at a time, none throttled")
+        return unobserved(f"not provoked: {count} requests were sent one at a time, and none was throttled")
     how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
     return unobserved(f"there is a rate limit of an unknown number of requests: {how}")
 
@@ -402,7 +407,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list only if a plain request for the list succeeded, because a refusal proves nothing otherwise."""
+    """Run a probe of a list if a plain request for the list succeeded. If it failed, a refusal of the probe proves nothing."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

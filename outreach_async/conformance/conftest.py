@@ -42,7 +42,8 @@ def _read_options(config: pytest.Config) -> SuiteOptions:
 def result(request: pytest.FixtureRequest) -> SuiteResult:
     """Measure the service once per run, and return the result."""
     if hasattr(request.config, "workerinput"):
-        pytest.fail("outreach_async.conformance: run without -n; the service is measured once, in one process", pytrace=False)
+        message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
+        pytest.fail(message, pytrace=False)
     options = _read_options(request.config)
     return request.config.stash.setdefault(_RESULT_KEY, anyio.run(run_suite, options, options.build_site(os.environ)))
 
@@ -53,7 +54,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if result is None:
         return
     known = result.calibration
-    terminalreporter.section("outreach conformance: what the interface leaves open")
+    terminalreporter.section("outreach conformance: rules that the interface leaves open")
     for knob, reason in known.reasons.items():
         value = known.observed.get(knob, " or ".join(map(repr, known.undecided.get(knob, ()))) or "not observed")
         terminalreporter.write_line(f"{knob}: {value}  ({reason})")

@@ -66,7 +66,7 @@ def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
 def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     member, exchange = creation
     if exchange.payload is not None:
-        yield f"has the status {shorten(exchange.payload.get('status'))}, although {member} was left out"
+        yield f"has the status {shorten(exchange.payload.get('status'))}, although the request omits {member}"
 
 
 def _check_outcome(creation: tuple[str, HttpExchange]) -> Iterator[str]:
@@ -93,28 +93,28 @@ def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
     added = ids["added"]
     for outcome, id_ in ids.items():
         if None not in {added, id_} and (outcome == "another") == (id_ == added):
-            whose = "of another contact" if outcome == "another" else f"with the outcome {outcome}"
+            whose = "of another contact" if outcome == "another" else f"in the response with the status {outcome}"
             yield f"has the id {shorten(added)} when it is added, and the id {whose} is {shorten(id_)}"
 
 
 def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
     if counts.after_joining != counts.before + 1:
-        yield f"counts {counts.after_joining} contacts, {counts.before} before, although one was created with the campaign"
+        yield f"counts {counts.after_joining} contacts, not {counts.before + 1}, after a contact was created with the campaign"
     if counts.after_other != counts.after_joining:
-        yield f"counts {counts.after_other} contacts, {counts.after_joining} before, although one was created without a campaign"
+        yield f"counts {counts.after_other} contacts, not {counts.after_joining}, after a contact was created without a campaign"
 
 
 CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("A1", "a contact is created with the owner_key in the body", _first_creation, _check_accepted),
     StatedRule("C1", "a duplicate has the same e-mail address in the same workspace", _duplicate_creations, _check_outcome),
-    StatedRule("C2", "only a skipped contact has a null id, and only it has details", _trial_creations, _check_result),
+    StatedRule("C2", "only a skipped contact has a null id and details", _trial_creations, _check_result),
     StatedRule("C2-added", "a new contact has the status added", _first_creation, _check_outcome),
     StatedRule("C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _returned_ids, _check_ids),
     StatedRule("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
     StatedRule(
-        "C7", "a contact joins the campaign that it is created with; null is no campaign", _memberships, _check_memberships
+        "C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, _check_memberships
     ),
-    StatedRule("C19", "contacts can be created with the codes of all-fields", _full_creations, _check_accepted),
+    StatedRule("C19", "contacts can be created with the fields that all-fields lists", _full_creations, _check_accepted),
     StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),
 )
 """The interface's rules about creating contacts. These rules can be observed only by creating contacts."""

@@ -312,15 +312,20 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(rule.AUTO_EMAIL, step="type")),
     StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(rule.NON_NEGATIVE, step="wait_time")),
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(rule.NON_EMPTY_ARRAY, step="templates")),
-    StatedRule("T3", "out_of is all contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts),
+    StatedRule(
+        "T3", "out_of counts the contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts
+    ),
     StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
     StatedRule(
-        "T6-thread", "except for PER, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
+        "T6-thread",
+        "except for the personalized entry, only follow-ups in the same thread have no subject",
+        _ordered_templates,
+        _check_thread,
     ),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
-    StatedRule("T14", "a finished campaign has days_left_date Complete, in the list and the steps", _campaign_pairs, _check_date),
+    StatedRule("T14", "list-campaigns and list-steps agree on days_left_date Complete", _campaign_pairs, _check_date),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),

@@ -44,7 +44,7 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield each page sequence, paired with whether its list is sorted by time of creation, in either direction."""
+    """Yield each page sequence, with a flag that is true if the list is sorted by time of creation, in either direction."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
@@ -139,7 +139,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
         return  # items added during the run are not a violation
     new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
     if new:
-        yield f"holds {shorten(min(new))}, which no other page has, but by total_found {after.total} this page is past the end"
+        yield f"holds {shorten(min(new))}, an item of no other page, although it is past the end: total_found is {after.total}"
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
@@ -180,9 +180,9 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
     StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
     StatedRule("P1-current", "current_page is the requested page", _pages, _check_current_page),
-    StatedRule("P1-pages", "total_pages is the number of pages with display items each", _pages, _check_total_pages),
+    StatedRule("P1-pages", "total_pages is total_found divided by display, rounded up", _pages, _check_total_pages),
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
-    StatedRule("P1-end", "there are no items after total_pages pages", _sequences_with_end, _check_end),
+    StatedRule("P1-end", "no page after total_pages has further items", _sequences_with_end, _check_end),
     StatedRule("P1-repeat", "no item is on two pages", _page_sequences, _check_repeats),
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),

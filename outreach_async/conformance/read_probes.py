@@ -50,7 +50,7 @@ def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
     current = require_integer(document, "current_page")
     if extract_rows(document) or current != far:
         return observed("clamp", f"page {far}, past the end, was served as page {current}")
-    return observed("empty", f"page {far}, past the end, was served empty")
+    return observed("empty", f"page {far}, past the end, was served without items")
 
 
 def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
@@ -62,7 +62,7 @@ def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
-        return unobserved(f"{', '.join(served)} served, but {', '.join(refused)} refused: matches no value of the knob")
+        return unobserved(f"{', '.join(served)} served, but {', '.join(refused)} refused, which matches no value of the knob")
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
@@ -105,7 +105,7 @@ def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dia
 
 
 def _unobserved_difference(how: str) -> KnobFinding:
-    return unobserved(f"{how}; mailboxes behave differently, but Behaviour has one knob for both")
+    return unobserved(f"{how}; mailboxes behave differently, but Behaviour has one knob for both lists")
 
 
 def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
@@ -117,7 +117,7 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
         else:
             high = middle
     if not low:
-        raise InconclusiveError("campaigns were refused with every display")
+        raise InconclusiveError("requests for campaigns were refused with every display")
     return low
 
 
@@ -146,7 +146,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     if isinstance(document, dict):
-        how = f"a refusal with {response.status} is an object with {', '.join(sorted(document)[:8])}"
+        how = f"a refusal with {response.status} is a JSON object with {', '.join(sorted(document)[:8])}"
         if isinstance(document.get("error"), dict):
             return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
         if isinstance(document.get("message"), str):
@@ -160,23 +160,26 @@ def interpret_refusal(response: Response) -> KnobFinding:
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
-    """Find out which header of the site is required (rule A3). If no header is, look for an authentication challenge."""
+    """Find out which of the headers in `site` the service requires (rule A3).
+
+    If the service requires none of these headers, look for an authentication challenge in its response.
+    """
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
             scheme = site.headers[name].rpartition(" ")[0]
-            return observed(HeaderAuth(name.lower(), scheme), f"without the header {name} the fields were refused")
+            return observed(HeaderAuth(name.lower(), scheme), f"without the header {name}, all-fields was refused")
     response = yield site.fields()
     if is_accepted(response):
-        return observed(None, "the fields were served without a credential in a header")
+        return observed(None, "all-fields was served without a credential in a header")
     challenge = response.headers.get("www-authenticate", "").partition(" ")[0]
     if not challenge:
-        return unobserved("the fields were refused; if a credential is missing, pass it as a header")
-    return observed(HeaderAuth(scheme=challenge), "the fields were refused with a challenge")
+        return unobserved("the request for all-fields was refused; if a credential is missing, pass it as a header")
+    return observed(HeaderAuth(scheme=challenge), "the request for all-fields was refused with an authentication challenge")
 
 
 PROOF_COUNT: Final = 12
-"""Number of values that must all have the same form as proof that the service uses no other form.
+"""Number of values of the same form that count as proof that the service uses no other form.
 
 If two forms were equally likely, the chance that 12 values all have the same form would be about 1 in 2,000.
 """
@@ -289,7 +292,7 @@ def measure_order(survey: WorkspaceSurvey) -> KnobFinding:
         return unobserved("the lists match no value of the knob, or have different orders")
     if len(fitting) == len(orders):
         return unobserved("too few rows to decide")
-    return ambiguous(fitting, f"{len(campaigns)} campaigns and {len(mailboxes)} mailboxes are in this order")
+    return ambiguous(fitting, f"observed in {len(campaigns)} campaigns and {len(mailboxes)} mailboxes")
 
 
 def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
@@ -303,7 +306,7 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Return the minimum age in seconds for a relative time such as `5 minutes ago`; `None` for text in another format."""
+    """Return the minimum age in seconds for a relative time such as `5 minutes ago`; `None` for any other value."""
     if not isinstance(text, str):
         return None
     match = _AGE_PATTERN.fullmatch(text.strip())

@@ -64,7 +64,7 @@ EMAIL: Final[ValueKind] = ("an e-mail address", lambda value: _EMAIL_PATTERN.ful
 STATUS: Final[ValueKind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
 AUTO_EMAIL: Final[ValueKind] = ("auto_email", lambda value: value == "auto_email")
 NON_EMPTY_ARRAY: Final[ValueKind] = ("a non-empty array", bool)
-LETTER: Final[ValueKind] = ("a letter or PER", lambda value: _LETTER_PATTERN.fullmatch(value) is not None)
+LETTER: Final[ValueKind] = ("an upper-case letter or PER", lambda value: _LETTER_PATTERN.fullmatch(value) is not None)
 
 Shape = Mapping[str, ValueKind]
 
@@ -152,7 +152,7 @@ class StatedRule:
         id: Id of the rule, such as `P1-total`.
         statement: The rule, as the interface states it.
         subjects: Function that yields the values to which the rule applies.
-        find_faults: Function that yields the violations of the rule by a value.
+        find_faults: Function that yields a description of each way in which a value violates the rule.
     """
 
     id: str

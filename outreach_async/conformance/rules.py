@@ -28,7 +28,7 @@ class Breach:
         says: The rule, as the interface states it.
         what: The location in the response, and the violation.
         request: Method and target of the request.
-        answered: The response of the service, shortened and with secrets masked.
+        answered: The response of the service, shortened and with secrets masked, or the reason why no response arrived.
 
     Example:
         ```python

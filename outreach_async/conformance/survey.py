@@ -29,7 +29,7 @@ COMPLETE: Final = "Complete"
 """The value of `days_left_date` for a finished campaign."""
 
 CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns, tried in order until one is accepted; small, because the interface states no maximum."""
+"""Values of `display` for campaigns, tried in order until one is accepted; all small, because the interface states no maximum."""
 
 _MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
 """Maximum number of pages to read from the start of each list."""
@@ -126,7 +126,7 @@ class WorkspaceSurvey:
         campaign_pages: Pages of campaigns, with few campaigns each.
         mailbox_pages: Pages of mailboxes, requested with the maximum `display`.
         single_items: The first two pages of campaigns and of mailboxes, with one item each.
-        steps: The list-steps responses of some campaigns, by campaign id.
+        steps: The list-steps requests and responses of some campaigns, by campaign id.
         first_page: The finding about the number of the first page.
     """
 
@@ -191,7 +191,7 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
 
 
 def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
-    """Read the first pages of a list, its last page, and the page after it. Together they show whether `total_found` is right.
+    """Read the first pages of a list, its last page, and the page after the last, to check `total_found`.
 
     Args:
         site: The workspace and credentials.
@@ -250,13 +250,13 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
     one = yield site.page("mailboxes", 1, 1)
     if not is_accepted(zero):
         require_success(one)
-        return observed(1, "page 0 was refused, page 1 served")
+        return observed(1, "page 0 was refused, and page 1 was served")
     document = require_success(zero)
     if require_integer(document, "current_page") != 0:
         return observed(1, "page 0 was served as another page")
     rows = extract_rows(document)
     if is_accepted(one) and rows:
-        # If the list has only one page, both requests may return it with the number 0. Then it is not a copy.
+        # If the list has only one page, the service may return this page with the number 0 for both requests. This is not a copy.
         other = require_success(one)
         if extract_rows(other) == rows and require_integer(other, "current_page"):
             return observed(1, "page 0 was served as a copy of page 1")

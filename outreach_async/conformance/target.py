@@ -179,7 +179,7 @@ class Site:
         writes: Whether contacts may be created in the workspace.
         campaign: Id of a draft campaign of the workspace that created contacts may join; `None` for no campaign.
         gmail: Whether two of the contacts may have an address at gmail.com, in a form that Gmail never assigns.
-        headers: Header fields to send, such as a credential.
+        headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
         hidden: Further secrets to mask, such as a proxy password.
 
@@ -204,9 +204,9 @@ class Site:
 
     def __attrs_post_init__(self) -> None:
         if self.writes and not self.owner_key:
-            raise InvalidRequest("writes: expected an owner_key for creating contacts, got none; set OUTREACH_OWNER_KEY")
+            raise InvalidRequest("owner_key: expected an API key for writes=True, got none; pass an owner_key, or omit writes")
         if not self.writes and (self.campaign or self.gmail):
-            raise InvalidRequest("campaign, gmail: expected writes=True as well; pass it, or omit them")
+            raise InvalidRequest("campaign, gmail: need writes=True, got writes=False; pass writes=True, or omit both")
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ class Site:
             email: The e-mail address.
             duplicates: Value of `duplicates` in `upload_options`.
             fields: Further keys of the body, with their values.
-            key: An owner key to use instead of the site's.
+            key: An owner key to use instead of `owner_key`.
             options: Further keys of `upload_options`, with their values. A key with the value `OMITTED` is left out.
         """
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
@@ -269,7 +269,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""The value that marks a key of `upload_options` to leave out."""
+"""A marker: a key of `upload_options` with this value is left out of the request."""
 
 
 def parse_document(response: Response) -> Any:
@@ -292,12 +292,13 @@ def is_accepted(response: Response) -> bool:
         InconclusiveError: The response is neither a success nor a refusal.
     """
     if is_throttled(response):
-        raise InconclusiveError(f"the service responded with {response.status}: too many requests")
+        raise InconclusiveError(f"the service throttled the request with {response.status}")
     if 400 <= response.status < 500:  # noqa: PLR2004 - the range of refusals
         return False
     document = parse_document(response)
     if not 200 <= response.status < 300 or not isinstance(document, dict):  # noqa: PLR2004 - the range of successes
-        raise InconclusiveError(f"the service responded with {response.status}{'' if document else ' without JSON'}")
+        fault = "" if isinstance(document, dict) else " without a JSON object"
+        raise InconclusiveError(f"the service responded with {response.status}{fault}")
     return document.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
 
 

@@ -26,10 +26,11 @@ def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig:
     """Compare the measured behaviour with the behaviour file. Write the file if no knob has changed or the change is accepted."""
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
-        pytest.fail("nothing in the workspace could be read, so nothing was measured", pytrace=False)
+        message = "nothing in the workspace could be read, so nothing was measured; check the URL, workspace id and headers"
+        pytest.fail(message, pytrace=False)
     drifts = "\n".join(map(str, result.drifts))
     if not drifts or mode == "accept":
         result.save()
     elif mode == "fail":
-        message = f"the service no longer matches {record}; to accept this, pass --outreach-drift=accept:\n{drifts}"
+        message = f"the service no longer matches {record}; to accept the changes, pass --outreach-drift=accept:\n{drifts}"
         pytest.fail(message, pytrace=False)

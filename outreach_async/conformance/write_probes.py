@@ -70,7 +70,7 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """The reason why the first create request failed, so that further requests prove nothing; empty if it succeeded."""
+        """The reason why the first create request failed; empty if it succeeded. After a failure, more requests prove nothing."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
@@ -154,7 +154,7 @@ def _describe_match(same: bool) -> str:  # noqa: FBT001 - the only argument
 
 def _require_added(request: Request) -> Dialogue[None]:
     if require_success((yield request)).get("status") != "added":
-        raise InconclusiveError("a new address was not added")
+        raise InconclusiveError("a contact with a new address was not added")
 
 
 def _probe_duplicate(request: Request) -> Dialogue[bool]:
@@ -166,7 +166,7 @@ def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
     if not is_accepted((yield site.creation(site.address("unknown-key"), key=f"key_conformance{site.nonce}"))):
         return observed("check", "an unknown key was refused")
     if not is_accepted((yield site.creation(site.address("no-key"), key=f"conformance{site.nonce}"))):
-        return observed("prefix_only", "an unknown key was accepted, a key without the prefix key_ refused")
+        return observed("prefix_only", "an unknown key was accepted, but a key without the prefix key_ was refused")
     return observed("off", "an unknown key without the prefix key_ was accepted")
 
 
@@ -194,8 +194,8 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     left_out = is_accepted((yield site.creation(site.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
-        how = "an omitted campaign was accepted, an empty one" if left_out else "an empty campaign was accepted, an omitted one"
-        return unobserved(f"{how} refused: matches no value of the knob")
+        how = "an omitted campaign was accepted, but an empty" if left_out else "an empty campaign was accepted, but an omitted"
+        return unobserved(f"{how} campaign was refused, which matches no value of the knob")
     how = "create requests with an omitted or empty campaign were"
     return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
@@ -204,7 +204,7 @@ def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
     """Find out in which fields strict validation refuses invalid values (rule C27)."""
     strict = {"strict_validation": True}
     if not is_accepted((yield site.creation(site.address("lax"), fields=INVALID_VALUES))):
-        return unobserved("invalid values are refused without strict validation, too")
+        return unobserved("invalid values are refused even without strict validation")
     refused = []
     if not is_accepted((yield site.creation(site.address("strict"), fields=INVALID_VALUES, options=strict))):
         for code, value in INVALID_VALUES.items():
@@ -241,8 +241,8 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
         alone, exchange = yield from _read_first_step(site)
         counts = MembershipCounts(exchange, before, joined, alone)
         if (joined, alone) != (before + 1, joined):
-            why = f"{before} contacts, {joined} after one was created with the campaign, {alone} after one was created without"
-            return _unobserved_enrolment(f"the campaign does not count the contacts that joined: {why}"), counts
+            why = f"{before} contacts, {joined} after one was created with the campaign, {alone} after one without"
+            return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
         return (yield from _probe_reenrolment(site, member, guest, joined)), counts
     except InconclusiveError as error:
         return _unobserved_enrolment(str(error)), counts
@@ -253,11 +253,11 @@ def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dial
     options = {"campaign": site.campaign}
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)
-    how = f"the campaign had {joined} contacts before a contact was skipped with the campaign, and {after} after"
+    how = f"the campaign had {joined} contacts before a duplicate was skipped with the campaign, and {after} after"
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):
-        return {"skip_enrols": skip, "reenrol": observed("error", "joining a campaign again was refused")}
-    how = "joining a campaign again was accepted; a draft does not show whether it restarts the contact"
+        return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
+    how = "adding a contact to its campaign again was accepted; a draft does not show whether the contact starts again"
     return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
 
 
@@ -271,11 +271,11 @@ def _require_draft(site: Site, first: int, display: int) -> Dialogue[None]:
         for row in extract_rows(document):
             if row.get("id") == site.campaign:
                 if row.get("status") != "draft":
-                    raise InconclusiveError("the campaign is not a draft: its contacts might be sent e-mail")
+                    raise InconclusiveError("the campaign is not a draft, so it might send e-mail to new contacts")
                 return
         if page - first + 1 >= require_integer(document, "total_pages"):
             break
-    raise InconclusiveError("the campaign is not listed in the workspace")
+    raise InconclusiveError("the campaign was not found in the workspace's list of campaigns")
 
 
 def _read_first_step(site: Site) -> Dialogue[tuple[int, HttpExchange]]:
@@ -283,5 +283,5 @@ def _read_first_step(site: Site) -> Dialogue[tuple[int, HttpExchange]]:
     exchange = HttpExchange(request := site.steps(str(site.campaign)), (yield request))
     steps: list[dict[str, Any]] = exchange.rows
     if not steps or not isinstance(steps[0].get("out_of"), int):
-        raise InconclusiveError("the campaign has no step with a count of its contacts")
+        raise InconclusiveError("the campaign has no first step with a contact count")
     return int(steps[0]["out_of"]), exchange

@@ -59,7 +59,7 @@ print(len(fake.contacts("space_1")))  # -> 1
 
 Behaviours
 ----------
-The documented interface of the service leaves many questions open: error bodies, pages past the end, how e-mails are compared.
+The documented interface of the service leaves many questions open: error bodies, pages past the end, the comparison of e-mails.
 `Behaviour` has knobs for some of them. Each default is the most defensible interpretation. `help(Behaviour)` lists the
 knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To make sure that
 your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and `outreach_async.testing.pairwise()`: about thirty

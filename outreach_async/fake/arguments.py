@@ -30,7 +30,8 @@ def check_known(name: str, known: Iterable[str], what: str) -> None:
     """
     names = list(known)
     if name not in names:
-        raise TypeError(f"{what} has no {name!r}; {suggest_similar(name, names) or 'expected one of ' + ', '.join(names)}")
+        remedy = suggest_similar(name, names) or f"expected one of {', '.join(names)}"
+        raise TypeError(f"{what} has no field {name!r}; {remedy}")
 
 
 def require_count(name: str, value: object) -> int:

@@ -40,7 +40,7 @@ most defensible interpretation. The open questions in this table have no knob, b
 | C28 | strict validation of a duplicate | before the look-up of duplicates: 422 that lists every failure |
 | T2 | order of steps and templates | steps by `order`; templates as seeded: A, B, ..., then PER |
 | T4, T5 | `out_of` | `left_to_send` + `already_sent`, without contacts that left early; a new contact counts in all steps |
-| T7 | which template is sent | the live templates of the step take turns |
+| T7 | which template is sent | the live templates of the step take turns, but `PER` is sent to a random share of contacts |
 | T8 | percentages | of the e-mails sent, rounded half to even; 0 if none was sent |
 | T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's counts are sums over its templates |
 | T11 | `initials` and `interested` | contacts that were sent step 1, and `interested_num` as a percentage |
@@ -158,7 +158,7 @@ def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], 
 
 
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
-    """Return an attrs field for a knob with these named values, the default first. `is_accepted` checks all other values."""
+    """Return an attrs field for a knob with these predefined values, starting with the default; `is_accepted` checks others."""
     metadata = {"values": values, "is_accepted": is_accepted}
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
@@ -178,8 +178,10 @@ class Behaviour:
     Attributes:
         email_key: C4. How e-mails are compared to find duplicates: `lower` ignores letter case, `exact` ignores nothing,
             `domain_lower` ignores the letter case of the domain, `gmail` ignores letter case and, in the local part of Gmail
-            addresses, dots and everything after a plus sign. Or a function from the trimmed e-mail to the string to compare.
-        created_status: C3. HTTP status of the outcome `added`; or statuses by outcome. Omitted outcomes keep their default.
+            addresses, dots and everything after a plus sign. The value can also be a function that takes the trimmed e-mail and
+            returns the string to compare.
+        created_status: C3. HTTP status of the outcome `added`, or a mapping of outcomes to statuses. Outcomes that are not in the
+            mapping keep their default.
         first_page: P3. The number of the first page.
         past_end: P8. The response to a page past the end: an empty page, the last page (`clamp`), or 404 (`error`).
         over_max: P6. The response to a `display` over the maximum: 400 (`reject`), as many items as the maximum (`clamp`), or as
@@ -191,18 +193,19 @@ class Behaviour:
         owner_key: A2. How owner keys are checked: a key must be known (`check`), must only start with `key_` (`prefix_only`), or
             can be anything (`off`).
         unknown_custom: C20. How a well-formed `custom_<n>` is handled if the workspace does not have it: refused with 400
-            (`reject`), ignored or stored.
-        unknown_body: C21. How any unknown field of the body except `custom_<n>` is handled: ignored, refused with 400 (`reject`)
-            or stored.
-        skip_enrols: C10. Whether a skipped contact still joins the campaign.
-        overwrite_unsent: C11. Whether `overwrite` keeps or clears fields that were not sent.
-        overwrite_blank: C12. Whether `overwrite` clears a field that is sent as null or blank, keeps its old value, or stores the
-            null or blank.
+            (`reject`), ignored (`ignore`) or stored (`store`).
+        unknown_body: C21. How an unknown field of the body other than `custom_<n>` is handled: ignored (`ignore`), refused with
+            400 (`reject`) or stored (`store`).
+        skip_enrols: C10. If true, a skipped contact still joins the campaign.
+        overwrite_unsent: C11. How `overwrite` handles a field that was not sent: the old value is kept (`keep`) or cleared
+            (`clear`).
+        overwrite_blank: C12. How `overwrite` handles a field that is sent as null or blank: the old value is cleared (`clear`)
+            or kept (`keep`), or the null or blank value is stored (`store`).
         missing_campaign: C7. How a missing or empty `upload_options.campaign` is handled: refused with 400 (`reject`), or treated
-            as null.
-        strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or only those with these codes.
-        reenrol: C16. What happens when a contact joins a campaign that it is already in: nothing (`noop`), a restart from step 1,
-            or 409 (`error`).
+            as null (`null`).
+        strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or a set of field codes.
+        reenrol: C16. The effect of adding a contact to a campaign that already has the contact: no change (`noop`), a restart at
+            step 1 (`restart`), or 409 (`error`).
         numbers: W9. The JSON type of percentages: an integer for whole values (`int_when_whole`), always a float (`float`), or,
             depending on the number, an integer or a float for whole values (`mixed`).
         list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or,
@@ -307,7 +310,7 @@ KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(
 KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
     field.name: field.metadata["values"] for field in attrs.fields(Behaviour) if field.metadata
 }
-"""The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have no named values."""
+"""The predefined values of each knob, starting with the default. `auth`, `rate_limit` and `max_in_flight` have none."""
 
 NONE_VALUE: Final = "none"
 """The TOML value that represents `None`."""
@@ -375,7 +378,9 @@ def _assignment(name: str, value: Any) -> str:
     try:
         return f"{name} = {_to_toml(value)}"
     except TypeError:
-        raise TypeError(f"{name}: a {type(value).__name__} cannot be written to a file; use a named value") from None
+        raise TypeError(
+            f"{name}: expected a value that TOML can represent, got {type(value).__name__}; use a predefined value"
+        ) from None
 
 
 def _to_toml(value: Any) -> str:
@@ -412,7 +417,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError
-        raise BehaviourFileError(f"{path}: not TOML: {error}") from None
+        raise BehaviourFileError(f"{path}: not TOML in UTF-8: {error}") from None
     try:
         return dict(_parse_document(document))
     except (TypeError, ValueError) as error:
@@ -429,15 +434,15 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
             yield knob, (_convert_value(knob, value),)
     for knob, values in undecided.items():
         check_known(knob, KNOB_NAMES, "a behaviour")
-        if not isinstance(values, list) or not values or knob in document:
-            raise ValueError(
-                f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, and no other value of {knob} in the file"
-            )
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, got {values!r}")
+        if knob in document:
+            raise ValueError(f"{_UNDECIDED_TABLE}.{knob}: {knob} is also set at the top level of the file; remove one of the two")
         yield knob, tuple(_convert_value(knob, value) for value in values)
 
 
 def _convert_value(knob: str, value: Any) -> Any:
-    """Convert a TOML value to the knob's type; `Behaviour` validates it."""
+    """Convert a TOML value to the knob's type, and validate the value with `Behaviour`."""
     if value == NONE_VALUE and knob in _NULLABLE_KNOBS:
         value = None
     elif kind := _TABLE_CLASSES.get(knob):

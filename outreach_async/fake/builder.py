@@ -90,7 +90,7 @@ class Seeder:
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("key: expected a string that starts with key_; omit it to generate one")  # `key` may be a secret
+            raise ValueError("key: expected a string that starts with key_; omit key to generate one")  # `key` may be a secret
         if key is None or key not in self.world.owner_keys:
             key = self.reserve_id("key_", key)
         self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
@@ -124,14 +124,14 @@ class Seeder:
         boxes = tuple(dict.fromkeys(mailboxes))
         for box in boxes:
             if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add it first")
+                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add the mailbox first")
         return boxes
 
     def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
         """Change a campaign; see `FakeService.set_campaign`."""
         campaign = self.world.campaigns.get(id_)
         if campaign is None:
-            raise ValueError(f"there is no campaign {id_!r}; add it first")
+            raise ValueError(f"there is no campaign {id_!r}; add the campaign first")
         changed = attrs.evolve(
             campaign,
             status=campaign.status if status is None else require_string("status", status),
@@ -144,7 +144,7 @@ class Seeder:
         """Change a mailbox; see `FakeService.set_mailbox`."""
         mailbox = self.world.mailboxes.get(id_)
         if mailbox is None:
-            raise ValueError(f"there is no mailbox {id_!r}; add it first")
+            raise ValueError(f"there is no mailbox {id_!r}; add the mailbox first")
         self.world.set_mailbox(update_mailbox(mailbox, fields), self.now)
 
     def add_contacts(
@@ -167,7 +167,9 @@ class Seeder:
             email = require_string("email", seed.email).strip()
             key = self.email_key(email)
             if key in stored or key in self.world.contacts[workspace]:
-                raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; use another e-mail")
+                raise ValueError(
+                    f"email: expected an e-mail that no other contact of the workspace has, got {email}; use another e-mail"
+                )
             stored[key] = self._build_contact(workspace, email, seed)
         for key, contact in stored.items():
             self.world.store_contact(workspace, key, contact)
@@ -177,7 +179,7 @@ class Seeder:
         for enrolment in seed.enrolments:
             campaign = self.world.campaigns.get(enrolment.campaign)
             if campaign is None or campaign.workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add it first")
+                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add the campaign first")
         created = int(self.now) if seed.created is None else require_count("created", seed.created)
         return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, created, seed.fields, seed.enrolments)
 
@@ -188,21 +190,21 @@ class Seeder:
             ValueError: The workspace does not exist.
         """
         if workspace not in self.world.workspaces:
-            raise ValueError(f"there is no workspace {workspace!r}; add it first")
+            raise ValueError(f"there is no workspace {workspace!r}; add the workspace first")
 
     def _random_for(self, name: str) -> Random:
         # Each record has its own generator, so that the order and number of other records do not change its values.
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return a creation time for the next item. It is never earlier than the last item's: lists keep the order of calls."""
+        """Return a creation time for the next item, not earlier than that of the last item: lists keep the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
 
 def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     if isinstance(custom_fields, str):
-        raise TypeError("custom_fields: expected several labels, got one string; pass a list")
+        raise TypeError("custom_fields: expected a list of labels or a mapping of codes to labels, got a string; pass a list")
     if not isinstance(custom_fields, Mapping):
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
@@ -300,8 +302,8 @@ class WorldBuilder(ABC):
             trouble: Probability that a mailbox has a problem, from 0 to 1.
             fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
                 addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
-                seconds; now if not given) is the time of the counts: after it, the counted e-mails gradually leave the windows
-                of 30 and 90 days. An impossible count or percentage, such as -5, is never changed.
+                seconds; now if not given) is the time of the counts: after that time, the counted e-mails gradually leave
+                the windows of 30 and 90 days. An impossible count or percentage, such as -5, is never changed.
 
         Returns:
             The mailboxes' ids.
@@ -433,7 +435,7 @@ class WorldBuilder(ABC):
     ) -> None:
         """Change a campaign, as a user of the service would. Omitted values stay unchanged.
 
-        The changes affect sending from the next `advance` on.
+        The changes take effect with the next `advance`.
 
         Args:
             campaign: The campaign's id.
@@ -441,7 +443,7 @@ class WorldBuilder(ABC):
                 e-mails that were already sent.
             mailboxes: Ids of the mailboxes that the campaign sends through from now on.
             rates: Shares of recipients that react to e-mails sent from now on, by kind of reaction. A template with
-                rates of its own keeps them.
+                its own rates keeps them.
 
         Raises:
             TypeError: The name of a rate is unknown, or a value has the wrong type.

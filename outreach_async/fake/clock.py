@@ -23,7 +23,7 @@ class Clock:
     """
 
     def __init__(self, source: str | Callable[[], float]) -> None:
-        # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their sum.
+        # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their total duration.
         self._source: Callable[[], int]
         self.is_running = callable(source)
         """Whether the clock follows a callable."""
@@ -106,7 +106,7 @@ def format_age(then: float | None, now: float) -> str:
     return _format_minutes(int((now - then) // MINUTE))
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of times, which the next page mostly repeats
+@lru_cache(maxsize=16_384)  # a page of mailboxes shows thousands of ages; the next page repeats most of them
 def _format_minutes(minutes: int) -> str:
     for seconds, unit in _UNITS:
         count = minutes // (seconds // MINUTE)

@@ -98,7 +98,7 @@ def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: fl
     if campaign not in contact.campaigns:
         return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
     if behaviour.reenrol == "error":
-        field, message = "upload_options.campaign", "the contact is in this campaign already"
+        field, message = "upload_options.campaign", "the contact is already in this campaign"
         raise refusal_error(409, "already_enrolled", message, field, knob="reenrol")
     if behaviour.reenrol == "noop":
         return contact
@@ -151,16 +151,16 @@ def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
     owner_key = body["owner_key"]
     if not isinstance(owner_key, str):
         if behaviour.owner_key != "off":
-            raise refusal_error(400, "invalid_type", "owner_key must be a text", "owner_key")
+            raise refusal_error(400, "invalid_type", "owner_key must be a string", "owner_key")
         owner_key = ""
-    workspace = _require_type(body, "workspace", str, "a text")
-    email = _require_type(body, "email", str, "a text").strip()
+    workspace = _require_type(body, "workspace", str, "a string")
+    email = _require_type(body, "email", str, "a string").strip()
     if not email:
         raise refusal_error(400, "blank_email", "email must not be blank", "email")
     duplicates = _parse_duplicates(options["duplicates"])
     strict = _require_type(options, "strict_validation", bool, "true or false", "upload_options.")
     if campaign is not None:
-        _require_type(options, "campaign", str, "a text or null", "upload_options.")
+        _require_type(options, "campaign", str, "a string or null", "upload_options.")
     if behaviour.owner_key != "off" and not owner_key.startswith("key_"):
         # No hint about what the value looks like: it may be a secret.
         raise refusal_error(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
@@ -218,7 +218,7 @@ def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behav
         ):
             continue
         if value is not None and type(value) is not str:
-            raise refusal_error(400, "invalid_type", f"{sanitize_name(name)} must be a text", sanitize_name(name))
+            raise refusal_error(400, "invalid_type", f"{sanitize_name(name)} must be a string", sanitize_name(name))
         fields[code] = value
     for name in body["upload_options"]:
         if name not in _UPLOAD_OPTIONS:
@@ -231,7 +231,7 @@ def _resolve_unknown_field(name: str, workspace: Workspace, behaviour: Behaviour
     is_custom = name.startswith("custom_")
     if is_custom and not CUSTOM_CODE.fullmatch(name):
         shown = sanitize_name(name)
-        raise refusal_error(400, "invalid_custom_field", f"{shown} is not of the form custom_<n>", shown)
+        raise refusal_error(400, "invalid_custom_field", f"{shown} must have the form custom_<n>, such as custom_1", shown)
     if (behaviour.unknown_custom if is_custom else behaviour.unknown_body) == "store":
         return name
     if not is_custom:
@@ -250,5 +250,7 @@ def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list
     shown = sanitize_name(name)
     if behaviour.unknown_body == "reject":
         similar = (guess,) if guess else ()
-        raise refusal_error(400, "unknown_field", f"there is no field {shown}", shown, hints=similar, knob="unknown_body")
+        raise refusal_error(
+            400, "unknown_field", f"{shown} is not a field of a contact", shown, hints=similar, knob="unknown_body"
+        )
     hints.append(f"unknown field {shown} ignored" + (f", {guess}" if guess else ""))

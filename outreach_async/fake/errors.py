@@ -64,7 +64,7 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return an exception with the `Refusal` that has these attributes. `knob` adds a hint that names the knob."""
+    """Return an exception that carries a `Refusal` with these attributes. `knob` adds a hint that names the knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 

@@ -31,7 +31,7 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
     known = token in auth.tokens if auth.tokens else token in world.owner_keys
     if not known or scheme.lower() != auth.scheme.lower():
         challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
-        raise refusal_error(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
+        raise refusal_error(401, "unauthorized", f"the header {auth.header} must contain a known credential", headers=challenge)
 
 
 def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
@@ -45,10 +45,10 @@ def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: 
     """
     is_checked = behaviour.owner_key == "check"
     if is_checked and owner_key not in world.owner_keys:
-        raise refusal_error(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
+        raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
     record = find_workspace(workspace, world)
     if is_checked and workspace not in world.owner_keys[owner_key]:
-        raise refusal_error(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
+        raise refusal_error(403, "workspace_denied", "the user of owner_key has no access to this workspace", "workspace")
     return record
 
 
@@ -122,7 +122,7 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
         return int(text)
     if behaviour.bad_number == "default":
         return default
-    message = f"{name} must be a whole number from {least} on, of at most 9 digits"
+    message = f"{name} must be an integer of at least {least} with at most 9 digits"
     raise refusal_error(400, "invalid_number", message, name, knob="bad_number")
 
 
@@ -198,7 +198,9 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
     last = max(pages - 1, 0)  # the first page exists even for an empty list
     index = page - behaviour.first_page
     if index > last and behaviour.past_end == "error":
-        raise refusal_error(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
+        raise refusal_error(
+            404, "page_not_found", f"page {page} is past the end; total_pages is {pages}", "page", knob="past_end"
+        )
     if index > last and behaviour.past_end == "clamp":
         index = last
     ids = _select_page_ids(context, id_, kind, index * display, display)

@@ -53,7 +53,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
         renderer = context.behaviour.error_renderer
         status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
     except BaseException:
-        # A function passed to `Behaviour` raised. The caller gets no exchange to end, so the slot must be released here.
+        # A function passed to `Behaviour` raised an exception. The caller gets no exchange to end: release the slot here.
         call.release_slot()
         raise
     if call.hints:
@@ -112,7 +112,7 @@ class InMemoryService(WorldBuilder):
         """Execute a request and return the response.
 
         Raises:
-            RuntimeError: A wire fault left no response. A direct call has no connection on which to reproduce the fault.
+            RuntimeError: A wire fault prevents a response. A direct call has no connection on which to reproduce the fault.
 
         Example:
             ```python
@@ -122,7 +122,7 @@ class InMemoryService(WorldBuilder):
         exchange = self.exchange(request)
         exchange.ended()
         if exchange.response is None:
-            raise RuntimeError(f"the fault {exchange.fault} left no response; use FakeTransport or the server to reproduce it")
+            raise RuntimeError(f"{exchange.struck} prevents a response; use FakeTransport or a server to reproduce the fault")
         return exchange.response
 
     def exchange(self, request: Request) -> Exchange:
@@ -249,7 +249,7 @@ class InMemoryService(WorldBuilder):
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Return the current state: stored data, pending events and the time, without faults and the request log.
+        """Return the current state: stored data, pending events and the time, but not the faults or the request log.
 
         Example:
             ```python
@@ -295,7 +295,7 @@ class InMemoryService(WorldBuilder):
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
         """Replace the stored data with the data of a world file. An invalid file changes nothing.
 
-        If the file contains a time, the fake's clock is set to it.
+        If the file contains a time, the fake's clock is set to that time.
 
         Args:
             source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.

@@ -86,7 +86,7 @@ def parse_target(target: str) -> Target:
         segments = tuple(unquote(part, errors="strict") for part in parts)
         return Target(segments, _parse_query(query), _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1])))
     except UnicodeDecodeError:
-        raise refusal_error(400, "invalid_target", "the target's percent-encoding is not UTF-8") from None
+        raise refusal_error(400, "invalid_target", "the percent-encoding of the request target is not valid UTF-8") from None
 
 
 def _parse_query(query: str) -> Query:
@@ -106,9 +106,11 @@ def match_route(target: Target, method: str) -> ServiceRoute:
     """
     route = target.route
     if route is None:
-        raise refusal_error(404, "not_found", "there is nothing at this path")
+        raise refusal_error(404, "not_found", "unknown path")
     if method != route.method:
-        raise refusal_error(405, "method_not_allowed", f"only {route.method} is allowed here", headers={"allow": route.method})
+        raise refusal_error(
+            405, "method_not_allowed", f"only {route.method} is allowed on this path", headers={"allow": route.method}
+        )
     return route
 
 
@@ -120,7 +122,7 @@ def require_parameter(query: Query, name: str) -> str:
     """
     values = query.get(name, ())
     if len(values) > 1:
-        raise refusal_error(400, "repeated_parameter", f"the parameter {name} is given {len(values)} times", name)
+        raise refusal_error(400, "repeated_parameter", f"the parameter {name} is sent {len(values)} times; send it once", name)
     if not values or not values[0]:
         raise refusal_error(400, "missing_parameter", f"the parameter {name} is required", name)
     return values[0]

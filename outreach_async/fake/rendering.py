@@ -33,7 +33,7 @@ def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
     return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, which the next page mostly repeats
+@lru_cache(maxsize=16_384)  # a page of mailboxes shows thousands of percentages; the next page repeats most
 def _round_percent(n: int, of: int, digits: int) -> float:
     # Integer arithmetic: the float 100 * n / of is rarely exact, and would round some halves to the wrong side.
     if of <= 0:

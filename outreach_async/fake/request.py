@@ -60,7 +60,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     except _NotStrictError as error:
         raise refusal_error(400, "invalid_json", f"the body is not strict JSON: {error}") from None
     except (ValueError, RecursionError) as error:
-        # The decoder's own message may quote the body, which can hold an owner key.
+        # The decoder's own message may quote the body, which can contain an owner key.
         raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({_describe_error(error)})") from None
     if not isinstance(document, dict):
         raise refusal_error(400, "body_not_object", "the body must be a JSON object")

@@ -24,7 +24,8 @@ class JournalOverflow(LookupError):
         try:
             fake.requests[0]
         except JournalOverflow as error:
-            print(error)  # -> request #0 is gone: the log holds the last 10000 of 10001 requests; read it sooner, or use counts
+            print(error)
+            # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; read the log earlier, or use counts
         ```
     """
 
@@ -143,7 +144,8 @@ class RequestLog(Sequence[Recorded]):
         held = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
         if len(held) < self.counts[operation]:
             raise JournalOverflow(
-                f"the log holds only {len(held)} of {self.counts[operation]} {operation} requests; read it sooner, or use counts"
+                f"the log keeps only {len(held)} of {self.counts[operation]} {operation} requests; "
+                "read the log earlier, or use counts"
             )
         return held
 
@@ -185,6 +187,6 @@ class RequestLog(Sequence[Recorded]):
     def _check_held(self, number: int) -> None:
         if number < self._total - len(self._entries):
             raise JournalOverflow(
-                f"request #{number} is gone: the log holds the last {self._entries.maxlen} of {self._total} requests; "
-                "read it sooner, or use counts"
+                f"request #{number} is no longer in the log, which keeps the last {self._entries.maxlen} of {self._total}; "
+                "read the log earlier, or use counts"
             )

@@ -31,7 +31,7 @@ def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[s
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise ValueError(
             f"steps[{order - 1}].templates: expected one or more templates, got {value!r}; "
-            "pass letters such as 'A|B' or a list of templates, or omit it for one template"
+            "pass letters such as A|B or a list of templates, or omit templates for one template"
         )
     return seeds
 
@@ -73,7 +73,7 @@ def _count_left_to_send(
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
-            raise ValueError(f"contacts: expected at least {sent} (the contacts that step 1 was sent to), got {contacts}")
+            raise ValueError(f"contacts: expected at least {sent}, the number of contacts that were sent step 1, got {contacts}")
         lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
@@ -83,14 +83,15 @@ def _sum_counts(templates: Iterable[Template], count: str) -> int:
 
 
 def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
-    """Check that no step has more contacts than the previous step (rules T3 and T4)."""
+    """Check that no step has more contacts or sent e-mails than the previous step (rules T3 and T4)."""
     whole = [step.left_to_send + step.already_sent for step in steps]
     if contacts is not None:
         whole.insert(0, contacts)
     sent = [step.already_sent for step in steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
         raise ValueError(
-            f"steps: expected each step to have at most as many contacts as the previous one, got {whole} ({sent} of them sent)"
+            "steps: expected no step to have more contacts than the campaign, or more contacts or sent e-mails than the previous "
+            f"step, got contacts {whole} and sent e-mails {sent}"
         )
 
 
@@ -210,7 +211,7 @@ class CampaignBuilder:
             for seed in _parse_template_seeds(step.get("templates", "A"), order)
         ]
         if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
-            raise ValueError("sent: expected counts on the step or on its templates, not on both; omit one of them")
+            raise ValueError("sent: expected either sent of the step or counts of its templates, got both; omit one of the two")
         letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
         each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
         return tuple(
@@ -254,6 +255,7 @@ def _check_campaign_counts(campaign: Campaign) -> None:
     """Check the counts that are not kept per template: the campaign's interested replies and bounces (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
-        raise ValueError(f"interested_num: expected at most {replies} (replies), got {campaign.interested_num}")
+        raise ValueError(f"interested_num: expected at most {replies}, the number of replies, got {campaign.interested_num}")
     if campaign.bounces_num > sent - opens:
-        raise ValueError(f"bounces_num: expected at most {sent - opens} (unopened e-mails), got {campaign.bounces_num}")
+        unopened = sent - opens
+        raise ValueError(f"bounces_num: expected at most {unopened}, the number of unopened e-mails, got {campaign.bounces_num}")

@@ -140,7 +140,7 @@ class MailboxSeed:
         created: Default creation time in Unix seconds.
         trouble: Probability that the mailbox has a problem, from 0 to 1.
         fields: Values to use unchanged, by field; generated values are consistent with them. `domain` sets the domain of the
-            e-mail address, `as_of` the time of the statistics in Unix seconds.
+            e-mail address, and `as_of` sets the time of the statistics in Unix seconds.
     """
 
     workspace: str
@@ -174,7 +174,9 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
         TypeError: A name is not a field of a mailbox, the field cannot be changed, or the value cannot be written as JSON.
     """
     for name, value in fields.items():
-        check_known(name, _CHANGEABLE, "set_mailbox")
+        if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
+            raise TypeError(f"field {name!r} of a mailbox cannot be changed; expected one of {', '.join(_CHANGEABLE)}")
+        check_known(name, _CHANGEABLE, "a mailbox")
         encode(value)
     return attrs.evolve(mailbox, values={**mailbox.values, **fields})
 

@@ -116,8 +116,8 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
     """Read one whole request; return `None` if the client has closed the connection, or takes too long to send the head."""
     head: object = None
-    # Wait for the first byte without a limit, because an idle connection is allowed. The rest of the head has a time limit, so
-    # that a slow client cannot hold the connection forever. If a pipelined request has already arrived, do not wait.
+    # Wait for the first byte without a time limit, because an idle connection is allowed. The rest of the head has a time
+    # limit, so that a slow client cannot hold the connection forever. If a pipelined request has already arrived, do not wait.
     if not conversation.trailing_data[0]:
         conversation.receive_data(await line.read())
     with anyio.move_on_after(HEAD_TIMEOUT):
@@ -126,7 +126,7 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
         return None
     headers = join_headers(head.headers)
     if headers.keys() >= set(_FRAMING):
-        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: servers may disagree about the end")
+        raise h11.RemoteProtocolError("the request has both Content-Length and Transfer-Encoding; send only one of them")
     if int(headers.get("content-length", 0)) > MAX_REQUEST_BYTES:
         raise BodyTooLarge
     body = bytearray()
@@ -147,7 +147,7 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
 
     Raises:
         h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line,
-            but other servers do not, and would disagree about where a request ends.
+            but other servers do not, so they could find a different end of the request.
     """
     while True:
         before = conversation.trailing_data[0]
@@ -168,7 +168,7 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
 
 def _refuse_bare_lf(lines: bytes) -> None:
     if _BARE_LF.search(lines):
-        raise h11.RemoteProtocolError("a line ends with a bare line feed")
+        raise h11.RemoteProtocolError("a line ends with a line feed without a carriage return; end every line with CRLF")
 
 
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
@@ -235,17 +235,17 @@ async def _refuse_request(line: RawConnection, conversation: h11.Connection, sta
 
 @asynccontextmanager
 async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve a service on a socket while the block runs.
+    """Serve a service on a socket while the `async with` block runs.
 
     An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
 
     A connection is closed if the head of a request is incomplete 10 seconds after its first byte. A request with both
-    `Content-Length` and `Transfer-Encoding`, or with a line that ends with a bare line feed, gets 400.
+    `Content-Length` and `Transfer-Encoding`, or with a line that ends with a line feed but no carriage return, gets 400.
 
     Args:
         service: A `FakeService`, a `control.ControlPlane`, or any object with an `exchange` method.
         host: The address to listen on.
-        port: The port; 0 picks a free one.
+        port: The port; 0 selects a free port.
 
     Yields:
         The base URL.
@@ -265,7 +265,7 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
                 raise
             except BaseException as error:  # noqa: BLE001 - raised below, outside the task group, which would wrap it
                 failure = error
-            # Connections in progress are cancelled: a hanging one, such as the fault `hang`, would otherwise never end.
+            # Cancel open connections: a connection that hangs, such as with the fault `hang`, would otherwise never end.
             group.cancel_scope.cancel()
     try:
         if failure is not None:
@@ -280,7 +280,7 @@ async def serve_forever(service: Service, host: str, port: int, started: Callabl
     Args:
         service: A `FakeService`, or any object with an `exchange` method.
         host: The address to listen on.
-        port: The port; 0 picks a free one.
+        port: The port; 0 selects a free port.
         started: Called with the base URL once the server accepts connections.
 
     Raises:

@@ -28,7 +28,7 @@ class FakeService(InMemoryService):
         behaviour: The behaviour; it can be replaced between requests.
         faults: The faults to inject.
         requests: The log of requests.
-        sim: The simulation of sent e-mails: watch its events, or script what recipients do.
+        sim: The simulation of sent e-mails: watch its events, or script the reactions of recipients.
 
     Raises:
         ValueError: `clock` is a string but not a valid ISO 8601 time.

@@ -1,7 +1,7 @@
 """Strict validation (rules C26 and C27): a table with one check per standard field.
 
 Null and blank values always pass: clearing a field is allowed. Custom fields are never checked. Countries, states and time zones
-are read from tables in `data`, so that results do not depend on the databases of the machine.
+are read from tables in `data`, so that results do not depend on databases of the operating system.
 """
 
 from __future__ import annotations
@@ -152,18 +152,18 @@ def is_stack_overflow(text: str) -> bool:
 FieldCheck = tuple[Callable[[str], object], str]
 """A function that returns a true value for a valid string, and a description of valid strings for the error."""
 
-_TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a text of at most {MAX_TEXT_LENGTH} characters, without control characters")
+_TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
 
 FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
     "email": (is_email, "an e-mail address"),
     **dict.fromkeys((code for code in STANDARD_FIELDS if "phone" in code), (is_phone, "a phone number of 7 to 15 digits")),
     "country": (find_country_code, "an ISO 3166 alpha-2 code or an English country name"),
-    "timezone": (is_timezone, "an IANA name or UTC+-hh:mm"),
+    "timezone": (is_timezone, "an IANA time zone name or an offset such as UTC+05:30"),
     **dict.fromkeys(("job_start_date", "graduation_date"), (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")),
     **dict.fromkeys(("website", "website_2", "website_3"), (is_website, "an http or https URL, or a host with a dot")),
     "stack_overflow": (is_stack_overflow, "a URL on stackoverflow.com or a handle"),
-    "state": (is_us_state, "a US state by code or name, or in another country a name without digits"),
+    "state": (is_us_state, "the code or name of a US state or, in another country, a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
 }
 """The check of each standard field. `is_state` replaces the check of `state`, because it depends on `country`."""

@@ -55,7 +55,7 @@ class Limiter:
             RequestRefused: 429 with `Retry-After` if `most` exchanges are already in flight.
         """
         if len(self._in_flight) >= most:
-            message = f"more than {most} requests are under way at once"
+            message = f"too many concurrent requests: the maximum is {most}"
             raise refusal_error(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
         # A set of tokens, not a counter: an exchange may be ended twice, and only the first call may release a slot. Transports
         # call `discard` without holding the fake's lock, which is safe because `discard` is atomic.
@@ -125,7 +125,7 @@ class World:
         if not id_.startswith(prefix) or id_ == prefix:
             raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
         if id_ in self.ids:
-            raise ValueError(f"id: {id_!r} is already in use; pass another one, or omit it to generate one")
+            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate one")
         self.ids.add(id_)
         return id_
 

@@ -148,17 +148,20 @@ def load_simulation(document: SimulationDocument, world: World) -> None:
 
 def _check_event(event: FutureEvent, world: World) -> None:
     steps = _look_up(event.campaign, world.campaigns).steps
-    fits = 0 <= event.kind < len(KIND_NAMES) and 0 <= event.step < event.end_step <= len(steps)
+    if not 0 <= event.kind < len(KIND_NAMES):
+        raise ValueError(f"{event}: expected a kind from 0 to {len(KIND_NAMES) - 1}")
+    fits = 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
-        raise ValueError(f"{event}: the campaign has no such step or template")
+        raise ValueError(f"{event}: expected a step, an end_step after it, and a template that exist in the campaign")
     if event.mailbox not in world.mailboxes and (event.mailbox or event.kind != EventKind.DUE):
-        raise ValueError(f"{event}: there is no such mailbox")
+        raise ValueError(f"{event}: expected the id of a mailbox in the world, got {event.mailbox!r}")
 
 
 def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
     shape = [len(step.templates) for step in campaign.steps]
     if [len(step) for step in document.counts] != shape or len(document.left_to_send) != len(shape):
-        raise ValueError(f"{campaign.id}: counts and left do not match its steps and templates")
+        shapes = "counts and left to have one item per step, and each item of counts to have one item per template"
+        raise ValueError(f"{campaign.id}: expected {shapes}")
     progress = {contact: ENDED if step is None else step for contact, step in document.progress.items()}
     return CampaignFlow(**(msgspec.structs.asdict(document) | {"queue": deque(document.queue), "progress": progress}))
 
@@ -170,7 +173,7 @@ def _load_stats(document: StatsDocument, mailbox: Mailbox) -> MailboxStats:
         counts = getattr(ledger, name)
         for day, count in getattr(document, name):
             if not document.day - len(counts) < day <= document.day:
-                raise ValueError(f"day {day}: expected one of the {len(counts)} days up to {document.day}")
+                raise ValueError(f"{name}: expected a day from {document.day - len(counts) + 1} to {document.day}, got {day}")
             counts[day - document.day - 1] = count
     ledger.total_sent, ledger.total_opens, ledger.total_clicks = document.total_sent, document.total_opens, document.total_clicks
     ledger.last_activity = document.last_activity
@@ -179,7 +182,7 @@ def _load_stats(document: StatsDocument, mailbox: Mailbox) -> MailboxStats:
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
     if id_ not in table:
-        raise ValueError(f"there is no {id_!r} in this world")
+        raise ValueError(f"the world has no record with the id {id_!r}")
     return table[id_]
 
 

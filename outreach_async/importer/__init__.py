@@ -32,16 +32,16 @@ Formats
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
 `xlsx`); CSV and JSON Lines may be gzipped. It takes the format from the suffix, or from the first bytes if the suffix is unknown;
 `format=`, `encoding=` and `sheet=` set these explicitly. Pass `"-"` for standard input, or a binary stream. Text that is not
-UTF-8 is an error that suggests an encoding; pass `encoding=` to read it. `file.notes` lists facts that a user should know.
+UTF-8 raises an error that suggests an encoding to pass as `encoding=`. `file.notes` lists facts that a user should know.
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
-rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or takes far too long for the size of
-its file, a cell of more than 131,072 characters, and a row of more than 1 MiB. Save such a sheet as CSV, which may have any
-length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an async program, open a
-large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
+rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
+size of the file, and a sheet with a cell of more than 131,072 characters or a row of more than 1 MiB. Save such a sheet as
+CSV, which may have any length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an
+async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
 A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
-header is also a row: its `fault` becomes the error of a `rejected` outcome, in the row's position.
+header is also a row, but has a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
 
 Columns
 -------
@@ -75,7 +75,8 @@ Checks
 `outreach_async.importer.preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
 countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
 encoding. Only the service decides what it accepts, so a check only warns by default. If `CheckPolicy.of` sets a check to
-`error`, a row with such a finding is never sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
+`error`, a row with a finding of that check is never sent. The checks of e-mail addresses and phone numbers need the extra
+`validate`.
 
 ```python
 from pathlib import Path
@@ -101,8 +102,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`. A finding of level `error` is the fault
-of its row.
+`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`. A finding of level `error` becomes
+the fault of its row.
 
 `row.warnings` reports the cells of a row that a spreadsheet or a wrong encoding changed: `4.4E+11` instead of a phone number,
 `OrlÃ©ans` instead of `Orléans`. A row whose cell has lost its value, such as a phone number in scientific notation, has a fault.
@@ -110,7 +111,7 @@ of its row.
 Rejects
 -------
 A rejects file holds the failed rows (outcome `rejected`, `not_applied` or `unknown`): the columns of the input, and the reason.
-Fix the rows and import the file again: an import ignores the columns with the reasons. With a journal, `rejects_of` finds the
+Fix the rows and import the rejects file: an import ignores the columns with the reasons. With a journal, `rejects_of` finds the
 failed rows after the run:
 
 ```python

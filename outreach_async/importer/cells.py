@@ -14,7 +14,7 @@ class CellIssue(NamedTuple):
         column: Index of the column, from 0.
         kind: The kind of problem, in one word.
         message: The problem and its remedy.
-        fatal: Whether the value is lost. If the column maps to a field, the row then has a fault.
+        fatal: Whether the value is lost. If it is lost and the column maps to a field, the row has a fault.
     """
 
     column: int
@@ -26,7 +26,7 @@ class CellIssue(NamedTuple):
 _EXACT_DIGITS: Final = 15
 """Maximum number of digits that a float and a spreadsheet preserve."""
 
-_SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # as spreadsheets write it
+_SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 # UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
@@ -66,11 +66,11 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
         what = "a NUL character" if unsendable[0] == "\0" else "a lone surrogate (half a character)"
         yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
     if _SCIENTIFIC.fullmatch(cell):
-        lost = f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; restore it as text"
+        lost = f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
         yield CellIssue(column, "scientific", lost)
     for garbled in _MOJIBAKE.finditer(cell):
         if (meant := _repair(garbled[0])) is not None:
-            message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again"
+            message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again as UTF-8"
             yield CellIssue(column, "mojibake", message)
             return
 

@@ -21,12 +21,12 @@ Level = Literal["error", "warn", "off"]
 CHECKS: Final[Mapping[str, str]] = {
     "email": "a valid address",
     "role": "an address of a role, such as info@",
-    "typo": "a domain one typing error away from a large provider's",
+    "typo": "a domain that is probably a mistyped domain of a large provider",
     "phone": "a valid number of its country",
     "country": "a two-letter code or an English name",
     "state": "a state of the United States, Canada or Australia, by code or name",
     "timezone": "a name of the time zone database, or UTC+hh:mm",
-    "date": "a real date as YYYY-MM-DD",
+    "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
     "website": "an http or https URL, or a host",
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
     "repeat": "an e-mail that occurs earlier in the file",
@@ -77,7 +77,7 @@ class CheckPolicy:
             levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
         lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
         if wanted := " and ".join(sorted(requested & set(lacking))):
-            raise InvalidRequest(f"check: extra 'validate' is missing for {wanted}; run pip install 'outreach_async[validate]'")
+            raise InvalidRequest(f"check: extra 'validate' is required for {wanted}; run pip install 'outreach_async[validate]'")
         return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
 
     @property
@@ -85,7 +85,7 @@ class CheckPolicy:
         """A note on the checks that are off because a library is missing; `None` if there are none."""
         if not self.missing:
             return None
-        return f"not checked: {' and '.join(sorted(self.missing))}; to check, run pip install 'outreach_async[validate]'"
+        return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
 
 
 def _parse_setting(text: str) -> tuple[str, str, Level]:
@@ -97,7 +97,7 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
     # The check for duplicates only warns: the option `repeats` of `create_many` determines what happens to duplicates.
     if check == "repeat" and level == "error":
-        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; reject repeats with --repeats error")
+        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
     return check, sign, cast("Level", level)
 
 

@@ -80,7 +80,7 @@ class Columns:
         return members
 
     def cell(self, code: str) -> int | None:
-        """Return the index of the column that maps to a code; `None` if no column does.
+        """Return the index of the column that maps to a code; `None` if there is no such column.
 
         Example:
             ```python
@@ -113,8 +113,8 @@ def map_columns(
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    Tools are recognised by their header (`outreach_async.importer.known_exports`). A name matches a field's code if they
-    differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way with the
+    A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
+    they differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way with the
     code, the label and the searchable names of each workspace field.
 
     Args:

@@ -24,7 +24,7 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""Delimiters that can be detected, with the notes about each."""
+"""Delimiters that can be detected, with the notes on each."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
@@ -80,7 +80,7 @@ _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
 
 @attrs.frozen(kw_only=True)
 class CsvFile(File):
-    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may precede that line.
+    r"""A CSV file with a header. A line such as `sep=;`, which Excel writes, may precede the header.
 
     Attributes:
         delimiter: The delimiter.
@@ -140,7 +140,7 @@ class CsvFile(File):
             if isinstance(cells, csv.Error):
                 self._require_closed_quotes(cells, line, last_line, lines.last)
                 where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
-                yield Record(line, (), f"{where} not CSV: {cells}")
+                yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")
             elif any(map(str.strip, cells)):
                 yield Record(line, tuple(cells))
 

@@ -58,7 +58,7 @@ def open_file(
 ) -> File:
     r"""Open a file of rows and read its header.
 
-    The suffix determines the format; if the suffix is unknown, the first bytes do.
+    The suffix determines the format; if the suffix is unknown, the first bytes determine it.
 
     Args:
         path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
@@ -109,7 +109,7 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
     if source.is_gzip:
-        raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file, got {chosen}; unpack it first")
+        raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file, got {chosen}; unpack the file first")
     if chosen == "parquet":
         require_module("pyarrow", "outreach_async[parquet]")
         from outreach_async.importer.parquet import ParquetFile

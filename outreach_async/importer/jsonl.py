@@ -82,15 +82,15 @@ def _parse_members(text: str) -> _Members | str:
     try:
         members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
     except RecursionError:
-        return "the line is nested too deeply"
+        return "the line is nested too deeply; write an object of strings"
     except ValueError as error:
-        return f"the line is not JSON: {error}"
+        return f"the line is not JSON: {error}; write one JSON object per line"
     if not isinstance(members, _Object):
-        return "the line is not a JSON object; write each value with a key"
+        return 'the line is not a JSON object; write, for example, {"email": "ann@company.example"}'
     keys = [key for key, _ in members]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        return f"the key {twice!r} occurs twice; remove one of them"
+        return f"the key {twice!r} occurs more than once; keep only one"
     return members
 
 
@@ -114,7 +114,7 @@ def _build_record(line: int, members: _Members, places: dict[str, int]) -> Recor
         elif isinstance(value, bool):
             cells[at] = str(value).upper()
         elif value is not None:
-            what = f"{key!r} contains {'an object' if isinstance(value, _Object) else 'an array'}"
-            message = f"{what}, but a field is a string; give each part a key of its own"
+            got = "an object" if isinstance(value, _Object) else "an array"
+            message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
             issues.append(CellIssue(at, "nested", message, fatal=True))
     return Record(line, tuple(cells), None, tuple(issues))

@@ -1,4 +1,4 @@
-"""Save a mapping of columns to fields in a TOML file, with the reasons, and read it back as overrides.
+"""Save a mapping of columns to fields in a TOML file, with the reason for each field, and read the file as overrides.
 
 The file has one table, `[columns]`, with lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`.
 """
@@ -20,7 +20,7 @@ _EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "compa
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
-    """Return the codes by column name from a mapping file.
+    """Read a mapping file and return its field codes by column name.
 
     Raises:
         InvalidRequest: The file cannot be read, or is not a mapping file.
@@ -37,15 +37,15 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_EXAMPLE}")
     for column, code in columns.items():
         if not isinstance(code, str):
-            raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes; {_EXAMPLE}")
+            raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes, got {code!r}; {_EXAMPLE}")
     return {column.strip(): code.strip() for column, code in columns.items()}
 
 
 def is_mapping(path: Path) -> bool:
-    """Return whether a file is a mapping file.
+    """Return whether a file is a readable mapping file.
 
     Raises:
-        OSError: The file cannot be read.
+        OSError: The size of the file cannot be determined.
     """
     if path.stat().st_size > _MAX_SIZE:
         return False
@@ -59,7 +59,7 @@ def is_mapping(path: Path) -> bool:
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the overrides for the columns of a file, and the mapped columns that the file does not have.
 
-    The columns of an export may differ from one file to the next.
+    A mapping may name other columns than the file, because the columns of an export may differ from one file to the next.
     """
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]

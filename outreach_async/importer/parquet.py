@@ -42,7 +42,7 @@ def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int
     """Return the issues of a column's cells by row, given the cells as strings."""
     if types.is_binary(column.type) or types.is_large_binary(column.type):
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
-        issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True)
+        issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8; store it as text", fatal=True)
         pairs = enumerate(zip(column.to_pylist(), texts, strict=True))
         return {row: issue for row, (value, text) in pairs if value is not None and text.encode() != value}
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
@@ -136,8 +136,8 @@ class ParquetFile(File):
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
-                what = f"column {name!r} contains {kind}, but a field is a string"
-                raise InvalidRequest(f"{self.name}: {what}; ignore it with --map '{name}=ignore'")
+                what = f"expected simple values in column {name!r}, got {kind}"
+                raise InvalidRequest(f"{self.name}: {what}; ignore the column with --map '{name}=ignore'")
         return super().rows(columns)
 
     def column(self, at: int) -> Iterator[str]:

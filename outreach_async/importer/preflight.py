@@ -42,17 +42,6 @@ class DurationEstimate:
         return self.rows / self.rate
 
 
-def require_rate(rate: float | None) -> float | None:
-    """Check a rate in requests per second, and return it.
-
-    Raises:
-        InvalidRequest: The rate is not positive and finite.
-    """
-    if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(f"rate: expected a positive number of requests per second, got {rate}; pass your limit as --rate")
-    return rate
-
-
 def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
     """Return the expected duration of an import; `None` if no rate is known.
 
@@ -94,7 +83,7 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines that duplicate an earlier line, each with the first line of the same e-mail."""
+        """Return the first `few` lines that duplicate an earlier line, each with the first line that has the same e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -165,7 +154,7 @@ class Preflight:
         return self.lines[index] if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
-        """Return the number of findings by check, as JSON values."""
+        """Return the number of findings by name of the check."""
         return {name: kind.count for name, kind in self.kinds.items()}
 
 
@@ -184,7 +173,7 @@ async def run_preflight(
         file: The file.
         columns: The mapped columns.
         policy: The level of each check.
-        repeats: What happens to duplicate e-mails, as in `create_many`.
+        repeats: Policy for duplicate e-mails, as in `create_many`.
         tell: Called with each row that can never be sent, and the reason.
         show: Called from time to time with the number of rows read so far.
 
@@ -241,7 +230,7 @@ class _PreflightRun:
             self._lines.append(row.line)
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
-        # A readable row with an e-mail is never refused, because its codes are known: skip the check.
+        # Only other rows need the check: a readable row with an e-mail can always be sent, because its codes are known.
         if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
             return refusal
         email: str = row.members["email"]

@@ -125,7 +125,7 @@ class RejectsFile:
 def is_reject(outcome: ContactOutcome) -> bool:
     """Return whether a row failed.
 
-    A row failed if it created no contact, or may not have created one, and no other row was sent instead.
+    A row failed if it created no contact, or possibly created none, and no other row was sent instead.
 
     Example:
         ```python
@@ -222,7 +222,7 @@ def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
 
     Args:
         path: The rejects file.
-        file: The input; `None` if the input was spooled, so that its rows are only in the journal.
+        file: The input; `None` if the input was spooled. The rows of a spooled input are only in the journal.
         journal: The journal.
 
     Raises:
@@ -238,13 +238,13 @@ def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
 
 
 def reject_message(outcome: ContactOutcome, line_of: LineOf) -> str:
-    """Return why a row failed. If it duplicates another row, the message names the line of that row, if the line is known."""
+    """Return the reason why a row failed. If the row duplicates a row whose line is known, the message names that line."""
     line = line_of(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if line is None else rejection_message(f"line {line}")
 
 
 def find_field(outcome: ContactOutcome) -> str:
-    """Return the fields that the error of an outcome names; empty if it names none.
+    """Return the fields that the error of an outcome names; empty if the error names no field.
 
     A local check names the field at the start of its message; the service names fields in its message or in the response body.
     """

@@ -136,7 +136,7 @@ class ByteSource:
             return cls._from_stream(sys.stdin.buffer, "standard input")
         path = Path(file)
         if path.is_dir():
-            raise InvalidRequest(f"{path}: expected a file, got a folder; pass a file in it")
+            raise InvalidRequest(f"{path}: expected a file, got a folder; pass the path of a file")
         with translate_read_errors(str(path)), path.open("rb") as opened:
             if not path.is_file():
                 return cls._from_stream(opened, str(path))
@@ -211,10 +211,10 @@ class ByteSource:
 
 @contextmanager
 def translate_read_errors(name: str) -> Iterator[None]:
-    """Translate an error while reading into `InvalidRequest` with a remedy.
+    """Convert a read error to an `InvalidRequest` with a remedy.
 
     Raises:
-        InvalidRequest: The block raised an error while reading.
+        InvalidRequest: The block raised a read error.
     """
     try:
         yield

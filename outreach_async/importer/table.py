@@ -19,7 +19,7 @@ from outreach_async.spreadsheets import unescape_formula
 from outreach_async.validation import check_contact, to_contact
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Fields whose values are digits but not numbers. A program that stores them as numbers drops leading zeros and plus signs."""
+"""Phone numbers and the postal code. A program that stores their values as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     Attributes:
         line: The line on which the row begins, from 1.
         cells: The cells of the row, as strings.
-        fault: Why the row cannot be read; `None` if it can be read.
+        fault: The reason why the row cannot be read; `None` if it can be read.
         issues: Problems with single cells that were found while reading.
     """
 
@@ -100,14 +100,14 @@ class Remark:
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
-    Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports this row as `rejected`, with the fault
-    as the reason and in the row's position, and continues with the next row.
+    Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports such a row as `rejected`, with the
+    fault as the error, and continues with the next row.
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as the strings in the file.
         members: The values by field code; blank cells are omitted.
-        fault: Why the row cannot be read; `None` if it can be read.
+        fault: The reason why the row cannot be read, or a finding of level `error`; `None` if there is neither.
         warnings: Problems found while reading; the row can still be sent.
 
     Example:
@@ -126,7 +126,7 @@ class Row(Mapping[str, Any]):
     warnings: tuple[Remark, ...] = ()
 
     def refusal(self) -> InvalidRequest | None:
-        r"""Return the error for which the row would be rejected before it is sent; `None` if the row can be sent.
+        r"""Return the error with which `create_many` would reject the row; `None` if the row can be sent.
 
         Example:
             ```python
@@ -231,7 +231,7 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """True for the rejects file of an earlier import, edited or not. The columns with the reasons are ignored."""
+        """Whether the file is a rejects file of an earlier import, edited or not. The columns with the reasons are ignored."""
         return self.heading.rejects
 
     def fingerprint(self) -> str:
@@ -280,7 +280,7 @@ class File(ABC):
         return (build_row(record, columns) for record in self._read_trimmed())
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault; `None` for a valid row.
+        r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
 
         Raises:
             InvalidRequest: When iterated: the file can no longer be read.
@@ -342,7 +342,7 @@ class File(ABC):
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
     """Remove the blank cells at the end of a row, but keep the first `width` cells.
 
-    Spreadsheets also save blank columns if these columns were edited once.
+    Spreadsheets also save columns that are blank now but once had content.
     """
     end = len(cells)
     while end > width and not cells[end - 1].strip():

@@ -22,7 +22,7 @@ _PLAIN_ADDRESS: Final = re.compile(
 """Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Addresses up to this length need no check of their parts, because no part can exceed its own limit."""
+"""Maximum length of an address for the fast check. No part of such an address can exceed the length limit of a part."""
 
 
 def check_email(text: str) -> str | None:
@@ -33,13 +33,13 @@ def check_email(text: str) -> str | None:
 def check_role(text: str) -> str | None:
     """Return a message if an e-mail address probably belongs to a role and not to a person, and `None` otherwise."""
     local = text.partition("@")[0].casefold()
-    return f"{local}@ is the address of a role, not of a person" if local in _load_roles() else None
+    return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
 
 
 def check_typo(text: str) -> str | None:
     """Return a message that names the e-mail provider that was probably meant; `None` if the domain looks correct."""
     meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
-    return f"the domain is one typing error away from {meant}" if meant else None
+    return f"the domain is probably a mistyped {meant}; correct the domain" if meant else None
 
 
 def _validate_email(text: str) -> str | None:
@@ -92,7 +92,7 @@ _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
 _NUMBER_KINDS: Final = ("fixed_line", "mobile")
-"""Kinds of numbers that the fast check recognises. Nearly all numbers of people are of these kinds."""
+"""Kinds of phone numbers that the fast check recognises. Nearly all phone numbers of people are of these kinds."""
 _MAX_CODE_LENGTH: Final = 3
 """Maximum number of digits of a country calling code."""
 
@@ -133,9 +133,9 @@ def _validate_phone(text: str, country: str | None) -> str | None:
         number = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException as error:
         if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
-            return "the country is unknown; add the country code, as in +1 206 555 0100"
+            return "the country is unknown; add the calling code, as in +1 206 555 0100"
         return f"not a phone number: {error}"
-    return None if phonenumbers.is_valid_number(number) else f"not a valid number of +{number.country_code}"
+    return None if phonenumbers.is_valid_number(number) else f"not a valid number for calling code +{number.country_code}"
 
 
 @cache
@@ -174,7 +174,7 @@ def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _NOT_ISO: Final = {"uk": "GB", "el": "GR"}
-"""Two-letter country codes that are not in ISO 3166, but are used by people and by the European Union."""
+"""Two-letter codes that ISO 3166 does not contain but that people and the European Union use, with the codes of ISO 3166."""
 
 
 def find_country_code(text: str) -> str | None:
@@ -203,7 +203,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return the two-letter code of a country, `None` if unknown, and the problem with the text, `None` if the text is valid."""
+    """Return the two-letter code of a country (`None` if unknown), and the problem with the text (`None` if valid)."""
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -251,7 +251,7 @@ def check_date(text: str) -> str | None:
     """Return the problem with a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
     match = _DATE.fullmatch(text)
     if match is None:
-        return "the service does not document its date formats; use YYYY-MM-DD, which is unambiguous"
+        return "expected YYYY-MM-DD, which is unambiguous; the service does not document which formats it accepts"
     try:
         date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
     except ValueError:
@@ -271,7 +271,7 @@ def check_timezone(text: str) -> str | None:
 
 @cache
 def _load_timezones() -> Mapping[str, str]:
-    """Return the names of time zones by folded name; empty if neither the system nor the package tzdata has the database."""
+    """Return time zone names by folded name; empty if neither the system nor the package tzdata has the time zone database."""
     return {name.casefold(): name for name in available_timezones()}
 
 

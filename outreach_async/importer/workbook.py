@@ -34,7 +34,7 @@ class ReaderResult:
     """The final message of the reader process.
 
     Attributes:
-        refused: Why the workbook cannot be read; `None` if it was read.
+        refused: The reason why the workbook cannot be read; `None` if it was read.
         sheet: Name of the sheet that was read.
         note: A note on how the sheet was chosen.
         marked: Whether the file states which cells show an error or leading zeros.
@@ -115,13 +115,13 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result of the reader process. Without a result, the process failed to start, or exceeded one of its limits."""
+    """Return the result of the reader process. If it wrote none, it failed to start, or exceeded a limit."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:
         failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if failure:
-        return ReaderResult(refused=f"the workbook reader failed ({failure})")
+        return ReaderResult(refused=f"the workbook reader failed ({failure}); save the sheet as CSV")
     if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
         return ReaderResult(refused=workbook_reader.TOO_LONG)
     return ReaderResult(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message

@@ -37,8 +37,8 @@ _ALLOWED_SIZE: Final = 64 * 2**20  # bytes that any archive may unpack to, whate
 _MAX_MESSAGE_LENGTH: Final = 1000  # characters of a message, which may quote the file
 _CHECK_INTERVAL: Final = 0.01  # seconds between two checks of the process
 
-TOO_LARGE: Final = f"the sheet needs more than {MAX_MEMORY // 2**20} MiB of memory to read; save it as CSV"
-TOO_LONG: Final = "the sheet takes too long to read for the size of its file; save it as CSV"
+TOO_LARGE: Final = f"the sheet needs more than {MAX_MEMORY // 2**20} MiB of memory to read; save the sheet as CSV"
+TOO_LONG: Final = "the sheet takes too long to read for the size of its file; save the sheet as CSV"
 PARENT_ENDED: Final = "the process that requested the rows has exited"
 
 _WORKBOOK: Final = "xl/workbook.xml"
@@ -53,7 +53,7 @@ _ZEROS_FORMAT: Final = re.compile(r"0{2,255}")  # a format code has at most 255 
 
 
 class UnreadableWorkbook(Exception):
-    """The workbook cannot be read. The message says why."""
+    """The workbook cannot be read. The message states the reason."""
 
 
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
@@ -68,7 +68,8 @@ def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separ
         _, hard = resource.getrlimit(kind)
         with suppress(OSError, ValueError):  # some systems refuse to set a limit
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    # python-calamine may hold the GIL while it loads a sheet. No handler and no thread can run then: the signal must kill.
+    # python-calamine may hold the GIL while it loads a sheet. No handler and no thread can run then, so the signal itself must
+    # end the process.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     limit_processor_time(processor_seconds(size))
 
@@ -120,7 +121,7 @@ def read_workbook(
         file: The workbook.
         sheet: Name of the sheet; `None` for the first visible one.
         write: Called with each row as a line of JSON.
-        loaded: Called once the sheet is in memory.
+        loaded: Called when the sheet is in memory.
 
     Raises:
         UnreadableWorkbook: The workbook cannot be read.
@@ -136,7 +137,7 @@ def read_workbook(
     except python_calamine.CalamineError as error:
         file.seek(0)
         if _ENCRYPTED in file.read():  # python-calamine does not recognise an encrypted workbook
-            raise UnreadableWorkbook("protected by a password; save it without one") from error
+            raise UnreadableWorkbook("protected by a password; save the workbook without a password") from error
         what = f"not a readable workbook ({error}): it may be damaged, or have too many cells"
         raise UnreadableWorkbook(f"{what}; save it again, or as CSV") from error
     loaded()
@@ -158,7 +159,7 @@ def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
         return None
     unpacked, size = sum(part.file_size for part in archive.infolist()), file.seek(0, os.SEEK_END)
     if unpacked > max(_ALLOWED_SIZE, _MAX_RATIO * size):
-        raise UnreadableWorkbook(f"it unpacks to {unpacked:,} bytes, {unpacked // size:,} times its size; save the sheet as CSV")
+        raise UnreadableWorkbook(f"unpacks to {unpacked:,} bytes, {unpacked // size:,} times its size; save the sheet as CSV")
     return archive
 
 
@@ -169,14 +170,18 @@ def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
     names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
     if requested is not None:
         if requested not in names:
-            raise UnreadableWorkbook(f"no sheet {requested!r}; pass one of {', '.join(map(repr, names))}")
+            raise UnreadableWorkbook(f"no sheet {requested!r}; {_suggest_sheets(names)}")
         return requested, ""
     hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
     name = next((name for name in names if name not in hidden), None)
     if name is None:
-        raise UnreadableWorkbook(f"no visible sheet; pass one of these as --sheet: {', '.join(map(repr, names)) or 'none'}")
+        raise UnreadableWorkbook(f"no visible sheet; {_suggest_sheets(names)}")
     others = [repr(other) for other in names if other != name]
     return name, f"read sheet {name!r}, not {', '.join(others)}" if others else ""
+
+
+def _suggest_sheets(names: Sequence[str]) -> str:
+    return f"pass one of these as --sheet: {', '.join(map(repr, names))}" if names else "add a sheet with a table"
 
 
 def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
@@ -196,7 +201,7 @@ def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tu
 
 def _encode_row(row: int, cells: list[str], errors: list[int], numbers: list[int]) -> bytes:
     if max(map(len, cells), default=0) > MAX_CELL_LENGTH:
-        raise UnreadableWorkbook(f"row {row} has a cell of more than {MAX_CELL_LENGTH:,} characters; shorten it, or clear it")
+        raise UnreadableWorkbook(f"row {row} has a cell of more than {MAX_CELL_LENGTH:,} characters; shorten or clear the cell")
     line = _ENCODER.encode((row, cells, errors, numbers)).encode()
     if len(line) >= MAX_ROW_SIZE:
         raise UnreadableWorkbook(f"row {row} is longer than {MAX_ROW_SIZE:,} bytes; check that the sheet is a table")
@@ -344,7 +349,8 @@ def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except MemoryError:
         return {"refused": TOO_LARGE}
     except OSError as error:
-        return {"refused": f"cannot store the rows in a temporary file ({error.strerror}); free disk space, or save it as CSV"}
+        remedy = "free disk space, or save the sheet as CSV"
+        return {"refused": f"cannot store the rows in a temporary file ({error.strerror}); {remedy}"}
     except BaseException as error:  # noqa: BLE001 - a panic of python-calamine is not an Exception
         return {"refused": f"not a readable workbook ({type(error).__name__}: {error}); save it again, or as CSV"}
 

@@ -1,7 +1,7 @@
 """Testing tools: virtual time, and pairwise coverage of the rules that the interface leaves open.
 
 In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Share one clock between the
-event loop and the fake, so that the client's waits match the times that the service sends:
+event loop and the fake, so that the client's waits match the times that the fake sends:
 
 ```python
 import anyio

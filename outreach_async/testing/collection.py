@@ -30,7 +30,7 @@ def run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
     # The parameters are those of the suite's fixture, or of a fixture that it overrides and requests. The new fixture declares
     # them again: inherited parameters would keep their wider scope, but the clock belongs to a single test.
     last = next((each for each in reversed(fixtures) if each.params is not None or _NAME not in each.argnames), fixtures[0])
-    manager = definition.session._fixturemanager  # noqa: SLF001 - the same
+    manager = definition.session._fixturemanager  # noqa: SLF001 - not public either
 
     def backend(anyio_backend: Any, outreach_virtual_time: VirtualTime) -> Any:
         return outreach_virtual_time.backend(anyio_backend)

@@ -203,7 +203,7 @@ class FakeConfig:
         world: The initial data: the path of a world file, its content as a string, or the parsed document.
         behaviours: The behaviours to test under; if there are several, the test runs once for each.
         faults: The faults of the next requests, in order, by operation.
-        unfired: What happens if a test passes although a fault never fired: `error` fails the test, `ignore` does not.
+        unfired: Action if a test passes although a fault never fired: `error` fails the test, `ignore` does nothing.
     """
 
     seed: int = 0
@@ -285,12 +285,14 @@ def _read_behaviour(value: Any, folder: Path) -> Behaviour:
     if isinstance(value, str | Path) and Path(value).suffix == ".toml":
         return load_behaviour(folder / value)
     names = ", ".join(map(repr, [*_PRESETS, "pairwise"]))
-    raise TypeError(f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}")
+    raise TypeError(
+        f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}; pass one of them"
+    )
 
 
 def _read_seed(value: Any, _: Path) -> int:
     if type(value) is not int:
-        raise FakeConfigError(f"seed: expected a whole number, got {value!r}")
+        raise FakeConfigError(f"seed: expected a whole number, got {value!r}; pass a number such as 7")
     return value
 
 
@@ -299,12 +301,13 @@ def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
         return value
     if isinstance(value, str | Path):
         return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
-    raise FakeConfigError(f"world: expected the path of a world file, its content or the document, got {type(value).__name__}")
+    kinds = "the path of a world file, its content as a string, or the parsed document"
+    raise FakeConfigError(f"world: expected {kinds}, got {type(value).__name__}; pass one of them")
 
 
 def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
     if not isinstance(value, Mapping):
-        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}")
+        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
     scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
     try:
         for operation, script in scripts.items():
@@ -316,7 +319,7 @@ def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
 
 def _read_unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
     if value not in ("error", "ignore"):
-        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}")
+        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}; pass one of them")
     return "ignore" if value == "ignore" else "error"
 
 

@@ -103,9 +103,9 @@ class VirtualTime:
         else:
             if running != self._read_loop_time():
                 raise RuntimeError(
-                    "virtual time: expected the event loop that drives this clock, got another one; start the event loop with "
-                    "options() of this VirtualTime. Under pytest, check for an async fixture with a wider scope, or "
-                    "`anyio_backend` in a parametrize mark"
+                    "virtual time: expected the event loop that drives this clock, got another event loop; pass the "
+                    "options() of this VirtualTime to anyio.run. Under pytest, check for an async fixture with a wider scope, "
+                    "or `anyio_backend` in a parametrize mark"
                 )
         return self._start_time + self.elapsed
 

@@ -6,9 +6,9 @@ may use a transport at the same time. Choose a transport:
     no transport                               `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
     HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
     HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx, and its connection pool
-    HttpxTransport(url, family="httpx2")       a maintained fork of httpx; needs the extra `httpx2`. A client needs no `family`
+    HttpxTransport(url, family="httpx2")       a maintained fork of httpx; needs the extra `httpx2`
     AiohttpTransport("https://api.example")    the fastest; asyncio only; needs the extra `aiohttp`
-    FakeTransport(FakeService())               the service in memory; see `outreach_async.fake`
+    FakeTransport(FakeService())               an in-memory fake of the service; see `outreach_async.fake`
 
 ```python
 import os
@@ -28,7 +28,7 @@ anyio.run(main)
 
 A client closes the transport you pass to it. `HttpxTransport` and `AiohttpTransport` ignore cookies in responses, never follow
 redirects and never retry. They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer`
-bytes (16 MiB by default) is an error.
+bytes (16 MiB by default) raises `TransportError`.
 
 Your own client
 ---------------
@@ -63,7 +63,7 @@ responses that your own transport wraps. With your own aiohttp session, a connec
 be used again. The next request then fails with the same error; a request without a body fails only if the event loop had already
 read those bytes. To rule this out, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
 `aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives after the next request was sent and
-separately from the response to it.
+separately from the response to that request.
 
 respx works without configuration, because a client uses httpx by default:
 
@@ -105,11 +105,12 @@ Writing middleware
 Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
 status. It raises `TransportError` if no complete response arrived.
 
-`progress.sent` decides `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set it to
-`False` while it is certain that no byte has left, and to `True` before the first byte does. Its initial value, `None`, counts as
-maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local variables; a note on an error
-that is not an `OutreachError` says where it was raised. Two attributes are optional: `max_in_flight` limits the client's
-concurrency, and `secrets` are strings to mask in errors. A transport that wraps another should pass both attributes on.
+`progress.sent` determines `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set it to
+`False` while it is certain that no byte has left, and to `True` before the first byte leaves. Its initial value, `None`, counts
+as maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local variables. If such an error
+is not an `OutreachError`, a note states where it was raised. Three attributes are optional: `max_in_flight` limits the client's
+concurrency, `secrets` are strings to mask in errors, and `base_url` is the URL that hooks receive. A transport that wraps another
+should pass these attributes on.
 
 ```python
 import anyio

@@ -49,9 +49,9 @@ class AiohttpTransport:
 
     A transport made from a base URL opens a session in the running event loop, and a new session if the event loop changes. A
     user and password in the URL are sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`,
-    `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, with certifi's
-    certificates by default: aiohttp itself supports only some of these variables. The variables are read when the transport is
-    made.
+    `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them. aiohttp itself
+    supports only some of these variables. The variables are read when the transport is made. By default, certifi's certificates
+    are trusted.
 
     A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
     `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not
@@ -63,7 +63,7 @@ class AiohttpTransport:
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
-            session, only its connector sets a limit by default.
+            session, the only default limit is that of its connector.
         ssl_context: SSL context that verifies the service and an HTTPS proxy, and may hold a client certificate. It replaces the
             defaults of the environment and certifi. Only for a URL.
         proxy: A proxy URL that overrides the environment's proxy: `http` or `https`, with user and password if required. Only for
@@ -147,7 +147,8 @@ class AiohttpTransport:
         except RuntimeError:
             raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio use HttpxTransport") from None
         if self._session is not None and self._event_loop not in {None, loop}:
-            raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this event loop")
+            text = "transport: the session belongs to another event loop; make a new session in this event loop"
+            raise InvalidRequest(text)
         self._event_loop = loop if self._session is not None else None
         return self._build_sender()
 

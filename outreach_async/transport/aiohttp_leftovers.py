@@ -86,7 +86,7 @@ def _has_partial_head(protocol: Any) -> bool:
 
 
 def track_connection(request: aiohttp.ClientRequest) -> None:
-    """Replace the response class of a request with a subclass whose responses remember their connection."""
+    """Replace the response class of a request with a subclass whose responses keep a reference to their connection."""
     kind: Any = request.response_class
     request.response_class = _make_tracked_class(kind)
 
@@ -97,10 +97,10 @@ def _make_tracked_class(kind: Any) -> Any:
 
 
 class _TrackedResponse(aiohttp.ClientResponse):
-    """A response that remembers its connection. aiohttp's own response forgets it as soon as the last byte was read."""
+    """A response that keeps its connection. aiohttp's own response drops the connection when the last byte is read."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Remember the connection, and read the response head."""
+        """Store the connection, and read the response head."""
         protocol: Any = connection.protocol
         usage = _USAGE_BY_PROTOCOL.get(protocol)
         if usage is None:
@@ -122,7 +122,7 @@ class _TrackedResponse(aiohttp.ClientResponse):
 
 
 def check_leftovers(answer: aiohttp.ClientResponse) -> None:
-    """Look for bytes after a response that was read to its end, and close its connection if there are any.
+    """Look for bytes after a complete response. If there are any, close the connection.
 
     Raises:
         TransportError: Bytes were found, and the response is not the first on its connection.

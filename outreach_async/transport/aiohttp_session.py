@@ -112,7 +112,8 @@ class Destination:
     Attributes:
         prefix: The URL prepended to every target; `.` uses the session's own base URL.
         headers: Header fields of every request.
-        is_own_session: Whether the transport made the session. No user code then runs between the transport and the socket.
+        is_own_session: Whether the transport made the session. No user code except middlewares then runs between the transport
+            and the socket.
         display_name: The destination as shown in errors.
     """
 
@@ -201,7 +202,7 @@ class SessionSender:
             progress.sent = True  # a response proves that the request was sent, with or without a body
             if answer.status == _SWITCHING_PROTOCOLS:
                 answer.close()
-                text = f"no response from {self._destination.display_name}: it switched to another protocol unasked"
+                text = f"no response from {self._destination.display_name}: it switched to a protocol that was not requested"
                 raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
             if not self._destination.is_own_session:  # a session made by the transport stores no cookies
@@ -227,7 +228,8 @@ class SessionSender:
 
     def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
         if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
-            return InvalidRequest("base_url: expected a session with a base URL; pass one to ClientSession"), None
+            text = "base_url: expected a session with a base URL of http or https; pass one to aiohttp.ClientSession"
+            return InvalidRequest(text), None
         if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
             # The error quotes the invalid value, which may be a header of the session with a secret in it.
             text = "the request is not valid HTTP; correct its method, its target or the session's own headers"

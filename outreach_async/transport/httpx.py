@@ -72,7 +72,7 @@ class HttpxTransport:
     and redirects are not followed. The transport works only in the first event loop that uses it. The client and its pool add CPU
     time: with 64 requests in flight, the total is about 3 times that of a transport made from a URL with httpx, and 1.6 times
     with httpx2. There is also a risk: httpx 0.28, and less often httpx2 over TLS, can permanently lose connections of the pool
-    when requests are cancelled together, until no connection is left and every request times out. This cannot happen to a
+    when requests are cancelled at the same time, until no connection is left and every request times out. This cannot happen to a
     transport made from a URL.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
@@ -82,7 +82,7 @@ class HttpxTransport:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
         family: The library to use for a URL, by default `httpx`. For a client, the library is detected from the client's class.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
-            client, only its pool sets a limit by default, which httpx does not expose.
+            client, the only default limit is that of its pool, which httpx does not expose.
         ssl_context: SSL context that verifies the service and an HTTPS proxy, and may hold a client certificate. It replaces the
             defaults of the environment and the library. Only for a URL.
         proxy: A proxy URL that overrides the environment's proxy: `http`, `https` or `socks5`, with user and password if
@@ -188,7 +188,7 @@ class HttpxTransport:
 
 def _require_family(family: str) -> Family:
     if family not in FAMILIES:
-        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}; pass one of them")
+        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
     if family != "httpx":
         require_module(family, f"outreach_async[{family}]")
     return FAMILIES[family]

@@ -35,8 +35,10 @@ class ClientSender(HttpxSender):
         super().__init__(_detect_family(client, family), max_in_flight, max_answer)
         root = client.base_url
         if not root.host or root.query or root.fragment:
+            fault = "a query or fragment" if root.host else "no host"
             raise InvalidRequest(
-                f"base_url: expected a client with a base URL without query and fragment; pass one to {self.family}.AsyncClient"
+                f"base_url: expected a URL with a host and without query and fragment, got {fault}; "
+                f"pass such a base_url to {self.family}.AsyncClient"
             )
         self.base_url = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
         self.secrets = (*url_secrets(str(root)), *header_secrets(client.headers))
@@ -51,7 +53,9 @@ class ClientSender(HttpxSender):
 
     def _open(self) -> InFlight:
         if self._started:  # the client's pool would use connections of the other event loop
-            raise InvalidRequest("transport: the client was used in another event loop; make a new one in this event loop")
+            raise InvalidRequest(
+                "transport: the AsyncClient was used in another event loop; make a new client and transport in this event loop"
+            )
         self._started = True
         return InFlight(self.max_in_flight)
 

@@ -82,7 +82,7 @@ class _BodyChunks(AsyncIterator[bytes]):
 
 
 class HandshakeTracker:
-    """Remembers sockets until their TLS handshake is done, because a library that is cancelled earlier leaves the socket open."""
+    """Tracks sockets until their TLS handshake is done. A library that is cancelled before that leaves its socket open."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []
@@ -158,7 +158,7 @@ class PoolSender(HttpxSender):
         family: Name of the library: `httpx` or `httpx2`.
         max_in_flight: Maximum number of connections.
         max_answer: Maximum size of a decoded response body, in bytes.
-        trust: How to verify the service and an HTTPS proxy.
+        trust: The certificates that verify the service and an HTTPS proxy.
         proxy: A proxy URL. With `None`, the environment's proxy is used if `trust_env` is true, otherwise no proxy.
         trust_env: Whether to use the environment's proxies.
 
@@ -249,7 +249,7 @@ class _HttpxConnection:
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
-        # If the library is cancelled during the TLS handshake, it leaks the socket. So the socket is remembered here until there
+        # If the library is cancelled during the TLS handshake, it leaks the socket. The socket is therefore kept here until there
         # is a response.
         self.extensions: dict[str, Any] = {"trace": self._trace}
         self.is_clean = True

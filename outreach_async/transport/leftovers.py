@@ -1,7 +1,8 @@
 """Detect unexpected bytes after a response. The next request on the connection would read them as its response.
 
-A server or proxy that sends a response twice leaves unexpected bytes. The response before these bytes is suspect as well, unless
-it was the first on its connection: it may be a copy of an earlier response, and the bytes after it may be the real response.
+A server or proxy that sends a response twice leaves unexpected bytes. The response before these bytes is suspect as well: it
+may be a copy of an earlier response, and the bytes may be the real response. Only the first response on a connection is never
+suspect.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class SocketProbe:
             self._poll.register(connection.fileno(), select.POLLIN)
 
     def is_readable(self) -> bool:
-        """Return whether a read would not block: there are bytes, the stream has ended, or the socket is closed."""
+        """Return whether a read would return at once: there are bytes, the stream has ended, or the socket is closed."""
         descriptor = self._socket.fileno()
         if descriptor < 0:
             return True
@@ -55,7 +56,9 @@ class SocketProbe:
 
 def build_unexpected_bytes_error() -> TransportError:
     """Return the error for a response that may be a copy of another response."""
-    return TransportError("the response may belong to an earlier request: its connection has unexpected bytes", maybe_sent=True)
+    return TransportError(
+        "the response may belong to an earlier request: its connection received unexpected bytes", maybe_sent=True
+    )
 
 
 class ConnectionMonitor:
@@ -87,7 +90,8 @@ class ConnectionMonitor:
             closing: Whether the response announces that the server closes the connection after it.
 
         Returns:
-            Whether the connection is open and has no unexpected bytes. `False` also if the library does not expose its state.
+            Whether the connection is open and has no unexpected bytes. Also `False` if the library does not expose
+            its state.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.

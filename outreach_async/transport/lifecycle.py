@@ -20,11 +20,12 @@ T = TypeVar("T")
 
 
 class LoopLocal(Generic[T]):
-    """A value that belongs to one event loop. In another event loop, where its sockets and locks do not work, it is made again.
+    """A value that belongs to one event loop. Another event loop gets a new value.
 
-    The previous event loop is assumed to have ended: if two loops alternate, the value is made again each time. In a forked
-    child, a value that the parent made is neither used nor closed, because both processes would use the same connections. A value
-    that was not made before the fork is made in the child as usual.
+    Sockets and locks work only in the event loop that made them. The previous event loop is assumed to have ended: if two event
+    loops alternate, the value is made again each time. In a forked child, a value that the parent made is neither used nor
+    closed, because both processes would use the same connections. A value that was not made before the fork is made in the child
+    as usual.
 
     Args:
         make: Function that makes the value.
@@ -108,7 +109,7 @@ class InFlight:
 
     def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
         self._make_scope = make_scope
-        self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise, every acquire would yield
+        self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise, `acquire` always yields
         self._scopes: set[CancelScopeLike] = set()
         self._closed = False
         self._all_ended = anyio.Event()

@@ -12,7 +12,7 @@ from outreach_async.errors import TransportError
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """Default maximum size of a decoded response body, in bytes: ten times the size of the largest page of mailboxes.
 
-The worst case is JSON that consists only of brackets: once parsed, it takes about twenty times the memory of the body.
+The worst case is JSON that consists only of brackets: the parsed value takes about twenty times the memory of the body.
 """
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
@@ -79,9 +79,14 @@ class BodyReader:
         self._decompressor = None if decoded else _make_decompressor(headers.get("content-encoding", ""))
         if not decoded and "transfer-encoding" in headers and "content-length" in headers:
             # RFC 9112, section 6.3: this may be request smuggling. httpx would use one of the two fields, aiohttp neither.
-            raise TransportError("the response length is ambiguous: both transfer-encoding and content-length", maybe_sent=True)
+            raise TransportError(
+                "the response has an ambiguous length: both transfer-encoding and content-length", maybe_sent=True
+            )
         stated = headers.get("content-length", "0")
         if not _CONTENT_LENGTH.fullmatch(stated) or int(stated) > limit:
+            if not (stated.isascii() and stated.isdecimal()):
+                text = f"the response has an invalid content-length: expected a whole number, got {stated[:20]!r}"
+                raise TransportError(text, maybe_sent=True)
             self._raise_too_large(f"its content-length is {stated[:20]},")
 
     def feed(self, piece: bytes) -> None:
@@ -112,7 +117,8 @@ class BodyReader:
         return b"".join([self._joined, *self._pieces] if self._joined else self._pieces)
 
     def _raise_too_large(self, how: str) -> None:
-        raise TransportError(f"the response is too large: {how} more than max_answer={self._limit} bytes", maybe_sent=True)
+        text = f"the response is too large: {how} more than max_answer={self._limit} bytes; pass a larger max_answer"
+        raise TransportError(text, maybe_sent=True)
 
 
 class _Decompressor:
@@ -130,20 +136,20 @@ class _Decompressor:
                 if self._stream is None or self._stream.eof:  # a gzip body may have several members
                     self._members += 1
                     if self._members > _MAX_MEMBERS:
-                        raise self._build_error(f"has more than {_MAX_MEMBERS} members in")
+                        raise self._build_error(f"has more than {_MAX_MEMBERS} gzip members")
                     self._stream = zlib.decompressobj(_window_bits(self._coding, piece))
                 decoded += self._stream.decompress(piece, limit - len(decoded))
                 piece = self._stream.unused_data
         except zlib.error:
-            raise self._build_error("is not in") from None
+            raise self._build_error("is not valid") from None
         return decoded
 
     def finish(self) -> None:
         if self._stream is not None and not self._stream.eof:
-            raise self._build_error("is truncated within")
+            raise self._build_error("is truncated")
 
-    def _build_error(self, how: str) -> TransportError:
-        return TransportError(f"the response body {how} its stated content-encoding {self._coding!r}", maybe_sent=True)
+    def _build_error(self, fault: str) -> TransportError:
+        return TransportError(f"the response body with content-encoding {self._coding!r} {fault}", maybe_sent=True)
 
 
 def _window_bits(coding: str, piece: bytes) -> int:
@@ -158,6 +164,6 @@ def _make_decompressor(stated: str) -> _Decompressor | None:
     if coding in {"", "identity"}:
         return None
     if coding not in {"gzip", "x-gzip", "deflate"}:
-        text = f"the response has the content-encoding {coding[:20]!r}, expected {ACCEPT_ENCODING}"
+        text = f"the response has an unsupported content-encoding: expected one of {ACCEPT_ENCODING}, got {coding[:20]!r}"
         raise TransportError(text, maybe_sent=True)
     return _Decompressor(coding)

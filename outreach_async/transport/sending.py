@@ -1,9 +1,9 @@
-"""Track whether a request was sent, and build the errors that say so.
+"""Track whether a request was sent, and build the errors that state it.
 
-`Progress` changes only if there is proof, and every error is consistent with it. The request body provides the proof: the HTTP
-library receives an object that records when the bytes of the body are first requested. If the bytes were never requested, nothing
-was sent. This works only for a request that has a body, and a head that is small enough for a single write. A longer head can be
-interrupted between two writes: some of its bytes were then sent although the body was never requested.
+`Progress` changes only if there is proof, and every error is consistent with `Progress`. The request body provides the proof:
+the HTTP library receives an object that records when the bytes of the body are first requested. If the bytes were never
+requested, nothing was sent. This works only for a request that has a body, and a head that is small enough for a single write.
+A longer head can be interrupted between two writes: some of its bytes are then sent although the body is never requested.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     """Return the header fields to send: the defaults, overridden by the request's fields, and fields that describe the body.
 
     Raises:
-        InvalidRequest: An HTTP library would change the method or a field, or reject it with an error that shows its value.
+        InvalidRequest: The method or a header field is invalid: an HTTP library would change it, or raise an error that shows it.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
@@ -70,11 +70,14 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
         if not HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
         if not HEADER_VALUE.fullmatch(value):
-            raise InvalidRequest(f"headers[{name!r}]: expected printable ASCII without spaces at the ends; encode it")
+            raise InvalidRequest(
+                f"headers[{name!r}]: expected printable ASCII without spaces at the ends, got other characters; encode the value"
+            )
         checked[name.lower()] = value
     if not _FRAMING_HEADERS.isdisjoint(checked):
         raise InvalidRequest(
-            f"headers: expected none of {', '.join(sorted(_FRAMING_HEADERS))}, which the transport sets; remove them"
+            f"headers: got {', '.join(sorted(_FRAMING_HEADERS & checked.keys()))}, "
+            "but the transport determines how the body is sent; remove these headers"
         )
     return checked
 
@@ -88,7 +91,7 @@ def require_origin_form(target: str) -> str:
     if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/', "
-            "without '.' and '..'; encode with urllib.parse.quote"
+            "without the segments '.' and '..'; encode with urllib.parse.quote"
         )
     return target
 

@@ -17,7 +17,9 @@ from outreach_async.transport.sending import describe_cause
 
 @attrs.frozen
 class TrustSettings:
-    """The certificates that a transport trusts. The environment is read once, when the transport is made, as httpx reads it.
+    """The certificates that a transport trusts.
+
+    The environment variables are read once, when the transport is made. They have the same meaning as in httpx.
 
     Attributes:
         ssl_context: A context made by the user; it overrides the other settings.

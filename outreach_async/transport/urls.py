@@ -15,7 +15,7 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.wire import PATH_CHARACTERS, has_dot_segments
 
-INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got a name that DNS cannot encode; correct it"
+INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got a name that cannot be encoded for DNS; correct the name"
 """The message for a host name that a backend rejects."""
 
 _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
@@ -61,9 +61,11 @@ def parse_base_url(text: str) -> BaseUrl:
     """
     parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
-    if not _PATH.fullmatch(parts.path) or has_dot_segments(parts.path):
-        raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
+        raise InvalidRequest("base_url: expected a URL without query and fragment, got one with either; remove both")
+    if not _PATH.fullmatch(parts.path):
+        raise InvalidRequest("base_url: expected a percent-encoded path, got other characters; encode it with urllib.parse.quote")
+    if has_dot_segments(parts.path):
+        raise InvalidRequest("base_url: expected a path without the segments '.' and '..', got such a segment; remove it")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
     authorization = None if parts.username is None else f"Basic {_encode_credentials(parts)}"
     return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), authorization, url_secrets(text))

@@ -1,4 +1,4 @@
-"""The transport protocol and the values it exchanges.
+"""The transport protocol and the values that transports exchange.
 
 The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: it knows nothing about
 operations, and the client knows nothing about sockets.
@@ -46,7 +46,7 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # rich shows fields that the repr hides
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # the library rich shows fields that `__repr__` omits
     body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:

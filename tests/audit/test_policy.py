@@ -58,9 +58,9 @@ def test_every_rule_can_be_disabled(rule: str) -> None:
         ({"OA160": False}, "OA160: expected a table of thresholds, got bool; to turn the rule off, add its id to off"),
         ({"OA120": {"warning": True}}, "OA120.warning: expected a number, got bool"),
         ({"OA120": {"warning": "2 %"}}, "OA120.warning: expected a number, got str"),
-        ({"OA120": {"warning": -1}}, "OA120.warning: expected a number of at least 0, got -1"),
-        ({"OA120": {"warning": float("nan")}}, "expected a number of at least 0, got nan"),
-        ({"OA120": {"warning": float("inf")}}, "expected a number of at least 0, got inf"),
+        ({"OA120": {"warning": -1}}, "OA120.warning: expected a finite number of at least 0, got -1"),
+        ({"OA120": {"warning": float("nan")}}, "expected a finite number of at least 0, got nan"),
+        ({"OA120": {"warning": float("inf")}}, "expected a finite number of at least 0, got inf"),
         ({"OA120": {"warning": 0.06}}, "OA120.error: expected at least 0.06 \\(the value of warning\\), got 0.05; raise it"),
         ({"name": 3}, "name: expected a string, got int"),
     ],
@@ -74,7 +74,7 @@ def test_invalid_policies_are_refused_with_the_nearest_valid_name(values: dict[s
 def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.toml").write_bytes(content)
 
-    with pytest.raises(InvalidRequest, match=r"policy bad.toml: expected a TOML file"):
+    with pytest.raises(InvalidRequest, match=r"policy bad.toml: expected TOML in UTF-8"):
         Policy.load(str(tmp_path / "bad.toml"))
 
 

@@ -183,14 +183,27 @@ async def test_workspaces_and_pages_are_read_concurrently() -> None:
 
 
 @virtual_time
-async def test_the_number_of_concurrent_requests_is_bounded() -> None:
-    fleet = {f"space_{n}": [wire(box) for box in mailboxes(10)] for n in range(20)}
+@pytest.mark.parametrize("in_flight", [8, 64])
+async def test_as_many_workspaces_are_read_at_once_as_the_client_allows(in_flight: int) -> None:
+    fleet = {f"space_{n}": [wire(box) for box in mailboxes(2)] for n in range(100)}
 
-    found, service = await _conducted(fleet, list(fleet), seed=None)
+    found, service = await _conducted(fleet, list(fleet), seed=None, max_in_flight=in_flight)
 
     assert found["mailboxes"] == 200
-    assert max(map(len, service.together[:1])) == 8
-    assert max(map(len, service.together)) <= 10  # first pages of eight workspaces, or second pages of two
+    assert max(map(len, service.together)) == len(service.together[0]) == in_flight
+
+
+@virtual_time
+async def test_only_two_workspaces_with_many_full_pages_are_read_at_once() -> None:
+    boxes = [wire(box) for box in mailboxes(3)]
+    service = ConductedService({f"space_{n}": boxes * 2000 for n in range(4)}, seed=None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(service.conduct)
+        await audit(client_of(service), list(service.workspaces), display=2000, clock=clock)
+        group.cancel_scope.cancel()
+
+    later = [{(space, page) for space, page in together if page > 1} for together in service.together]
+    assert max(map(len, later)) == 4  # two pages of each
 
 
 @virtual_time

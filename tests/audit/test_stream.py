@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
+import attrs
 import pytest
 from support.audit import NOW, ConductedService, MailboxService, mailbox, wire
 
 from outreach_async.audit import Policy, audit, stream
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
+from outreach_async.resources import Mailboxes
 
 
 def clock() -> float:
@@ -146,12 +148,20 @@ async def test_an_error_of_the_block_passes_through_unchanged() -> None:
             raise ZeroDivisionError
 
 
-class BrokenClient(OutreachClient):
+@attrs.frozen
+class BrokenMailboxes(Mailboxes):
     """Raises what no client should."""
+
+    def list(self, **_options: Any) -> NoReturn:
+        raise AttributeError
+
+
+class BrokenClient(OutreachClient):
+    """A client whose lists are broken."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        del self.mailboxes
+        self.mailboxes = BrokenMailboxes(self._engine, self._settings)
 
 
 async def test_an_error_of_the_reader_is_raised_to_the_consumer() -> None:

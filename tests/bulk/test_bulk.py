@@ -164,7 +164,10 @@ async def test_an_invalid_row_is_rejected_with_its_input_and_the_run_continues()
     ids=repr,
 )
 async def test_the_outcome_of_a_failed_row_is_what_its_error_proves(failure: Any, expected: str, possible: str) -> None:
-    (outcome,) = await outcomes_of(client(Script(failure)).contacts.create_many(rows(1)))
+    bad, *others = rows(60)
+    service = Answering(lambda email: failure if email == bad.email else added(), lambda email: float(email != bad.email))
+    found = await outcomes_of(client(service).contacts.create_many([bad, *others], concurrency=4))
+    (outcome,) = [outcome for outcome in found if outcome.index == 0]
     assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, {*possible.split()}, " " not in possible)
     assert outcome.error is not None
     assert outcome.error.operation in {"create_contact", None}
@@ -408,8 +411,37 @@ async def test_the_deadline_of_a_row_counts_its_attempts_and_not_its_waits() -> 
 
 
 async def test_a_row_that_has_used_up_its_deadline_is_unknown() -> None:
-    (outcome,) = await outcomes_of(client(Script(HANG), timeout=2.0, deadline=5.0).contacts.create_many(rows(1)))
-    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 3)
+    bad, *others = rows(100)
+    service = Answering(lambda _: added(), lambda email: 100.0 if email == bad.email else 0.5)
+    contacts = client(service, timeout=2.0, deadline=5.0).contacts
+    found = await outcomes_of(contacts.create_many([bad, *others], concurrency=4))
+    (outcome,) = [outcome for outcome in found if outcome.index == 0]
+    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 4)  # nothing proves that the first failure is the row's own
+
+
+@pytest.mark.parametrize("failure", [lost(), unsent(), status(503), status(503, retry_after="1"), HANG], ids=repr)
+@pytest.mark.parametrize("count", [1, 2, 4])
+async def test_a_small_run_waits_for_a_service_that_fails_for_five_minutes(failure: Any, count: int) -> None:
+    began = anyio.current_time()
+
+    def is_down(email: str) -> bool:
+        return email != "user0@a.example" and anyio.current_time() < began + 300
+
+    service = Answering(
+        lambda email: failure if is_down(email) and failure != HANG else added(),
+        lambda email: 1e9 if is_down(email) and failure == HANG else 0.1,
+    )
+    one = client(service, timeout=10.0, deadline=20.0)
+    report = await one.contacts.create_many(rows(count + 1), concurrency=4, order="input")
+    assert report.outcomes[Outcome.ADDED] == count + 1
+    assert 300 <= anyio.current_time() - began <= 300 + 60 + 15
+
+
+async def test_a_small_run_is_suspended_if_the_service_fails_for_too_long() -> None:
+    with pytest.raises(BulkSuspended, match="no request has succeeded for 9") as caught:
+        await client(Script(lost())).contacts.create_many(rows(1))
+    assert caught.value.report is not None
+    assert caught.value.report["outcomes"]["unknown"] == 1
 
 
 async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
@@ -422,9 +454,9 @@ async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"email": "a@a.example"}, "rows: expected many contacts, got one dict"),
-        (NewContact("a@a.example"), "rows: expected many contacts, got one NewContact"),
-        ("a@a.example", "rows: expected many contacts, got one str"),
+        ({"email": "a@a.example"}, "rows: expected an iterable of contacts, got a single dict"),
+        (NewContact("a@a.example"), "rows: expected an iterable of contacts, got a single NewContact"),
+        ("a@a.example", "rows: expected an iterable of contacts, got a single str"),
         (None, "rows: expected an iterable of contacts, got None"),
     ],
     ids=repr,
@@ -515,12 +547,12 @@ async def test_a_response_that_arrives_after_an_ignored_timeout_counts() -> None
 
 async def test_an_attempt_with_an_earlier_deadline_than_those_before_it_ends_in_time() -> None:
     transport = Answering(lambda _: added(), seconds=lambda email: 2.0 if email.startswith("quick") else 100.0)
-    emails = [*(f"user{number}@a.example" for number in range(3)), "quick@a.example"]
+    emails = [*(f"user{number}@a.example" for number in range(3)), *(f"quick{number}@a.example" for number in range(40))]
     terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
     began = anyio.current_time()
-    found = await outcomes_of(client(transport, **terms).contacts.create_many([NewContact(email) for email in emails]))
-    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of backoff, and the one second that was left
-    assert [str(outcome.status) for outcome in found] == ["added", *["unknown"] * 3]
+    found = await outcomes_of(client(transport, **terms).contacts.create_many(map(NewContact, emails), concurrency=4))
+    assert anyio.current_time() - began == pytest.approx(68, abs=2)  # forty quick ones; from 61.5 s on, four at a time
+    assert Counter(str(outcome.status) for outcome in found) == {"added": 40, "unknown": 3}
 
 
 async def test_an_attempt_of_a_row_that_times_out_is_retried() -> None:

@@ -15,8 +15,9 @@ from support.transports import LOOPS
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.errors import BulkSuspended
-from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
-from outreach_async.retry import FailureKind
+from outreach_async.limiter import RateLimiter
+from outreach_async.limits import ClientThrottle
+from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision
 
 # Against a service
 
@@ -124,7 +125,7 @@ def test_simultaneous_failures_count_once_while_the_service_is_unreached() -> No
         assert run.try_start(0.0)
     verdicts = {run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, 0.0, 0.1)) for _ in range(64)}
     assert verdicts == {RetryDecision.RETRY}
-    assert (run.halted, run.opens_at(0.1)) == (None, 0.6)
+    assert (run.halted, run.opens_at) == (None, 0.6)
 
 
 def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
@@ -144,12 +145,18 @@ UNSENT = TransportError("nobody listens", maybe_sent=False)
 
 def flow(max_outage: float = 900.0, **options: Any) -> RunThrottle:
     policy = RetryPolicy(jitter=lambda: 1.0, **options)
-    return RunThrottle(policy, RetryAfterGate(), max_outage=max_outage, wall_clock=lambda: 0.0)
+    limiter = RateLimiter(policy, max_in_flight=1000, wall_clock=lambda: 0.0)
+    return RunThrottle(limiter, policy, max_outage=max_outage)
+
+
+def start(run: RunThrottle, at: float) -> None:
+    run._limiter._record_start(at)
+    run._breaker.record_start(at)
 
 
 def fail(run: RunThrottle, error: OutreachError, failure_kind: FailureKind, at: float, **facts: Any) -> RetryDecision:
     """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
-    run._record_start(at)
+    start(run, at)
     return run.on_failure(failed(error, failure_kind, at, at, **facts))
 
 
@@ -159,7 +166,7 @@ def failed(error: OutreachError, failure_kind: FailureKind, started: float, ende
 
 def succeed(run: RunThrottle, at: float, count: int = 1, headers: dict[str, str] | None = None) -> None:
     for _ in range(count):
-        run._record_start(at)
+        start(run, at)
         run.on_success(at, at, headers or {})
 
 
@@ -168,7 +175,7 @@ def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
     for number in range(5000):
         assert run.try_start(number / 100)
         run.on_success(number / 100, number / 100, {})
-    assert (run.limit, run.opens_at(50.0), run.state(50.0)) == (None, -math.inf, "running")
+    assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
 
 
 def test_a_row_that_keeps_failing_among_successes_is_given_up() -> None:
@@ -226,12 +233,12 @@ def test_when_half_of_the_results_fail_the_run_pauses_until_a_probe_succeeds() -
     for _ in range(10):
         assert run.state(2.0) == "running"
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
-    assert (run.state(2.0), run.opens_at(2.0), run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
+    assert (run.state(2.0), run.opens_at, run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
     assert not run.try_start(6.9)
     assert run.try_start(7.0)
     assert not run.try_start(7.0)
     assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 7.0, 8.0)) is RetryDecision.RETRY
-    assert (run.opens_at(8.0), run.pause_reason) == (18.0, "lost")
+    assert (run.opens_at, run.pause_reason) == (18.0, "lost")
     assert run.try_start(18.0)
     run.on_success(18.5, 18.0, {})
     assert run.state(18.5) == "running"
@@ -243,7 +250,7 @@ def test_a_throttled_probe_prolongs_the_pause() -> None:
     fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
     assert run.try_start(1.5)
     assert run.on_failure(failed(REFUSED, FailureKind.REFUSED, 1.5, 2.0)) is RetryDecision.RETRY
-    assert (run.opens_at(2.0), run.pause_reason) == (2.5, "the service answered 429")
+    assert (run.opens_at, run.pause_reason) == (2.5, "the service answered 429")
 
 
 def test_a_request_started_before_a_pause_is_not_its_probe_nor_counted() -> None:
@@ -265,10 +272,10 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(2)] == [RetryDecision.RETRY_COUNTED] * 2
     assert run.state(2.0) == "running"
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) is RetryDecision.RETRY_COUNTED
-    assert (run.state(2.0), run.opens_at(2.0)) == ("paused", 3.0)
+    assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
     assert run.try_start(3.0)
     run.on_success(3.1, 3.0, {})
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget was refunded
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY  # half of the budget was refunded
     assert run.state(4.0) == "running"
 
 
@@ -277,7 +284,7 @@ async def test_the_longest_retry_after_closes_the_gate() -> None:
     run = flow()
     for retry_after in (10.0, 30.0, 5.0, 0.0):
         assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=retry_after) is RetryDecision.RETRY
-    assert run.opens_at(100.0) == 131.0  # and the jitter
+    assert run.opens_at == 131.0  # and the jitter
     assert run.state(130.0) == "paused"
     assert not run.try_start(130.9)
     assert run.try_start(131.0)
@@ -287,9 +294,41 @@ async def test_the_longest_retry_after_closes_the_gate() -> None:
 async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit() -> None:
     run = flow()
     succeed(run, 1.0, 100)
+    for _ in range(20):
+        fail(run, LOST, FailureKind.AMBIGUOUS, 1.0)
     error = StatusError("503", status_code=503)
     assert fail(run, error, FailureKind.REFUSED, 2.0, retry_after=10.0) is RetryDecision.RETRY
-    assert (run.limit, run.opens_at(2.0)) == (None, 13.0)
+    assert (run.limit, run.opens_at) == (None, 13.0)
+
+
+def test_a_503_with_retry_after_for_one_row_holds_up_no_other() -> None:
+    run, error = flow(attempts=3), StatusError("503", status_code=503)
+    verdicts = []
+    for failures in range(3):
+        succeed(run, 1.0 + failures, 30)
+        facts = {"counted_failures": failures, "earlier_failures": failures, "retry_after": 10.0}
+        verdicts.append(fail(run, error, FailureKind.REFUSED, 1.0 + failures, **facts))
+    assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
+    assert run.try_start(4.0)
+
+
+def test_while_few_results_are_known_only_a_later_success_blames_a_row() -> None:
+    run = flow()
+    succeed(run, 1.0)
+    facts = {"first_failed_at": 2.0}
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0, **facts) is RetryDecision.RETRY
+    succeed(run, 3.0)
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0, earlier_failures=1, **facts) is RetryDecision.RETRY_COUNTED
+    last = {"earlier_failures": 4, "counted_failures": 3, **facts}
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 5.0, **last) is RetryDecision.GIVE_UP
+
+
+def test_a_row_that_fails_without_a_success_of_another_pauses_the_run() -> None:
+    run = flow()
+    for failures in range(4):
+        assert run.state(1.0 + failures) == "running"
+        assert fail(run, LOST, FailureKind.AMBIGUOUS, 1.0 + failures, earlier_failures=failures) is RetryDecision.RETRY
+    assert (run.state(4.0), run.opens_at, run.pause_reason) == ("paused", 9.0, "no request succeeds: lost")
 
 
 @virtual_time
@@ -330,11 +369,14 @@ def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() 
 
 @virtual_time
 async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly() -> None:
-    gate = RetryAfterGate()
-    run, began = RunThrottle(RetryPolicy(), gate), anyio.current_time()
+    policy = RetryPolicy(jitter=lambda: 0.0)
+    limiter = RateLimiter(policy, max_in_flight=2)
+    run, calls, began = RunThrottle(limiter, policy), ClientThrottle(limiter, policy), anyio.current_time()
     assert run.try_start(began)
+    assert calls.try_start(began)
     run.on_success(began, began, {})
-    gate.close(failed(REFUSED, FailureKind.REFUSED, began, began, retry_after=10.0), 10.0)
+    error = StatusError("503", status_code=503)
+    calls.on_failure(failed(error, FailureKind.REFUSED, began, began, retry_after=10.0))
     assert not run.try_start(began + 9)
     changes: list[float] = []
     run.on_change = changes.append
@@ -342,7 +384,7 @@ async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly()
         await run.wait_and_start(-math.inf)
         assert anyio.current_time() - began == pytest.approx(expected, abs=0.02)
     assert changes[0] == began
-    assert (run.state(began + 1), run.pause_reason) == ("paused", "the service answered 429 and asked to wait 10 s")
+    assert (run.state(began + 1), run.pause_reason) == ("paused", "the service answered 503 and asked to wait 10 s")
 
 
 def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
@@ -350,18 +392,18 @@ def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
     succeed(run, 1.0)
     for at in range(30):
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0 + at / 100)
-    paused = run.opens_at(2.3)
+    paused = run.opens_at
     assert not run.try_start(paused - 0.1)
     assert run.try_start(paused)
     assert not run.try_start(paused)
-    run.cancel_start()
+    run.on_cancelled(paused, paused)
     assert run.try_start(paused)
 
 
 def test_cancelling_a_start_of_a_healthy_run_changes_nothing() -> None:
     run = flow()
     assert run.try_start(1.0)
-    run.cancel_start()
+    run.on_cancelled(1.0, 1.0)
     assert run.try_start(1.0)
     assert run.state(1.0) == "running"
 
@@ -406,7 +448,7 @@ async def test_the_end_of_a_run_wakes_every_waiter() -> None:
             group.start_soon(wait, now + number // 3 * 5000)
         await anyio.sleep(1)
         assert not run.try_start(now + 10_000)  # they came first
-        assert run.state(now + 10_000) == "throttled"
+        assert run.state(now + 1) == "paused"
         run.halt(error)
     assert raised == [error] * 6
     assert anyio.current_time() == pytest.approx(now + 1)
@@ -448,6 +490,32 @@ async def test_a_successful_probe_wakes_the_waiters_at_once() -> None:
         for _ in range(2):
             group.start_soon(attempt)
     assert starts == pytest.approx([0.5, 0.75])
+
+
+@virtual_time
+async def test_rows_of_a_run_paused_meanwhile_leave_the_queue_of_the_client() -> None:
+    policy = RetryPolicy(jitter=lambda: 1.0)
+    limiter = RateLimiter(policy, max_in_flight=2)
+    run, other = RunThrottle(limiter, policy), RunThrottle(limiter, policy)
+    began = anyio.current_time()
+    assert run.try_start(began)
+    assert other.try_start(began)
+    started: list[tuple[str, float]] = []
+
+    async def attempt(name: str, throttle: RunThrottle) -> None:
+        await throttle.wait_and_start(-math.inf)
+        started.append((name, anyio.current_time() - began))
+
+    async with anyio.create_task_group() as group:
+        for name, throttle in (("row", run), ("other", other)):
+            group.start_soon(attempt, name, throttle)
+            await anyio.wait_all_tasks_blocked()
+        run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, began, began))  # pauses the run for half a second
+        await anyio.sleep(0.1)
+        assert [name for name, _ in started] == ["other"]
+        other.on_success(anyio.current_time(), began, {})
+    assert [name for name, _ in started] == ["other", "row"]
+    assert started[1][1] == pytest.approx(0.5, abs=0.01)
 
 
 @virtual_time

@@ -60,11 +60,16 @@ def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[s
 
 
 def test_the_embedded_service_ignores_the_environment() -> None:
-    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
+    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout", "rate")) | {
+        "workspaces": (),
+        "headers": (),
+    }
     around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
+    around["OUTREACH_RATE"] = "5"
     real, fake = Options.of(defaults, around), Options.of({**defaults, "base_url": "fake:"}, around)
     assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
     assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
+    assert (real.rate, fake.rate) == (5.0, 5.0)  # a rate belongs to no service
     assert KEY not in repr(real)
 
 
@@ -92,7 +97,7 @@ def test_the_embedded_service_ignores_the_environment() -> None:
         (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
         (
             ("import", "x.csv", *FAKE, "--repeats", "first"),
-            "--repeats first: needs a journal, to store the whole input",
+            "--repeats first: needs a journal to store all rows before sending",
         ),
         (("serve", "--port", "70000"), "Invalid value for '--port'"),
         (("serve", "--world", "no-such-file.json"), "--world no-such-file.json: No such file"),
@@ -298,13 +303,13 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("import", "{people}", *FAKE, "--save-mapping", f"{LONG}.toml"), ".toml: File name too long; "),
         (("audit", *FAKE, "--policy", "/no/p.toml"), "--policy /no/p.toml: No such file or directory; "),
         (("audit", *FAKE, "--compare", "/no/a.json"), "--compare /no/a.json: No such file or directory; "),
-        (("audit", *FAKE, "--compare", "{people}"), "people.csv: expected JSON written by 'audit --json', got "),
-        (("audit", *FAKE, "--compare", "{nan}"), "nan.json: expected JSON written by 'audit --json', got something else. Try"),
-        (("audit", *FAKE, "--compare", "{long}"), "long.json: expected JSON written by 'audit --json', got something else. Try"),
+        (("audit", *FAKE, "--compare", "{people}"), "people.csv: not a JSON report (line 1, column 1); pass one "),
+        (("audit", *FAKE, "--compare", "{nan}"), "nan.json: not a JSON report; pass one written by 'audit --json'."),
+        (("audit", *FAKE, "--compare", "{long}"), "long.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
         (("audit", "--explain", "OA999"), "--explain: expected one of OA101, "),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
-        (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no 'nope'"),
+        (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
     ],
 )  # fmt: skip
@@ -325,7 +330,7 @@ def test_an_error_names_the_option_and_never_a_temporary_file(
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
 def test_a_full_disk_is_reported_with_the_option(shell: Shell, tmp_path: Path, options: tuple[str, ...]) -> None:
     ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
-    message = "--rejects /dev/full: No space left on device; free space on its disk, or pass another path that can be written"
+    message = "--rejects /dev/full: No space left on device; free disk space, or pass another path that can be written"
     assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
 
 

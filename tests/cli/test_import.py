@@ -155,7 +155,7 @@ def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
         "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *server_options
     )
     assert done.code == 3
-    message = "email: same address as line 2; remove one of them, or choose another policy for repeats"
+    message = "email: same address as line 2; remove one of the rows, or choose another policy for repeats"
     assert f"line 5: a@a.example: rejected: {message}\n" in done.out
     assert [(row["_row"], row["_field"], row["_message"]) for row in table(rejects)] == [("5", "email", message)]
     dry = shell("import", path, "--repeats", "error", "--dry-run", *server_options)
@@ -292,7 +292,10 @@ def test_the_estimated_time_is_shown_where_the_rate_is_known(
     assert " for 35 rows at " in resumed
     assert "(from the journal)" in resumed
     refused = shell("import", path, "--rate", "0", *server_options)
-    assert (refused.code, "rate: expected a positive number" in refused.err) == (2, True)
+    assert (refused.code, "--rate: expected a finite number of requests per second" in refused.err) == (
+        2,
+        True,
+    )
 
 
 def test_resume_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_the_report_lists_rows_whose_response_was_lost(
     assert f"input: {path}" in listed
     lone = save_contacts(tmp_path, "email\nz@a.example\n")
     service.faults.script("create_contact", commit_then(reset()), ok)
-    assert "--journal lets you list them" in shell("import", lone, *server_options).out
+    assert "to list them, import with --journal" in shell("import", lone, *server_options).out
 
 
 @pytest.mark.parametrize("journal", [True, False])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,13 @@ def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path)
     assert "\nline 3: bad: rejected: " in done.out
     assert "\nadded\t1\n" in done.out
     assert "\x1b" not in done.out
+
+
+def test_an_audit_on_a_terminal_shows_its_progress() -> None:
+    done = on_terminal("audit", "--base-url", "fake:")
+    assert "Auditing" in done.err
+    assert "2/2" in done.err
+    assert re.search(r"\d+ mailboxes, [\d.,]+/s, ETA 0:00:00", done.err)
 
 
 def test_json_on_a_terminal_contains_only_json() -> None:

@@ -155,7 +155,7 @@ def test_a_missing_member_is_named_with_its_path(answer: tuple[str, Wire], data:
     name, value = answer
     members = [place for place in places(name, value) if place.way and isinstance(place.way[-1], str)]
     place = data.draw(st.sampled_from(members))
-    assert fault(name, without_member(value, place.way)) == [f"{place.path}: missing member {place.way[-1]!r}"]
+    assert fault(name, without_member(value, place.way)) == [f"{place.path}: missing key {place.way[-1]!r}"]
 
 
 @unhurried
@@ -350,7 +350,7 @@ def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     item = {**MAILBOX, "id": 5, "spf": 1}
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without_member(item, ("email",))]}).encode())
     assert page.undecodable[0].error == (
-        "$.data[0].id: expected str, got int; $.data[0].email: missing member 'email'; $.data[0].spf: expected bool, got int"
+        "$.data[0].id: expected str, got int; $.data[0].email: missing key 'email'; $.data[0].spf: expected bool, got int"
     )
 
 
@@ -358,7 +358,7 @@ def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     ("value", "faults"),
     [
         ({**PAGE, "data": {}}, ["$.data: expected array, got dict"]),
-        (without_member(PAGE, ("data",)), ["$.data: missing member 'data'"]),
+        (without_member(PAGE, ("data",)), ["$.data: missing key 'data'"]),
         ({**PAGE, "data": [1], "total_found": "5"}, ["$.total_found: expected number, got str"]),
         ({**PAGE, "data": [1], "headers": None}, ["$.headers: expected array, got None"]),
     ],

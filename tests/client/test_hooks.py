@@ -113,10 +113,10 @@ async def test_events_cover_a_call_from_its_start_over_its_attempts_to_its_end()
         (RetryScheduled, {**lost_one, "evidence": "ambiguous", "wait": pytest.approx(0.5)}),
         (AttemptStarted, {**one, "attempt": 2}),
         (AttemptEnded, {**refused, "seconds": pytest.approx(0.0), "request_id": None, "error": None}),
-        (RetryScheduled, {**refused, "error": "RateLimited", "evidence": "refused", "wait": pytest.approx(7.0)}),
+        (RetryScheduled, {**refused, "error": "RateLimited", "evidence": "refused", "wait": pytest.approx(7.7)}),
         (AttemptStarted, {**one, "attempt": 3}),
         (AttemptEnded, {**answered, "attempt": 3, "seconds": pytest.approx(0.0)}),
-        (CallEnded, {**answered, "attempts": 3, "seconds": pytest.approx(9.5)}),
+        (CallEnded, {**answered, "attempts": 3, "seconds": pytest.approx(10.2)}),
     ]
 
 

@@ -255,10 +255,10 @@ def test_a_response_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[st
         (b"<html>", "expected JSON, got a page of HTML or XML", False),
         (b"[]", "expected object, got list", False),
         (b'{"status": "ok"', "Input data was truncated", False),
-        (b'{"status": "ok"}', "$.data: missing member 'data'", True),
+        (b'{"status": "ok"}', "$.data: missing key 'data'", True),
         (b'{"status": "ok", "data": null}', "$.data: expected array, got None", True),
         (b'{"status": "error", "error": "no such id"}', "status 'error': no such id", True),
-        (b'{"error": {"message": "no such id"}}', "$.status: missing member 'status'", True),
+        (b'{"error": {"message": "no such id"}}', "$.status: missing key 'status'", True),
     ],
 )
 def test_an_undocumented_response_is_unexpected(name: str, body: bytes, message: str, well_formed: bool) -> None:
@@ -273,7 +273,7 @@ def test_an_undocumented_response_is_unexpected(name: str, body: bytes, message:
 def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(make: Any) -> None:
     page = {"status": "ok", "headers": [], "data": [{"id": "x_1"}], "total_found": 1, "current_page": 1, "total_pages": 1}
     response = Response(200, {}, json.dumps(page).encode())
-    with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing member 'status'"):
+    with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing key 'status'"):
         make("space_1", 5, DIALECT, keep=False)(1).parse(response, FIRST)
     lenient_page: Page[Any] = make("space_1", 5, DIALECT, keep=True)(1).parse(response, FIRST)
     assert (lenient_page.data, [(item.index, item.id) for item in lenient_page.undecodable]) == ([], [(0, "x_1")])
@@ -331,7 +331,7 @@ def test_an_unknown_outcome_without_a_contact_id_is_unexpected(status: str, id_:
     [
         (b"", "expected JSON, got an empty body", False),
         (b'{"status": "added", "id"', "Input data was truncated", False),
-        (b'{"status": "added"}', "$.id: missing member 'id'; $.details: missing member 'details'", True),
+        (b'{"status": "added"}', "$.id: missing key 'id'; $.details: missing key 'details'", True),
         (b'{"status": "error", "error": "no such key"}', "status 'error': no such key", True),
         (b'{"status": [], "id": null, "details": null}', "$.status: expected str, got list", True),
         (b'{"status": "added", "id": 5, "details": null}', "$.id: expected str, got int", True),
@@ -375,7 +375,7 @@ def test_a_raw_request_without_a_body_has_no_content_type() -> None:
     [
         ("get", "/", b"", "method: "),
         ("GET x", "/", b"", "method: "),
-        (None, "/", b"", "method: expected an upper-case HTTP method, got None"),
+        (None, "/", b"", "method: expected an HTTP method in upper case, got None"),
         ("GET", "campaigns", b"", "target: "),
         ("GET", "/a/../b", b"", "target: "),
         ("GET", "/", "{}", "body: expected bytes, got str"),

@@ -114,7 +114,7 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
     [
         (b'{"status": "error", "error": "no such campaign"}', "status 'error': no such campaign"),
         (b'{"status": "", "message": "hm"}', "status '': hm"),
-        (b'{"status": "added"}', "$.id: missing member 'id'; $.details: missing member 'details'"),
+        (b'{"status": "added"}', "$.id: missing key 'id'; $.details: missing key 'details'"),
         (b'{"status": "ok", "id": 1, "details": null}', "$.id: expected str, got int"),
         (b'{"status": "overwriten", "id": 1, "details": null}', "$.id: expected str, got int"),
         (b'{"status": null, "id": null, "details": null}', "$.status: expected str, got None"),
@@ -146,7 +146,7 @@ def test_the_description_of_many_faults_is_shortened() -> None:
     page = {"status": "ok", "headers": [], "data": [{}] * 500, "total_found": 500, "current_page": 1, "total_pages": 1}
     error = not_allowed(json.dumps(page).encode(), kind=Page[Mailbox])
     assert len(str(error)) < 1100
-    assert "$.data[0].id: missing member 'id'; $.data[0].status" in str(error)
+    assert "$.data[0].id: missing key 'id'; $.data[0].status" in str(error)
     assert str(error).endswith("...")
 
 

@@ -339,8 +339,8 @@ def test_tools_that_expand_attributes_find_no_key_in_an_operation() -> None:
 @virtual_time
 async def test_the_error_of_a_row_has_no_frames() -> None:
     for transport in (OneResponse(Response(422, {}, b"{}")), Broken()):
-        client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
-        async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
+        client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1", retry=RetryPolicy(attempts=1))
+        async with client.contacts.create_many([CONTACT]) as outcomes:
             (error,) = [outcome.error async for outcome in outcomes]
         assert isinstance(error, OutreachError)
         assert [link.__traceback__ for link in iterate_linked_errors(error)] == [None] * len([*iterate_linked_errors(error)])

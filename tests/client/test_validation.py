@@ -38,13 +38,13 @@ NO_CAMPAIGN = "campaign: expected a string starting with 'camp_'"
 CAMPAIGN_REMEDY = "pass a campaign id, or None for no campaign"
 NO_POLICY = "duplicates: expected one of 'skip', 'overwrite', 'update_missing_fields'"
 FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
-TARGET_REMEDY = "expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
-DOTS = "target: expected no '.' or '..' segments, which backends treat differently; leave them out"
+NO_METHOD = "method: expected an HTTP method in upper case"
+NO_PATH = "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
+NOT_ENCODED = "target: expected a percent-encoded path and query, got other characters; use urllib.parse.quote"
+HEADER_FAULT = "expected printable ASCII without spaces at the ends"
+DOTS = "target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them"
+NO_PATHS = ["", "x", "//a.example/x", "https://a.example"]
 NO_TARGETS = [
-    "",
-    "x",
-    "//a.example/x",
-    "https://a.example",
     "/a b",
     "/a#b",
     "/é",
@@ -106,7 +106,7 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: workspace("space_\ud800"),
-        "workspace: expected valid Unicode, got a lone surrogate at character 6; decode the input with its real encoding",
+        "workspace: expected valid Unicode, got a lone surrogate at character 6; decode the input with the correct encoding",
     ),
     (lambda: number("1"), "page: expected a whole number, got str; pass an int of at least 1"),
     (lambda: number(None), "page: expected a whole number, got None; pass an int of at least 1"),
@@ -117,11 +117,11 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: number(2**63), "page: expected at most 9223372036854775807, got a number of 64 bits; pass a smaller number"),
     (
         lambda: require_display("display", 2001, mailboxes=True),
-        "display: expected at most 2000, got 2001; request smaller pages, and more of them",
+        "display: expected at most 2000, got 2001; request smaller pages",
     ),
     (
         lambda: require_display("display", 10**5000, mailboxes=True),
-        "display: expected at most 2000, got a number of 16610 bits; request smaller pages, and more of them",
+        "display: expected at most 2000, got a number of 16610 bits; request smaller pages",
     ),
     (lambda: require_display("display", 0, mailboxes=False), "display: expected at least 1, got 0; pass a larger number"),
     (lambda: seconds("30"), "timeout: expected seconds as a number or None, got str; pass a number such as 30.0"),
@@ -131,7 +131,10 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: seconds(-1.5), "timeout: expected more than 0 seconds, got -1.5; pass a positive number"),
     (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass a positive number"),
     (lambda: seconds(-(10**5000)), "timeout: expected more than 0 seconds, got a number of 16610 bits; pass a positive number"),
-    (lambda: seconds(10**5000), "timeout: expected seconds that fit a float, got a number of 16610 bits; pass a smaller number"),
+    (
+        lambda: seconds(10**5000),
+        "timeout: expected a number of seconds that fits a float, got a number of 16610 bits; pass a smaller number",
+    ),
     (
         lambda: options(duplicates="Skip"),
         f"{NO_POLICY}, got 'Skip'; pass one of them",
@@ -160,13 +163,13 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: members(" \t"), "email: expected an address, got a blank string; give the contact an e-mail address"),
     (
         lambda: members("a\udfff@b.example"),
-        "email: expected valid Unicode, got a lone surrogate at character 1; decode the input with its real encoding",
+        "email: expected valid Unicode, got a lone surrogate at character 1; decode the input with the correct encoding",
     ),
     (lambda: members(zip=75001), "zip: expected a string or None, got int; convert it with str()"),
     (lambda: members(city=["Paris"]), "city: expected a string or None, got list; convert it with str()"),
     (
         lambda: members(city="Paris\ud83d"),
-        "city: expected valid Unicode, got a lone surrogate at character 5; decode the input with its real encoding",
+        "city: expected valid Unicode, got a lone surrogate at character 5; decode the input with the correct encoding",
     ),
     (lambda: members(custom=None), "custom: expected a mapping of codes to strings, got None; pass a dict"),
     (lambda: members(custom=["custom_1"]), "custom: expected a mapping of codes to strings, got list; pass a dict"),
@@ -185,55 +188,62 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: members(extra={"linkedin": 5}), "extra['linkedin']: expected a string or None, got int; convert it with str()"),
     (
         lambda: members(extra={"linkedin": "\udc00"}),
-        "extra['linkedin']: expected valid Unicode, got a lone surrogate at character 0; decode the input with its real encoding",
+        (
+            "extra['linkedin']: expected valid Unicode, got a lone surrogate at character 0; "
+            "decode the input with the correct encoding"
+        ),
     ),
     (
         lambda: members(extra={"a\udc00": "x"}),
-        "extra: expected valid Unicode, got a lone surrogate at character 1; decode the input with its real encoding",
+        "extra: expected valid Unicode, got a lone surrogate at character 1; decode the input with the correct encoding",
     ),
     (
         lambda: members(extra={"custom_1": "x"}),
-        "extra['custom_1']: this code is reserved; pass it as an argument or in custom",
+        "extra['custom_1']: this code is reserved; pass the value in custom",
     ),
     (
         lambda: members(extra={"owner_key": "x"}),
-        "extra['owner_key']: this code is reserved; pass it as an argument or in custom",
+        "extra['owner_key']: this code is reserved; pass the value as an argument",
     ),
     (lambda: to_contact(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
     (lambda: to_contact(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
     (lambda: to_contact(["a@b.example"]), "contact: expected NewContact or a mapping, got list; build NewContact(email, ...)"),
-    (lambda: to_contact({}), "email: missing; every contact needs an e-mail address"),
-    (lambda: to_contact({"first_name": "A"}), "email: missing; every contact needs an e-mail address"),
+    (lambda: to_contact({}), "email: missing; give the contact an e-mail address"),
+    (lambda: to_contact({"first_name": "A"}), "email: missing; give the contact an e-mail address"),
     (
         lambda: to_contact({"email": "a@b.example", "frist_name": "A"}),
-        "'frist_name': not a field of a contact; did you mean 'first_name'? Put other codes of the workspace under 'extra'",
+        (
+            "'frist_name': not a field of a contact; did you mean 'first_name'? "
+            "Otherwise, pass other field codes of the workspace in 'extra'"
+        ),
     ),
     (
         lambda: to_contact({"email": "a@b.example", "qqq": "A"}),
-        "'qqq': not a field of a contact; Put other codes of the workspace under 'extra'",
+        "'qqq': not a field of a contact; pass other field codes of the workspace in 'extra'",
     ),
     (
         lambda: to_contact({"email": "a@b.example", KEY: "A"}),
-        "'key_...': not a field of a contact; Put other codes of the workspace under 'extra'",
+        "'key_...': not a field of a contact; pass other field codes of the workspace in 'extra'",
     ),
     (
         lambda: to_contact({"email": "a@b.example", 5: "A"}),
-        "contact: expected strings as names, got int; use the names of NewContact",
+        "contact: expected strings as keys, got int; use the field names of NewContact",
     ),
     (
         lambda: to_contact({"email": "a@b.example", "custom": 5, "custom_1": "x"}),
         "custom: expected a mapping of codes to strings, got int; pass a dict",
     ),
-    (lambda: require_method("get"), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
-    (lambda: require_method(""), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
-    (lambda: require_method("GET\r\nx: y"), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
-    (lambda: require_method(None), "method: expected an upper-case HTTP method, got None; pass a method such as 'GET'"),
+    (lambda: require_method("get"), f"{NO_METHOD}, got a string with other characters; pass a method such as 'GET'"),
+    (lambda: require_method(""), f"{NO_METHOD}, got a string with other characters; pass a method such as 'GET'"),
+    (lambda: require_method("GET\r\nx: y"), f"{NO_METHOD}, got a string with other characters; pass a method such as 'GET'"),
+    (lambda: require_method(None), f"{NO_METHOD}, got None; pass a method such as 'GET'"),
     (lambda: require_body("{}"), "body: expected bytes, got str; encode it, for example with json.dumps(value).encode()"),
     (lambda: require_body({}), "body: expected bytes, got dict; encode it, for example with json.dumps(value).encode()"),
     (lambda: require_body(None), "body: expected bytes, got None; encode it, for example with json.dumps(value).encode()"),
     (lambda: require_target(None), "target: expected a string such as '/campaigns?page=1', got None; pass path and query"),
     (lambda: require_target(b"/"), "target: expected a string such as '/campaigns?page=1', got bytes; pass path and query"),
-    *((lambda target=target: require_target(target), f"target: {TARGET_REMEDY}") for target in NO_TARGETS),
+    *((lambda target=target: require_target(target), NO_PATH) for target in NO_PATHS),
+    *((lambda target=target: require_target(target), NOT_ENCODED) for target in NO_TARGETS),
     *((lambda target=target: require_target(target), DOTS) for target in DOTTED),
     (lambda: require_headers(None), "headers: expected a mapping of strings to strings, got None; pass a dict"),
     (lambda: require_headers([("a", "b")]), "headers: expected a mapping of strings to strings, got list; pass a dict"),
@@ -247,17 +257,24 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     *(
         (
             lambda value=value: require_headers({"X-A": value}),
-            f"headers['X-A']: expected ASCII without line breaks or spaces at the ends, got {type(value).__name__}; encode it",
+            f"headers['X-A']: {HEADER_FAULT}, got other characters; encode or remove them",
         )
-        for value in ["a\r\nb", "a\n", "\x00", "\x7f", "\u0100", "\xe9", " a", "a\t", 5, b"x"]
+        for value in ["a\r\nb", "a\n", "\x00", "\x7f", "\u0100", "\xe9", " a", "a\t"]
+    ),
+    *(
+        (
+            lambda value=value: require_headers({"X-A": value}),
+            f"headers['X-A']: {HEADER_FAULT}, got {type(value).__name__}; pass a string",
+        )
+        for value in [5, b"x"]
     ),
     (
         lambda: require_headers({"x-a": None}),
-        "headers['x-a']: expected ASCII without line breaks or spaces at the ends, got None; encode it",
+        f"headers['x-a']: {HEADER_FAULT}, got None; pass a string",
     ),
     (
         lambda: require_headers({KEY: None}),
-        "headers['key_...']: expected ASCII without line breaks or spaces at the ends, got None; encode it",
+        f"headers['key_...']: {HEADER_FAULT}, got None; pass a string",
     ),
 ]
 

@@ -92,7 +92,7 @@ def test_an_unobserved_knob_is_a_comment_with_its_reason(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("behaviour", [Behaviour(email_key=str.lower), Behaviour(error_renderer=render_nested)])
 def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
-    with pytest.raises(TypeError, match=r"(email_key|error_renderer): a .* cannot be written"):
+    with pytest.raises(TypeError, match=r"(email_key|error_renderer): expected a value that TOML can represent"):
         dump_behaviour(behaviour)
 
 
@@ -100,9 +100,9 @@ def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
     ("text", "message"),
     [
         ("past_ned = 1", "did you mean past_end?"),
-        ("wholly_else = 1", "a behaviour has no 'wholly_else'"),
+        ("wholly_else = 1", "a behaviour has no field 'wholly_else'"),
         ("[undecided]\npast_ned = [1]", "did you mean past_end?"),
-        ("[auth]\nheadr = 'x'", "auth has no 'headr'; did you mean header?"),
+        ("[auth]\nheadr = 'x'", "auth has no field 'headr'; did you mean header?"),
         ("past_end = 'klamp'", "past_end: expected one of 'empty', 'clamp', 'error', got 'klamp'"),
         ("past_end = 'none'", "past_end: expected one of 'empty', 'clamp', 'error', got 'none'"),
         ("skip_enrols = 1", "skip_enrols: expected one of False, True, got 1"),
@@ -116,7 +116,7 @@ def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
         ("undecided = 5", "undecided: expected a table"),
         ("[undecided]\npast_end = []", "undecided.past_end: expected a non-empty list of values"),
         ("[undecided]\npast_end = 'clamp'", "undecided.past_end: expected a non-empty list of values"),
-        ("past_end = 'clamp'\n[undecided]\npast_end = ['clamp']", "no other value of past_end in the file"),
+        ("past_end = 'clamp'\n[undecided]\npast_end = ['clamp']", "past_end is also set at the top level of the file"),
         ("past_end = ", "not TOML"),
     ],
 )

@@ -89,7 +89,7 @@ async def test_measuring_over_any_transport_gives_the_same_findings(connect: Con
         found = (await measure_service(transport, WRITER, Patience())).findings
     called = measure(Behaviour.lenient()).findings
     assert {**found, "rate_limit": called["rate_limit"]} == called
-    assert "none throttled" in found["rate_limit"].explanation
+    assert "none was throttled" in found["rate_limit"].explanation
 
 
 def test_the_presets_are_measured() -> None:
@@ -182,9 +182,9 @@ def test_a_refused_key_leaves_the_knobs_of_creations_unobserved() -> None:
     ("campaign", "why"),
     [
         (None, "no campaign was given"),
-        ("camp_unheard_of", "not listed"),
+        ("camp_unheard_of", "not found"),
         ("camp_done", "not a draft"),
-        ("camp_bare", "no step"),
+        ("camp_bare", "no first step"),
         ("camp_live", "not a draft"),
     ],
 )

@@ -119,10 +119,10 @@ def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
 
 
 def test_writing_needs_a_key_and_permission() -> None:
-    with pytest.raises(InvalidRequest, match="OUTREACH_OWNER_KEY"):
+    with pytest.raises(InvalidRequest, match="owner_key: expected an API key"):
         Site(SPACE, writes=True)
     for more in ({"campaign": "camp_1"}, {"gmail": True}):
-        with pytest.raises(InvalidRequest, match="expected writes=True as well"):
+        with pytest.raises(InvalidRequest, match="need writes=True"):
             Site(SPACE, KEY, **more)
 
 
@@ -169,7 +169,10 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
     refused = run_directly(read_probes.probe_campaign_max_display(READER, 1, observed("clamp", "")), at_most_3)
     assert (refused.possible, refused.explanation) == (
         (),
-        "campaigns, display=3: served, but display=4 refused; mailboxes behave differently, but Behaviour has one knob for both",
+        (
+            "campaigns, display=3: served, but display=4 refused; "
+            "mailboxes behave differently, but Behaviour has one knob for both lists"
+        ),
     )
     assert run_directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
 
@@ -346,7 +349,7 @@ def test_folding_only_the_case_of_the_domain_matches_no_value() -> None:
 
 
 def test_an_existing_address_decides_nothing() -> None:
-    with pytest.raises(InconclusiveError, match="a new address was not added"):
+    with pytest.raises(InconclusiveError, match="a contact with a new address was not added"):
         run_probe(write_probes.probe_email_key(WRITER), added("skipped"))
 
 
@@ -360,7 +363,7 @@ def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
 
 
 def test_values_refused_anyway_reveal_nothing_about_strict_validation() -> None:
-    assert "without strict validation, too" in run_probe(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
+    assert "even without strict validation" in run_probe(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
 
 
 def test_without_the_fields_of_the_workspace_no_custom_code_is_unknown() -> None:
@@ -399,7 +402,7 @@ def test_a_count_that_jumps_matches_no_value() -> None:
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)
 
-    how = "the campaign had 2 contacts before a contact was skipped with the campaign, and 9 after"
+    how = "the campaign had 2 contacts before a duplicate was skipped with the campaign, and 9 after"
     assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == how
 
 
@@ -409,7 +412,7 @@ def test_a_campaign_is_looked_for_on_a_bounded_number_of_pages() -> None:
             document.update(data=[{"id": "camp_other"}], total_pages=10**9)
 
     found = changed("/campaigns?", endless)
-    assert found["skip_enrols"].explanation == "the campaign is not listed in the workspace"
+    assert found["skip_enrols"].explanation == "the campaign was not found in the workspace's list of campaigns"
 
 
 def test_a_refused_list_reveals_nothing_about_paging() -> None:
@@ -424,7 +427,7 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
 def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
     found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
-    assert found.explanation == "a refusal with 400 is an object with ***, which matches no value of the knob"
+    assert found.explanation == "a refusal with 400 is a JSON object with ***, which matches no value of the knob"
 
 
 # Arbitrary responses.

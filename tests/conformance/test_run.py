@@ -120,7 +120,7 @@ async def test_a_rate_limit_is_reported_but_not_its_limit() -> None:
     assert found["rate_limit"].explanation.startswith("there is a rate limit of an unknown number of requests: ")
     assert "Retry-After '60'" in found["rate_limit"].explanation
     assert found["past_end"].possible == ()
-    assert describe_rate_limit(7, []).explanation == "not provoked: 7 requests one at a time, none throttled"
+    assert describe_rate_limit(7, []).explanation == "not provoked: 7 requests were sent one at a time, and none was throttled"
 
 
 async def test_throttling_with_status_200_is_not_a_refusal() -> None:
@@ -215,8 +215,8 @@ def test_findings_become_a_behaviour() -> None:
         (SuiteOptions("https://api.example", SPACE, writes="space_2"), "pass the same id"),
         (SuiteOptions("https://api.example", SPACE, writes=SPACE), "--allow-writes: .* OUTREACH_OWNER_KEY"),
         (SuiteOptions("https://api.example", SPACE, gmail=True), "--outreach-gmail: .* --allow-writes"),
-        (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE"),
-        (SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),
+        (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE, got a value without '='"),
+        (SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE, .* not set"),
     ],
 )
 def test_invalid_options_are_refused(order: SuiteOptions, message: str) -> None:

@@ -66,7 +66,7 @@ def test_a_read_only_run_says_so_first_and_writes_what_it_measured(suite: Suite)
     before = fake.dump()
     done = suite.against(fake, "-rs")
     done.assert_outcomes(passed=READING, skipped=WRITING)
-    done.stdout.fnmatch_lines([f"outreach conformance: It is read-only, in workspace {SPACE}*", "*past_end: clamp*"])
+    done.stdout.fnmatch_lines([f"outreach conformance: The run only reads workspace {SPACE}*", "*past_end: clamp*"])
     done.stdout.fnmatch_lines(["SKIPPED*C1: creating contacts was not allowed"])
     assert fake.dump() == before
     assert load_behaviour(suite.record) == Behaviour(past_end="clamp")
@@ -79,7 +79,7 @@ def test_a_run_with_writes_measures_more_and_a_read_only_one_keeps_that(suite: S
     header = ("--outreach-header", "authorization=API_TOKEN")
     done = suite.against(fake, *header, *WRITES)
     done.assert_outcomes(passed=READING + WRITING)
-    done.stdout.fnmatch_lines(["outreach conformance: It creates up to*", "*created_status: 200*"])
+    done.stdout.fnmatch_lines(["outreach conformance: The run creates up to*", "*created_status: 200*"])
     assert KEY not in done.stdout.str() + suite.record.read_text(encoding="utf-8")
     assert load_behaviour(suite.record) == behaviour
     suite.against(fake, *header).assert_outcomes(passed=READING, skipped=WRITING)
@@ -119,7 +119,7 @@ def test_a_broken_rule_fails_with_its_name_its_sentence_and_the_response(suite: 
 def test_nothing_is_written_if_nothing_can_be_read(suite: Suite) -> None:
     done = suite.against(service(Behaviour(auth=HeaderAuth("x-token", ""))))
     assert done.ret == pytest.ExitCode.TESTS_FAILED
-    done.stdout.fnmatch_lines(["nothing in the workspace could be read, so nothing was measured"])
+    done.stdout.fnmatch_lines(["nothing in the workspace could be read, so nothing was measured; check the URL*"])
     assert not suite.record.exists()
 
 
@@ -134,10 +134,7 @@ def test_an_invalid_file_is_reported_before_any_request(suite: Suite) -> None:
 def test_missing_options_are_reported_before_anything_is_done(suite: Suite) -> None:
     done = suite.run()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert (
-        "--outreach-live, --outreach-workspace: expected the URL of a service and a workspace id"
-        in done.stdout.str() + done.stderr.str()
-    )
+    assert "--outreach-live, --outreach-workspace: expected a value, got none; pass both" in done.stdout.str() + done.stderr.str()
 
 
 def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -> None:
@@ -150,7 +147,7 @@ def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -
     fake = service()
     done = suite.against(fake, "-k", "W2", plugins=[Worker()])
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*run without -n; the service is measured once*"])
+    done.stdout.fnmatch_lines(["*expected one process, got a pytest-xdist worker; run pytest without -n*"])
     assert len(fake.requests) == 0
 
 

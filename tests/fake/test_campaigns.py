@@ -58,7 +58,7 @@ def test_a_step_with_an_empty_list_of_templates_is_refused(templates: Any) -> No
 
     assert str(caught.value) == (
         f"steps[1].templates: expected one or more templates, got {templates!r}; "
-        "pass letters such as 'A|B' or a list of templates, or omit it for one template"
+        "pass letters such as A|B or a list of templates, or omit templates for one template"
     )
     assert fake.dump() == before
 
@@ -307,9 +307,9 @@ def test_inconsistent_counts_are_refused_and_change_nothing(arguments: dict[str,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"steps": [{"wait": 5}]}, r"a step has no 'wait'; did you mean wait_time\?"),
-        ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no 'open_num'; did you mean opened_num\?"),
-        ({"steps": [{"zzz": 5}]}, "a step has no 'zzz'; expected one of id, status"),
+        ({"steps": [{"wait": 5}]}, r"a step has no field 'wait'; did you mean wait_time\?"),
+        ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no field 'open_num'; did you mean opened_num\?"),
+        ({"steps": [{"zzz": 5}]}, "a step has no field 'zzz'; expected one of id, status"),
         ({"steps": [{"wait_time": "3d"}]}, "wait_time: expected an integer, got str"),
         ({"steps": [{"sent": 1.5}]}, "sent: expected an integer, got float"),
         ({"contacts": True}, "contacts: expected an integer, got bool"),

@@ -378,7 +378,7 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
     ("PUT", "/world", [], None, "send an object"),
     ("GET", "/contacts", None, "workspace", "accepted: workspace, email"),
     ("GET", "/contacts?workspace=space_9", None, "workspace", "send it again"),
-    ("GET", f"/contacts?workspace={SPACE}&workspace=x", None, "workspace", "pass it once"),
+    ("GET", f"/contacts?workspace={SPACE}&workspace=x", None, "workspace", "send it once"),
     ("GET", "/requests?last=0", None, "last", "accepted: operation, last"),
     ("GET", "/requests?operation=null", None, "operation", "accepted: operation, last"),
     ("GET", "/time?a=b", None, "a", "send an object"),

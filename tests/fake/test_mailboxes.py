@@ -138,7 +138,7 @@ def test_a_rate_may_be_a_fraction_and_last_activity_a_time() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"sfp": False}, r"a mailbox has no 'sfp'; did you mean spf\?"),
+        ({"sfp": False}, r"a mailbox has no field 'sfp'; did you mean spf\?"),
         ({"created_at": "yesterday"}, "created_at: expected Unix seconds"),
         ({"status": {1, 2}}, "set is not JSON serializable"),
     ],

@@ -201,7 +201,7 @@ def test_an_invalid_behaviour_on_the_command_line_is_a_usage_error(suite: Suite)
 @pytest.mark.parametrize(
     ("marker", "complaint"),
     [
-        ("sed=7", "@pytest.mark.outreach: the marker has no 'sed'; did you mean seed?"),
+        ("sed=7", "@pytest.mark.outreach: the marker has no field 'sed'; did you mean seed?"),
         ("7", "@pytest.mark.outreach: expected keyword arguments (seed, *, unfired), got 7; pass it by keyword"),
         ("world='absent.json'", "@pytest.mark.outreach: world: *absent.json*"),
     ],
@@ -228,7 +228,7 @@ def test_too_late(request):
         passed=1,
         failed=1,
     )
-    assert "behaviour='pairwise': expected a fixture as an argument of the test" in output
+    assert "behaviour='pairwise': expected the fixture as an argument of the test" in output
 
 
 # Results of tests.
@@ -473,7 +473,7 @@ async def test_real(outreach_virtual_time, outreach_fake):
 """,
         failed=1,
     )
-    assert "virtual time: expected the event loop that drives this clock, got another one" in output
+    assert "virtual time: expected the event loop that drives this clock, got another event loop" in output
 
 
 def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:

@@ -78,19 +78,19 @@ NO_BEHAVIOUR = (
     "knobs, got"
 )
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"sed": 1}, "the marker has no 'sed'; did you mean seed?"),
-    ({"clock": 1}, "the marker has no 'clock'; expected one of seed, world, behaviour, faults, unfired"),
+    ({"sed": 1}, "the marker has no field 'sed'; did you mean seed?"),
+    ({"clock": 1}, "the marker has no field 'clock'; expected one of seed, world, behaviour, faults, unfired"),
     ({"seed": "1"}, "seed: expected a whole number, got '1'"),
     ({"seed": True}, "seed: expected a whole number, got True"),
-    ({"world": 7}, "world: expected the path of a world file, its content or the document, got int"),
+    ({"world": 7}, "world: expected the path of a world file, its content as a string, or the parsed document, got int"),
     ({"behaviour": "strickt"}, f"{NO_BEHAVIOUR} 'strickt'"),
     ({"behaviour": None}, f"{NO_BEHAVIOUR} None"),
     ({"behaviour": "absent.toml"}, "behaviour: [Errno 2] No such file or directory: '/folder/of/the/test/absent.toml'"),
     ({"behaviour": {"past_end": "fly"}}, "behaviour: Behaviour.past_end: expected one of 'empty', 'clamp', 'error', got 'fly'"),
-    ({"behaviour": {"past_ends": "clamp"}}, "behaviour: Behaviour has no 'past_ends'; did you mean past_end?"),
+    ({"behaviour": {"past_ends": "clamp"}}, "behaviour: Behaviour has no field 'past_ends'; did you mean past_end?"),
     ({"faults": [faults.ok]}, "faults: expected a mapping of operations to faults, got list"),
     ({"faults": {"create": faults.ok}}, "faults: operation: expected one of list_campaigns"),
-    ({"faults": {"list_steps": faults.reset}}, "faults: expected a fault, got reset; write a call, such as reset(...)"),
+    ({"faults": {"list_steps": faults.reset}}, "faults: expected a fault, got reset; pass a fault, such as reset(...)"),
     ({"unfired": "warn"}, "unfired: expected 'error' or 'ignore', got 'warn'"),
 ]
 

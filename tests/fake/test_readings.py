@@ -312,7 +312,7 @@ def out_of(fake: FakeService) -> None:
     assert [(step["left_to_send"], step["out_of"]) for step in steps(fake, camp)["data"]] == [(6, 16), (3, 7)]
 
 
-@row("T7", "which template is sent", "the live templates of the step take turns")
+@row("T7", "which template is sent", "the live templates of the step take turns, but `PER` is sent to a random share of contacts")
 def by_turns(fake: FakeService) -> None:
     camp = fake.add_campaign(SPACE, status="live", mailboxes=fake.add_mailboxes(SPACE, 1), steps=["A|B"], contacts=10)
     fake.advance(days=1)

@@ -130,7 +130,7 @@ BAD: list[tuple[Any, str]] = [
     ("{", r"\$: Expecting property name"),
     ('{"workspaces": [NaN', r"\$: NaN is not valid JSON"),
     ({"version": 2}, r"\$: version: expected 1, got 2; use a release that reads this version"),
-    ({"workspace": []}, r"\$: a world has no 'workspace'; did you mean workspaces\?"),
+    ({"workspace": []}, r"\$: a world has no field 'workspace'; did you mean workspaces\?"),
     ({"workspaces": {}}, r"\$\.workspaces: expected `array`, got `object`"),
     ({"workspaces": "x"}, r"\$\.workspaces: expected `array`, got `str`"),
     ({"workspaces": [[]]}, r"\$\.workspaces\[0\]: expected `object`, got `array`"),
@@ -142,7 +142,7 @@ BAD: list[tuple[Any, str]] = [
         r"\$\.workspaces\[0\]\.campaign_headers: expected `array \| null`, got `str`",
     ),
     ({"workspaces": [{"custom_fields": {"Plan": "x"}}]}, r"\$\.workspaces\[0\]: custom_fields: expected codes of the form"),
-    ({"workspaces": [{"mailboxes": [{"sfp": True}]}]}, r"\$\.workspaces\[0\]\.mailboxes\[0\]: a mailbox has no 'sfp'"),
+    ({"workspaces": [{"mailboxes": [{"sfp": True}]}]}, r"\$\.workspaces\[0\]\.mailboxes\[0\]: a mailbox has no field 'sfp'"),
     ({"workspaces": [{"mailboxes": [{}, 1]}]}, r"\$\.workspaces\[0\]\.mailboxes\[1\]: expected `object`, got `int`"),
     (
         {"workspaces": [{"campaigns": [{"steps": [{"wait_time": "3d"}]}]}]},
@@ -150,7 +150,7 @@ BAD: list[tuple[Any, str]] = [
     ),
     (
         {"workspaces": [{"campaigns": [{"workspace": "space_1"}]}]},
-        r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no 'workspace'",
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no field 'workspace'",
     ),
     ({"workspaces": [{"contacts": [{"fields": {}}]}]}, r"\$\.workspaces\[0\]\.contacts\[0\]: email: expected a string"),
     (
@@ -244,7 +244,7 @@ def test_an_invalid_owner_key_is_not_shown() -> None:
 def test_a_world_is_read_under_the_behaviour_of_the_fake_that_loads_it() -> None:
     twice = {"workspaces": [{"contacts": [{"email": "a@b.co"}, {"email": "A@b.co"}]}]}
 
-    with pytest.raises(WorldError, match="e-mail A@b"):
+    with pytest.raises(WorldError, match="no other contact of the workspace has, got A@b"):
         FakeService().load(twice)
     exact = FakeService(behaviour=Behaviour(email_key="exact"))
     exact.load(twice)

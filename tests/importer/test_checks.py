@@ -51,14 +51,14 @@ def test_an_unknown_level_or_check_is_refused(text: str, message: str) -> None:
 def test_a_check_whose_library_is_missing_is_off_and_says_so() -> None:
     policy = CheckPolicy.of(has=lambda module: module != "phonenumbers")
     assert (policy.levels["phone"], policy.levels["email"]) == ("off", "warn")
-    assert policy.note == "not checked: phone; to check, run pip install 'outreach_async[validate]'"
+    assert policy.note == "not checked: phone; to enable, run pip install 'outreach_async[validate]'"
     assert CheckPolicy.of().note is None
     assert CheckPolicy.of(["off"], has=lambda _module: None).note is None
 
 
 def test_a_requested_check_whose_library_is_missing_is_refused() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"extra 'validate' is missing for email and phone; run pip install 'outreach_async\[validate\]'"
+        InvalidRequest, match=r"extra 'validate' is required for email and phone; run pip install 'outreach_async\[validate\]'"
     ):
         CheckPolicy.of(["warn"], has=lambda _module: None)
     assert CheckPolicy.of(["warn", "email=off", "phone=off"], has=lambda _module: None).note is None
@@ -95,7 +95,7 @@ def test_invalid_addresses_are_refused(address: str) -> None:
     ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
 )
 def test_a_domain_one_typo_away_from_a_provider_is_reported(domain: str, meant: str) -> None:
-    assert value_checks.check_typo(f"a@{domain}") == f"the domain is one typing error away from {meant}"
+    assert value_checks.check_typo(f"a@{domain}") == f"the domain is probably a mistyped {meant}; correct the domain"
 
 
 @pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
@@ -104,7 +104,7 @@ def test_an_existing_domain_is_not_a_typo(domain: str) -> None:
 
 
 def test_a_role_address_is_reported() -> None:
-    assert value_checks.check_role("Info@a.example") == "info@ is the address of a role, not of a person"
+    assert value_checks.check_role("Info@a.example") == "info@ is the address of a role; use the address of a person"
     assert value_checks.check_role("inform@a.example") is None
 
 
@@ -169,11 +169,11 @@ def test_plain_numbers_are_accepted_without_the_library() -> None:
 @pytest.mark.parametrize(
     ("text", "country", "message"),
     [
-        ("206 555 0100", None, "the country is unknown; add the country code"),
+        ("206 555 0100", None, "the country is unknown; add the calling code"),
         ("call me", "US", "not a phone number: "),
-        ("+1 000 000 0000", None, "not a valid number of +1"),
+        ("+1 000 000 0000", None, "not a valid number for calling code +1"),
         ("+999 1234 5678", None, "not a phone number: "),
-        ("12", "DE", "not a valid number of +49"),
+        ("12", "DE", "not a valid number for calling code +49"),
     ],
 )
 def test_an_invalid_number_is_reported_with_the_reason(text: str, country: str | None, message: str) -> None:
@@ -245,7 +245,7 @@ def test_unambiguous_dates_are_accepted() -> None:
     for text in ("2024-02-29", "2024-02", "2024"):
         assert value_checks.check_date(text) is None
     assert value_checks.check_date("2023-02-29") == "there is no such date"
-    assert "use YYYY-MM-DD, which is unambiguous" in (value_checks.check_date("02/03/2024") or "")
+    assert "expected YYYY-MM-DD, which is unambiguous" in (value_checks.check_date("02/03/2024") or "")
 
 
 def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:

@@ -84,7 +84,7 @@ def test_a_workspace_field_takes_a_column_that_would_be_left_out() -> None:
     assert map_header(HUBSPOT, fields=(status,))["custom_1"] == "Lead Status"
     assert map_header(APOLLO, fields=(LINKEDIN,))["linkedin"] == "Person Linkedin Url"
     reasons = {column: reason for column, _, reason in map_columns(APOLLO.split(",")).decisions()}
-    assert reasons["Person Linkedin Url"] == "Apollo: the workspace has no field for it"
+    assert reasons["Person Linkedin Url"] == "Apollo: the workspace has no field for this column"
 
 
 def test_an_additional_column_in_an_export_is_still_unknown() -> None:

@@ -66,7 +66,7 @@ def test_a_mapping_ignores_columns_that_the_file_lacks() -> None:
         ("", "expected one table, [columns], got none"),
         ("[columns]\n[other]", "got 'columns', 'other'"),
         ("columns = 1", "expected one table"),
-        ("[columns]\nCompany = 1", "column 'Company': expected a field code in quotes"),
+        ("[columns]\nCompany = 1", "column 'Company': expected a field code in quotes, got 1"),
     ],
 )
 def test_a_file_that_is_not_a_mapping_is_refused_with_the_expected_form(tmp_path: Path, text: str, message: str) -> None:

@@ -99,7 +99,7 @@ def test_only_floats_lose_digits_of_long_numbers() -> None:
 
 def test_bytes_that_are_not_text_reject_their_row() -> None:
     _, rows = read(saved(pa.table({"email": ["a@b.example"] * 3, "City": pa.array([b"x", b"\xff", None], pa.binary())})))
-    assert [row.fault for row in rows] == [None, "city: the cell contains bytes that are not UTF-8", None]
+    assert [row.fault for row in rows] == [None, "city: the cell contains bytes that are not UTF-8; store it as text", None]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,9 @@ def test_bytes_that_are_not_text_reject_their_row() -> None:
 def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
     content = saved(pa.table({"email": ["a@b.example"], "City": column}))
     file = open_file(io.BytesIO(content))
-    with pytest.raises(InvalidRequest, match=r"column 'City' contains .*; ignore it with --map 'City=ignore'"):
+    with pytest.raises(
+        InvalidRequest, match=r"expected simple values in column 'City', got .*; ignore the column with --map 'City=ignore'"
+    ):
         file.rows(map_columns(file.headers))
     assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]
 

@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,7 @@ from outreach_async.bulk import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer.checks import CheckPolicy
-from outreach_async.importer.preflight import EmailIndex, Preflight, estimate_duration, require_rate, run_preflight
+from outreach_async.importer.preflight import EmailIndex, Preflight, estimate_duration, run_preflight
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]
@@ -123,9 +122,3 @@ def test_a_given_rate_gives_an_estimated_time() -> None:
     assert known is not None
     assert (known.seconds, known.rate_source) == (1800.0, "as given")
     assert estimate_duration(3600, None, None) is None
-
-
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_invalid_rate_is_refused(rate: float) -> None:
-    with pytest.raises(InvalidRequest, match="rate: expected a positive number"):
-        require_rate(rate)

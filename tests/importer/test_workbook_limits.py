@@ -132,7 +132,7 @@ def test_a_sheet_that_is_too_large_is_refused_with_a_remedy(name: str) -> None:
 
 def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> None:
     message = refusal_here(a_cell_of(100))
-    assert message.startswith("the stream: it unpacks to 100,00")
+    assert message.startswith("the stream: unpacks to 100,00")
     assert message.endswith(" times its size; save the sheet as CSV")
 
 
@@ -151,7 +151,7 @@ def test_a_cell_has_the_same_maximum_length_as_in_csv(length: int, is_read: bool
     if is_read:
         assert len(read_sheet(content)[1][0].cells[0]) == length
     else:
-        assert "row 2 has a cell of more than 131,072 characters; shorten it" in refusal_here(content)
+        assert "row 2 has a cell of more than 131,072 characters; shorten or clear the cell" in refusal_here(content)
 
 
 def test_a_row_with_too_many_cells_is_refused() -> None:
@@ -235,7 +235,7 @@ def test_the_process_exits_when_its_parent_is_gone(tmp_path: Path) -> None:
         ("import os; os.abort()", TOO_LARGE),
         ("", TOO_LARGE),
         ("import os, signal; os.kill(os.getpid(), signal.SIGPROF)", TOO_LONG),
-        ("import sys; sys.exit('first\\nno module')", "the workbook reader failed (no module)"),
+        ("import sys; sys.exit('first\\nno module')", "the workbook reader failed (no module); save the sheet as CSV"),
         ('import sys; sys.stderr.write(\'{"refused": "it is blue"}\\nand more\')', "it is blue"),
     ],
 )
@@ -265,7 +265,7 @@ class Panic(BaseException):
         (MemoryError(), TOO_LARGE),
         (
             OSError(28, "No space left"),
-            "cannot store the rows in a temporary file (No space left); free disk space, or save it as CSV",
+            "cannot store the rows in a temporary file (No space left); free disk space, or save the sheet as CSV",
         ),
         (Panic("overflow"), "not a readable workbook (Panic: overflow); save it again, or as CSV"),
     ],
@@ -314,7 +314,7 @@ def test_what_another_process_writes_is_read_from_the_start() -> None:
 
 
 def test_names_of_sheets_reach_the_process_unchanged() -> None:
-    with pytest.raises(InvalidRequest, match=r"no sheet 'é\\x00\\n\"'; pass one of 'People'"):
+    with pytest.raises(InvalidRequest, match=r"no sheet 'é\\x00\\n\"'; pass one of these as --sheet: 'People'"):
         open_file(io.BytesIO(PEOPLE), sheet='é\0\n"')
 
 

@@ -156,7 +156,7 @@ def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
 @pytest.mark.parametrize(
     ("content", "sheet", "message"),
     [
-        (workbook({"A": sheet_of([NAMES])}), "B", "no sheet 'B'; pass one of 'A'"),
+        (workbook({"A": sheet_of([NAMES])}), "B", "no sheet 'B'; pass one of these as --sheet: 'A'"),
         (workbook({"A": sheet_of([NAMES])}, hidden=["A"]), None, "no visible sheet; pass one of these as --sheet: 'A'"),
         (workbook({"A": ""}), None, "no header"),
         (workbook({"A": sheet_of([[text(" ")]])}), None, "no header"),
@@ -219,5 +219,5 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
 
 def test_a_password_protected_workbook_is_refused_with_the_reason() -> None:
     shut = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Root Entry EncryptionInfo EncryptedPackage".encode("utf-16-le")
-    with pytest.raises(InvalidRequest, match="protected by a password; save it without one"):
+    with pytest.raises(InvalidRequest, match="protected by a password; save the workbook without a password"):
         read_sheet(shut)

@@ -72,6 +72,7 @@ def test_a_subprocess_in_the_source_tree_imports_the_same_package(command: tuple
 def test_the_wheel_contains_only_the_package_its_types_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "outreach_async/py.typed" in names
+    assert "outreach_async/redis_rate.lua" in names
     assert any(name.endswith(".csv") for name in names)
     assert {f"outreach_async/fake/data/{table}.tsv" for table in ("countries", "names", "states", "timezones")} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
@@ -127,6 +128,17 @@ anyio.run(main)
 """,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "36"), done.stderr
+
+
+def test_a_redis_rate_without_its_extra_says_which_one_to_install(bare: Path) -> None:
+    code = """
+from outreach_async import InvalidRequest, RedisRate
+try:
+    RedisRate("redis://127.0.0.1", key="k")
+except InvalidRequest as error:
+    print(error)
+"""
+    assert "outreach_async[redis]" in python(bare, code).stdout
 
 
 @pytest.mark.parametrize(

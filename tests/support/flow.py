@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count, pairwise
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import attrs
@@ -30,9 +30,9 @@ from outreach_async import (
 from outreach_async.bulk.breaker import MAX_PAUSE
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.errors import BulkStopped
-from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
+from outreach_async.limiter import RateLimiter
 from outreach_async.responses import parse_retry_after
-from outreach_async.retry import FailureKind, Idempotency, backoff_delay, classify, retry_cost
+from outreach_async.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision, backoff_delay, classify, retry_cost
 from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]
@@ -248,6 +248,7 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
     """Process one worker's rows one after the other, as the engine does."""
     while run.flow.halted is None:
         blamed = attempts = 0
+        first_failed_at = math.inf
         resumes = anyio.current_time()
         while True:
             now = anyio.current_time()
@@ -257,7 +258,9 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
             try:
                 headers = await run.service.answer()
             except OutreachError as error:
-                verdict, evidence = judged(run.flow, error, blamed, started)
+                first_failed_at = min(first_failed_at, anyio.current_time())
+                known = {"counted_failures": blamed, "earlier_failures": attempts, "first_failed_at": first_failed_at}
+                verdict, evidence = judged(run.flow, error, started, **known)
             else:
                 run.flow.on_success(anyio.current_time(), started, headers)
                 break
@@ -270,11 +273,11 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
             resumes = anyio.current_time() + backoff_delay(policy, attempts)
 
 
-def judged(flow: RunThrottle, error: OutreachError, blamed: int, started: float) -> tuple[RetryDecision, FailureKind]:
+def judged(flow: RunThrottle, error: OutreachError, started: float, **known: Any) -> tuple[RetryDecision, FailureKind]:
     evidence = classify(error, Idempotency.IDEMPOTENT)
     retry_after = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
     attempt = FailedAttempt(
-        error=error, kind=evidence, counted_failures=blamed, retry_after=retry_after, started=started, ended=anyio.current_time()
+        error=error, kind=evidence, retry_after=retry_after, started=started, ended=anyio.current_time(), **known
     )
     return flow.on_failure(attempt), evidence
 
@@ -283,7 +286,8 @@ async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
     """Play a scenario to its end, or to that of the run."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
-    run = Run(scene, Service(scene), RunThrottle(policy, RetryAfterGate(), max_outage=max_outage))
+    limiter = RateLimiter(policy, max_in_flight=scene.workers)
+    run = Run(scene, Service(scene), RunThrottle(limiter, policy, max_outage=max_outage))
 
     async def work() -> None:
         try:

@@ -42,7 +42,7 @@ from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.call import Call, CallOptions
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import BulkSuspended, OutreachError
-from outreach_async.limits import RetryAfterGate
+from outreach_async.limiter import RateLimiter
 from outreach_async.operations import AttemptInfo, Operation
 from outreach_async.retry import Idempotency, RetryPolicy, classify, is_retryable
 from outreach_async.transport.wire import Request, Response
@@ -55,7 +55,7 @@ def _unread(_response: Response, _trail: AttemptInfo) -> CreateResult:
 
 CREATE: Final = Operation("create_contact", Request("POST", "/contacts"), _unread, Idempotency.IDEMPOTENT)
 TERMS: Final = CallOptions(None, None)
-THROTTLE: Final = RunThrottle(RetryPolicy(), RetryAfterGate())
+THROTTLE: Final = RunThrottle(RateLimiter(RetryPolicy(), max_in_flight=1), RetryPolicy())
 
 
 HALTED: Final = BulkSuspended("the service is down")

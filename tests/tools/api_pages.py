@@ -28,6 +28,7 @@ CHAPTERS: Final = (
     "outreach_async.importer",
     "outreach_async.spread",
     "outreach_async.transport",
+    "outreach_async.shared_rate",
     "outreach_async.hooks",
     "outreach_async.otel",
     "outreach_async.fake",

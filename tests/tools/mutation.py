@@ -41,7 +41,14 @@ _BULK: Final = (
     "bulk/test_journalled_runs.py",
     "bulk/test_crashes.py",
 )
-_THROTTLE: Final = ("bulk/test_throttle_parts.py", "bulk/test_throttle.py", "bulk/test_throttle_client.py", *_BULK)
+_THROTTLE: Final = (
+    "client/test_rate.py",
+    "client/test_limiter.py",
+    "bulk/test_breaker.py",
+    "bulk/test_throttle.py",
+    "bulk/test_throttle_client.py",
+    *_BULK,
+)
 _JOURNAL: Final = (
     "bulk/test_journal_records.py",
     "bulk/test_journal.py",
@@ -58,7 +65,8 @@ TESTS: Final = {
     "bulk/windows": _BULK,
     "bulk/outcomes": ("bulk/test_labels.py", *_BULK),
     "bulk/throttle": _THROTTLE,
-    "bulk/rate": _THROTTLE,
+    "rate": _THROTTLE,
+    "limiter": _THROTTLE,
     "bulk/breaker": _THROTTLE,
     "bulk/journal/__init__": (*_JOURNAL, *_BULK),
     "bulk/journal/reader": (*_JOURNAL, *_BULK),

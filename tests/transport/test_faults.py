@@ -143,7 +143,7 @@ async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], A
                     group.start_soon(end_by_the_clock, listener)
                 await check(Stage(client, fault, fault.says(name, "POST"), listener))
             assert (await client.mailboxes.list()).data == []
-            assert client._engine._slots.free == client._engine.max_in_flight
+            assert client._engine.limiter.in_flight == 0
             await anyio.to_thread.run_sync(listener.wait_idle, 1)
 
 
@@ -189,7 +189,7 @@ async def test_an_unknown_host_is_an_error_with_nothing_sent(make: Make) -> None
             with pytest.raises(TransportError) as caught:
                 await client.contacts.create(NewContact("ann@company.example"))
             assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
-        assert client._engine._slots.free == client._engine.max_in_flight
+        assert client._engine.limiter.in_flight == 0
 
 
 @everywhere

@@ -249,7 +249,7 @@ def test_a_client_used_in_another_event_loop_is_refused_and_closed(library: Any)
             await transports[0].send(POST, Progress())
 
         async def fail_and_close() -> None:
-            with pytest.raises(InvalidRequest, match="used in another event loop; make a new one in this"):
+            with pytest.raises(InvalidRequest, match="used in another event loop; make a new client and transport in this"):
                 await send()
             await transports.pop().aclose()
 

@@ -72,9 +72,16 @@ def test_a_small_chunk_that_inflates_is_never_decoded_as_a_whole() -> None:
     assert sum(map(len, intake._pieces)) == 0
 
 
-@pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30, "-1", "1, 1", "٣"])
+@pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30])
 def test_a_content_length_beyond_the_limit_is_refused_unread(stated: str) -> None:
     with pytest.raises(TransportError, match="its content-length is") as caught:
+        BodyReader({"content-length": stated}, 1000)
+    assert caught.value.maybe_sent
+
+
+@pytest.mark.parametrize("stated", ["-1", "1, 1", "", "٣"])
+def test_an_invalid_content_length_is_refused(stated: str) -> None:
+    with pytest.raises(TransportError, match="invalid content-length: expected a whole number, got ") as caught:
         BodyReader({"content-length": stated}, 1000)
     assert caught.value.maybe_sent
 
@@ -85,20 +92,20 @@ def test_a_content_length_within_the_limit_is_accepted() -> None:
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd"])
 def test_an_encoding_that_was_not_requested_is_refused(coding: str) -> None:
-    with pytest.raises(TransportError, match=f"{coding}.*expected gzip, deflate"):
+    with pytest.raises(TransportError, match=f"expected one of gzip, deflate, got .{coding}"):
         BodyReader({"content-encoding": coding}, MAX_ANSWER)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_body_in_another_encoding_than_stated_is_refused(coding: str) -> None:
-    with pytest.raises(TransportError, match=f"not in its stated content-encoding '{coding}'") as caught:
+    with pytest.raises(TransportError, match=f"with content-encoding '{coding}' is not valid") as caught:
         take(BodyReader({"content-encoding": coding}, MAX_ANSWER), [b'{"status": "ok"}'])
     assert caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize(("coding", "body"), [("gzip", gzip.compress(b"ok", mtime=0)), ("deflate", zlib.compress(b"ok"))])
 def test_a_body_that_ends_inside_its_encoding_is_refused(coding: str, body: bytes) -> None:
-    with pytest.raises(TransportError, match="is truncated within its stated content-encoding"):
+    with pytest.raises(TransportError, match=f"with content-encoding '{coding}' is truncated"):
         take(BodyReader({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
 
 

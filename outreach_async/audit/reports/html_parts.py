@@ -12,7 +12,7 @@ import attrs
 from outreach_async.audit.reports.wording import format_figure, replace_unprintable
 
 _VOID_ELEMENTS: Final = frozenset({"input", "rect", "circle", "line", "path"})
-"""Elements without content. SVG elements need the closing slash; HTML elements ignore it."""
+"""Elements without content. SVG elements need the closing slash; for HTML elements, it has no effect."""
 
 Content = object
 """Content of an element: a string, a number or markup; `None` renders nothing."""
@@ -38,7 +38,7 @@ def tag(name: str, /, *content: Content, **attributes: str | float | bool | None
 
 
 def join_markup(content: Iterable[Content]) -> Markup:
-    """Concatenate content to one string of HTML."""
+    """Concatenate content into one string of HTML."""
     return Markup("".join(map(_escape, content)))
 
 

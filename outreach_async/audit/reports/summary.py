@@ -235,8 +235,8 @@ class MailboxHealth:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
         bands: Number of mailboxes with a score in each range of `SCORE_BANDS`.
-        summary: One sentence with the share of all e-mails that mailboxes with an error or worse sent; `None` if the share is
-            zero or above 100 %.
+        summary: One sentence with the share of all e-mails that were sent by mailboxes with a finding of severity `error` or
+            worse; `None` if the share is zero or above 100 %.
     """
 
     boxes: Mapping[Severity, int]

@@ -153,7 +153,7 @@ def _markdown_domains(view: Overview) -> Iterator[str]:
         yield from _markdown_table(("Domain", "Score", "Worst finding", "Mailboxes"), rows)
         yield ""
     if len(domains) > _MAX_DOMAINS:
-        yield f"{format_count(len(domains) - _MAX_DOMAINS, 'more domain')} with errors; "
+        yield f"{format_count(len(domains) - _MAX_DOMAINS, 'more domain')} with errors."
     yield from ("", escape_markdown(view.summary))
 
 

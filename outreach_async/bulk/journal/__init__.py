@@ -39,9 +39,9 @@ class Journal:
     Args:
         path: Path of the journal's SQLite file.
         source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming.
-        mapping: Field codes by column name, if the input has columns; a different code for a column is refused on resuming.
-        inline: Whether to write on the event loop's own thread. Virtual time needs this: its clock does not wait for threads.
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with another one.
+        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with another code for a column.
+        inline: Whether to write on the event loop's own thread. A virtual clock requires this: it does not wait for threads.
 
     Example:
         ```python
@@ -70,8 +70,8 @@ class Journal:
     def outcomes(self) -> Iterator[ContactOutcome]:
         """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
 
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
-        class, message, status and attempts; headers and body are not recorded.
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. The outcome's `error`
+        has the original class, message, status and attempts; headers and body are not recorded.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -90,7 +90,7 @@ class Journal:
             first = page[-1].index + 1
 
     def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time, kind, details). The time is that of the writer's clock.
+        """Iterate over the events of the run as (Unix time, kind, details). The time is taken from the writer's clock.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -178,7 +178,7 @@ class OpenJournal:
 
 
 async def open_journal(options: JournalOptions) -> OpenJournal:
-    """Open the journal of a run, in the writer's thread.
+    """Open the journal of a run in the writer's thread.
 
     Raises:
         InvalidRequest: The journal belongs to another run, is being written by another run, or exists although `resume` is

@@ -1,4 +1,7 @@
-"""The identity, windows and report of a journal's run, and the check that a journal belongs to the resumed run. Pure: no I/O."""
+"""The identity, windows and report of a journal's run, and the check that a journal belongs to the resumed run.
+
+This module does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from outreach_async.validation import masked_repr
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""With `known`, the journal is trusted to show what was sent; with `unknown`, any row without an outcome may have been sent."""
+"""With `known`, only rows marked in the journal may have been sent; with `unknown`, any row without an outcome may have been."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
@@ -67,14 +70,14 @@ class JournalReport(BulkReport):
     """The report of a run, read from its journal. The same journal always gives the same report.
 
     Attributes:
-        state: How the run ended; `running` until it has ended, and also after a kill.
+        state: How the run ended; `running` before its end, and also after a kill.
         rows: Number of rows with an outcome.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
         repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
             `not_applied`.
-        seconds: Duration of the run in seconds. If the run was resumed, the time between its parts does not count.
-        marked: Number of rows that were marked as about to be sent; no later row was ever sent.
+        seconds: Duration of the run in seconds. If the run was resumed, the time between its processes does not count.
+        marked: Number of rows that were marked as about to be sent. The recorded run sent no later row.
         possibly_sent: Number of marked rows without an outcome.
         windows: Number of marked windows.
         events: Number of events by kind.

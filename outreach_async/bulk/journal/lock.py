@@ -40,7 +40,7 @@ def require_local(path: str, mounts: str) -> None:
 
 
 def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the contents of `listing`, the mounts of this machine; an empty string if this file cannot be read."""
+    """Return the contents of the file `listing`, which lists this machine's mounts; an empty string if it cannot be read."""
     try:
         return listing.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -141,7 +141,7 @@ def _open_file(path: str, *, resume: bool) -> int:
     if (status.st_dev, status.st_ino) in _LOCKED_FILES:
         raise _in_use_error(path)
     if not resume:
-        raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new one")
+        raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new run")
     return os.open(path, _OPEN_FLAGS)
 
 
@@ -156,7 +156,7 @@ def require_same_file(path: str, descriptor: int) -> None:
 
 
 def _in_use_error(path: str) -> InvalidRequest:
-    return InvalidRequest(f"journal: another run is writing {path}; wait until it ends, or pass another path")
+    return InvalidRequest(f"journal: another run is writing {path}; wait until that run ends, or pass another path")
 
 
 @contextmanager
@@ -171,4 +171,4 @@ def translate_os_errors(path: str) -> Iterator[None]:
             f"journal: {path} cannot be opened: {error.strerror}; pass a path in a folder that you can write to"
         ) from error
     except OSError as error:
-        raise JournalError(f"journal {path} cannot be opened: {error.strerror}; fix the cause and resume") from error
+        raise JournalError(f"journal {path} cannot be opened: {error.strerror}; fix the cause and resume the run") from error

@@ -33,7 +33,7 @@ class LockedJournal:
         lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: If this journal replaces a damaged one, the reason and the new name of the damaged file; otherwise `None`.
+        damage: If this journal replaces a damaged one, the kind of damage and the new name of the damaged file; otherwise `None`.
     """
 
     lock: JournalLock
@@ -50,7 +50,7 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         metadata: The run's metadata for a new journal.
         resume: Whether an existing journal is accepted, so that its run is resumed.
         earlier: With `unknown`, which implies `resume`, a damaged or empty journal is renamed, and a new one is created.
-        link: Function that creates a hard link to a file, as `os.link` does; fails if the new name exists.
+        link: Function that creates a hard link to a file, as `os.link` does; it fails if the new name exists.
 
     Raises:
         InvalidRequest: The file is not a journal, is of a newer version, exists although `resume` is false, or cannot be locked.
@@ -70,7 +70,7 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
             if earlier == "known":
                 raise
-            with translate_os_errors(path):  # while it is locked: another run may be about to rename it as well
+            with translate_os_errors(path):  # the file is still locked, because another run may be about to rename it, too
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
     with translate_os_errors(path):
         create_journal(path, metadata, link)
@@ -111,7 +111,7 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link)
     Args:
         path: Path of the journal.
         metadata: The run's metadata.
-        link: Function that creates a hard link to a file; fails if the new name exists.
+        link: Function that creates a hard link to a file; it fails if the new name exists.
 
     Raises:
         FileExistsError: The path already exists.

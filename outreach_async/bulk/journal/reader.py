@@ -76,8 +76,8 @@ _EXTERNAL_CODES: Final = frozenset(
 )
 """Primary SQLite error codes whose cause is outside the file."""
 
-_LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
-_LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
+_LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing; copy it too, because it has outcomes"
+_LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable, so outcomes are missing"
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:

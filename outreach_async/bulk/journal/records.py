@@ -1,4 +1,4 @@
-"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. Pure: no I/O.
+"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. This module does no I/O.
 
 An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is stored as a
 number, the possible statuses as bits, an id without its prefix, and an error as the digest of a string that is stored once. A

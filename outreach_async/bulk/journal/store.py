@@ -120,7 +120,7 @@ class Store:
         complete = False
         with suppress(JournalError):
             complete = self._close_log()
-        self._failure = (f"journal {self.path} is closed", None)
+        self._failure = (f"journal {self.path} is closed; open it again", None)
         if complete:
             self._close_keeping_log.detach()
             with suppress(sqlite3.Error):  # the file is complete in any case

@@ -66,12 +66,12 @@ _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 class JournalWriter:
     """A journal that is open for writing. Its methods may be called from any thread, one at a time.
 
-    After a JournalError nothing more is written: every later call raises the same error. What was written before remains valid.
+    After a JournalError, nothing more is written: every later call raises the same error. Earlier contents remain valid.
 
     Attributes:
-        resumed: Whether an earlier process started the run.
+        resumed: Whether the run continues in an existing journal.
         state: `running`, or how the run ended.
-        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless earlier runs are unknown.
+        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless `earlier` is `unknown`.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -185,7 +185,8 @@ class JournalWriter:
         """
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
-                f"journal: expected rows from {self.hwm} on, got {window.rows} rows from {window.first} on; mark rows in order"
+                f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
+                f" starting at row {window.first}; mark rows in order"
             )
         if window.first < self.hwm:
             if self.window_at(window.first) != window:
@@ -215,7 +216,9 @@ class JournalWriter:
             JournalError: A row already has an outcome, or the journal cannot be written.
         """
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
-            raise InvalidRequest(f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before it is sent")
+            raise InvalidRequest(
+                f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before you record its outcome"
+            )
         rows, errors = records.encode_batch(outcomes)
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
         with self._store.transaction() as db:
@@ -279,7 +282,7 @@ class JournalWriter:
             InvalidRequest: The spool is already complete.
         """
         if self.spooled is not None:
-            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; no more can be added")
+            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
         columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
         with self._store.transaction() as db:
             db.execute(_ADD_SPOOLED, (to_json([(*row, checksum(row)) for row in columns]),))
@@ -299,13 +302,13 @@ class JournalWriter:
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool: the content to send, or the index of the row that is sent instead.
+        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead.
 
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail; `coalesce` merges the later rows into the first, by
-                the rules of the run's `duplicates` option, and sends that; the remaining policies send every row.
+            policy: With `first` and `last`, one row per e-mail is sent. With `coalesce`, the later rows are merged into the
+                first, by the rules of the run's `duplicates` option, and the merged row is sent. Otherwise, every row is sent.
         """
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:

@@ -19,8 +19,8 @@ class WriterThread:
     When `run` returns or raises, its call has ended or will never run.
 
     Args:
-        inline: Whether to run the calls on the event loop's own thread. Virtual time needs this: its clock does not wait for
-            threads.
+        inline: Whether to run the calls on the event loop's own thread. A virtual clock requires this, because it does
+            not wait for threads.
     """
 
     def __init__(self, *, inline: bool) -> None:

@@ -14,7 +14,7 @@ the examples, the variable `FAKE` is the URL on the first line that `serve` prin
     $ curl $FAKE/contacts -d '{"workspace": "space_1", "rows": [{"id": "contact_1", "email": "bo@acme.example", "city": "Lyon"}]}'
     {"ids":["contact_1"]}
 
-Change a campaign or a mailbox, or script what a contact does with an e-mail that the fake will send as time advances:
+Change a campaign or a mailbox, or script the reactions of a contact to an e-mail that has not been sent yet:
 
     $ curl -X PATCH $FAKE/campaigns -d '{"id": "camp_1", "status": "live", "rates": {"bounce": 0}}'
     {"ids":["camp_1"]}

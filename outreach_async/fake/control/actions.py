@@ -145,7 +145,7 @@ def change_campaign(context: ActionContext, body: schemas.CampaignChange) -> sch
 
 
 def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) -> schemas.ServerState:
-    """Script the actions of a contact on an e-mail that has not been sent yet."""
+    """Script the reactions of a contact to an e-mail that has not been sent yet."""
     context.service.sim.script(**asdict(body))
     return state(context)
 
@@ -245,7 +245,7 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
             400, f"expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
         )
     if context.service.now + step.total_seconds() > _MAX_TIME:
-        raise Problem(400, "the time cannot reach the year 9000", None, "reset, or load a world file whose now is earlier")
+        raise Problem(400, "expected a time before the year 9000, got a later time", None, "advance less, or reset the fake")
     context.service.advance(seconds=step.total_seconds())
     return get_time(context)
 
@@ -253,7 +253,7 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
 def find_member_at_fault(body: Struct, message: str) -> str | None:
     """Return the path of the key in `body` that an error message is about; `None` if there is none.
 
-    It is the first key that the message quotes or whose string value it quotes, or else the key that the message starts with.
+    The result is the first key such that the message quotes the key or its string value, or else the key at the message's start.
     """
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)

@@ -3,7 +3,8 @@
 Two request headers are checked, because a web page in a browser can send requests to a server on loopback:
 
 - `Host`: an attacker can make the page's host name resolve to the address of this server (DNS rebinding). The browser then lets
-  the page read the responses, because page and server have the same origin. Only the unknown host name shows the attack.
+  the page read the responses, because page and server have the same origin. Such a request can be recognized only
+  by its unknown host name.
 - `Origin`: some requests do harm even if the page cannot read the response. The browser adds the page's origin to these requests.
 """
 
@@ -233,7 +234,7 @@ class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. Until the first `checkpoint`, `reset` restores the state that the fake has when it is passed.
+        service: The fake. Until the first `checkpoint`, `reset` restores its state at the creation of the control plane.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
 
     Attributes:

@@ -75,7 +75,7 @@ def parse_query(query: str, kind: Any) -> Any:
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in parameters:
-            raise Problem(400, f"the parameter {name} is given twice", name, "pass it once")
+            raise Problem(400, f"the parameter {name} is sent more than once", name, "send it once")
         parameters[name] = value
     try:
         return msgspec.convert(parameters, kind, strict=False)
@@ -170,7 +170,7 @@ class CampaignBody(RequestBody):
 
 
 class CampaignChange(RequestBody):
-    """Changes to a campaign. Properties whose keys are omitted keep their values."""
+    """Changes to a campaign. An omitted property keeps its value."""
 
     id: str
     status: _NonBlankString | None = None
@@ -195,7 +195,7 @@ class ContactsBody(RequestBody):
 
 
 class ScriptedActionsBody(RequestBody):
-    """A contact's actions on an e-mail that has not been sent yet, such as a click. Omitted actions do not happen."""
+    """A contact's reactions to an e-mail that has not been sent yet, such as a click. Omitted reactions do not happen."""
 
     contact: _NonBlankString
     """The contact's e-mail address or id."""
@@ -320,7 +320,7 @@ class UnfiredFaults(msgspec.Struct):
 
 
 class BehaviourState(msgspec.Struct):
-    """The value of every knob, and the named values that each knob accepts."""
+    """The value of every knob, and the predefined values that each knob accepts."""
 
     behaviour: dict[str, Any]
     readings: dict[str, list[Any]]
@@ -396,7 +396,7 @@ def _given_members(body: msgspec.Struct) -> dict[str, Any]:
 
 
 def describe_behaviour(behaviour: Behaviour) -> BehaviourState:
-    """Return the value and the named values of every knob as JSON. Credentials are masked, and functions are shown by name."""
+    """Return the value and the predefined values of every knob as JSON. Credentials are masked; functions are shown by name."""
     knobs = {field.name: _to_json(getattr(behaviour, field.name)) for field in attrs.fields(Behaviour)}
     return BehaviourState(knobs, {name: [_to_json(value) for value in values] for name, values in KNOB_VALUES.items()})
 

@@ -187,7 +187,7 @@ class SimulationEngine:
         sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
         self._record_activity(sent, flow)
         # A script for this campaign takes precedence over a script for any campaign. Responses are drawn only if there is no
-        # script: a script without actions is an empty plan.
+        # script: a script without reactions is an empty plan.
         scripts = self.simulation.scripts
         plan = scripts.get((due.token, campaign.id, place), scripts.get((due.token, "", place)))
         if plan is None:

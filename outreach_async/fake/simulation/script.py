@@ -1,4 +1,4 @@
-"""`fake.sim`: script the actions of contacts, and listen to events."""
+"""`fake.sim`: script the reactions of contacts, and listen to events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
 class SimulationControl:
-    """Scripts the actions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
+    """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
 
     Args:
         seeding: Function that returns a context manager for changes to the stored data. It yields a `Seeder`.
@@ -62,10 +62,10 @@ class SimulationControl:
         bounces_after: Span | None = None,
         interested: bool = False,
     ) -> None:
-        """Script the actions of a contact on an e-mail that has not been sent yet. Omitted actions do not happen.
+        """Script the reactions of a contact to an e-mail that has not been sent yet. Omitted reactions do not happen.
 
         A click, reply or unsubscribe requires an open. If `opens_after` is omitted, the open happens together with the first of
-        these actions.
+        these reactions.
 
         Args:
             contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
@@ -80,7 +80,7 @@ class SimulationControl:
 
         Raises:
             TypeError: A span or the step has the wrong type.
-            ValueError: The actions contradict each other, a span is malformed, or the contact or campaign does not exist.
+            ValueError: The reactions contradict each other, a span is malformed, or the contact or campaign does not exist.
 
         Example:
             ```python
@@ -105,7 +105,7 @@ class SimulationControl:
             raise ValueError("step: expected 1 or more, got 0; the first step is 1")
         with self._transaction() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
-                raise ValueError(f"there is no campaign {campaign!r}; add it first")
+                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
             seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
 
 
@@ -121,19 +121,21 @@ def _find_token(seeder: Seeder, contact: str) -> str:
         for key, stored in contacts.items():
             if stored.id == contact:
                 return key
-    raise ValueError(f"there is no contact {contact!r}; add it first, or pass its e-mail address")
+    raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
 
 
 def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
-        raise ValueError("interested: expected replies_after as well; pass it")
+        raise ValueError(
+            "interested: expected replies_after too, because only a reply shows interest; pass it or omit interested"
+        )
     if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after: cannot be combined with other actions; omit it, or omit them")
+        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the others")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
-        raise ValueError("replies_after, unsubscribes_after: expected at most one, as each ends the path, got both; omit one")
+        raise ValueError("replies_after, unsubscribes_after: expected at most one, as each ends the contact's path; omit one")
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: must not be longer than the span of another action; shorten or omit it")
+        raise ValueError("opens_after: must not be longer than the span of another reaction; shorten or omit opens_after")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 

@@ -94,7 +94,7 @@ def _share_or_none(value: Any, of: int) -> Share | None:
 
 
 def _remaining(total: int, days: int, passed: int) -> int:
-    """Return what is left after `passed` days of a total that decreases evenly to zero over `days` days."""
+    """Return the rest of a total after `passed` days. The total decreases evenly to zero over `days` days."""
     return total * max(0, days - passed) // days
 
 
@@ -103,7 +103,7 @@ class MailboxStats:
     """A mailbox's counts of e-mails, opens and bounces per day, up to the latest day, and its total counts.
 
     Attributes:
-        seeded: The seeded statistics. The counts below do not include them.
+        seeded: The seeded statistics. The counts below do not include the seeded statistics.
         day: The latest day, in days since 1970.
         sent: Number of e-mails sent on each of the last 90 days. The last value is that of `day`.
         opened: Number of e-mails sent on each of the last 14 days and opened since.
@@ -343,7 +343,7 @@ class Simulation:
 
     def copy(self) -> Simulation:
         """Return a copy. Flows and statistics are shared until the copy or the original changes them."""
-        # All flows and statistics are shared from now on. Whoever changes one must copy it first.
+        # All flows and statistics are shared from now on. Code that changes one of them must copy it first.
         self._owned_ids.clear()
         return Simulation(list(self.heap), dict(self.flows), dict(self.stats), dict(self.scripts), self.wake)
 

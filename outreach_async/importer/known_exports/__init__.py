@@ -47,10 +47,10 @@ class ExportFormat:
         marks: Columns that identify the tool.
         least: Minimum number of `marks` that a header must contain for the tool to be recognised.
         fields: Columns that map to a field, by field code, in order of preference.
-        workspace: Columns that map to a workspace field, by a name that the field may have.
+        workspace: Columns that map to a workspace field, by a possible name of the field.
         misleading: Columns whose name has another meaning in this tool, with that meaning.
         left_out: Columns that are ignored, with a description of their content.
-        left_out_like: Numbered columns that are ignored, as regular expressions with a description of their content.
+        left_out_like: Regular expressions for more columns that are ignored, with a description of their content.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ExportFormat:
         if like := next((reason for pattern, reason in self.left_out_like if pattern.fullmatch(name)), None):
             return like
         if self.workspace_names(header):
-            return "the workspace has no field for it"
+            return "the workspace has no field for this column"
         return "another column is used instead" if any(name in columns for columns in self.fields.values()) else None
 
 

@@ -1,4 +1,6 @@
-"""Limit the rate of a run: schedule the attempts, read quota headers, and learn the service's limit from refusals.
+"""Limit the rate of a client: keep to a configured rate, read quota headers, and learn the service's limit from refusals.
+
+A configured rate is kept by a token bucket. The rest of this module applies with and without one.
 
 A response may state a quota in any of these headers:
 
@@ -8,7 +10,7 @@ A response may state a quota in any of these headers:
 
 A `Reset` value is in seconds; a value that would mean years is read as Unix time.
 
-There is no limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises along a
+There is no learned limit until the first refusal. A refusal cuts it to 0.7 of the achieved rate. Then the limit rises along a
 cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
 The curve is proportional to the rate: a service that allows 500 requests per second may be sent 502, but a service that allows 1
 request per second is not sent 3.
@@ -26,6 +28,9 @@ from typing import Final
 
 import attrs
 
+_BURST_TIME: Final = 0.1
+"""Seconds whose attempts may start at once: the burst of a configured rate is a tenth of the rate, but at least one attempt."""
+
 TOLERANCE: Final = 0.01
 """Seconds by which an attempt may start ahead of schedule. Timers are late by less than this, and a service would not
 notice so short a time."""
@@ -34,6 +39,47 @@ _START_FRACTION: Final = 0.5
 """Fraction of the base rate at which the ramp after a pause starts."""
 _DURATION: Final = 2.0
 """Length of the ramp after a pause, in seconds."""
+
+
+class TokenBucket:
+    """Keeps attempts to a configured rate, by the generic cell rate algorithm.
+
+    In any `t` seconds, at most `rate * t + max(1, rate / 10)` attempts start. The bucket starts full.
+
+    Attributes:
+        rate: The rate in requests per second.
+        opens_at: The time from which the next attempt may start.
+    """
+
+    __slots__ = ("_arrival", "_period", "_tolerance", "opens_at", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self._arrival = self.opens_at = -math.inf
+        self._set_rate(rate)
+
+    def _set_rate(self, rate: float) -> None:
+        self.rate = rate
+        self._period = 1 / rate
+        # One attempt may always start; the tolerance adds the rest of the burst. It lets a late timer catch up.
+        self._tolerance = max(0.0, _BURST_TIME - self._period)
+
+    def record_start(self, now: float) -> None:
+        """Record the start of an attempt."""
+        # `_arrival` is the time at which the bucket is full again. It is never in the past, so that unused tokens do not add up.
+        self._arrival = max(now, self._arrival) + self._period
+        self.opens_at = self._arrival - self._tolerance
+
+    def change_rate(self, rate: float, now: float) -> None:
+        """Change the rate. The number of tokens that are missing from the bucket stays the same."""
+        missing = max(0.0, self._arrival - now) * self.rate
+        self._set_rate(rate)
+        self._arrival = now + missing / rate
+        self.opens_at = self._arrival - self._tolerance
+
+    def empty(self, now: float) -> None:
+        """Take all tokens, so that the next attempt starts one period from now."""
+        self.opens_at = now + self._period
+        self._arrival = self.opens_at + self._tolerance
 
 
 class Schedule:

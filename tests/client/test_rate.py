@@ -1,23 +1,15 @@
-"""The parts of the throttle: the rate limit, the schedule, failure counting, the breaker, quotas and the queue."""
+"""The pure parts of rate limits: the token bucket, the learned limit, the schedule and quotas."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from functools import partial
 
-import anyio
-import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import scaled
-from support.time import virtual_time
 
-from outreach_async.bulk import breaker
-from outreach_async.bulk.breaker import Breaker, FailureWindow, Reachability
-from outreach_async.bulk.rate import (
+from outreach_async.rate import (
     BETA,
     FLOOR,
     SPACING,
@@ -28,17 +20,62 @@ from outreach_async.bulk.rate import (
     RateMeter,
     Schedule,
     SlowStart,
+    TokenBucket,
     has_quota,
     parse_quota,
 )
-from outreach_async.bulk.throttle import FifoWaiters
-from outreach_async.testing import VirtualTime
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)
 
 
-# The rate
+# The configured rate
+
+
+def most_in_excess(starts: list[float], rate: float) -> float:
+    """Return by how many attempts some window exceeds what a rate allows, at most; negative if none does."""
+    burst = max(1.0, rate / 10)
+    return max(
+        number + 1 - first - (rate * (end - begin) + burst)
+        for number, end in enumerate(starts)
+        for first, begin in enumerate(starts[: number + 1])
+    )
+
+
+@given(st.floats(0.01, 2000), st.lists(st.floats(0, 3), min_size=1, max_size=60))
+def test_a_bucket_never_starts_more_than_its_rate_and_burst(rate: float, pauses: list[float]) -> None:
+    bucket, now = TokenBucket(rate), 0.0
+    starts: list[float] = []
+    for pause in pauses:  # every pause is followed by as many attempts as are allowed at that time
+        now = max(now + pause, bucket.opens_at if pause < 1 else now)
+        while bucket.opens_at <= now and len(starts) < 400:
+            bucket.record_start(now)
+            starts.append(now)
+    assert most_in_excess(starts, rate) <= 1e-6
+
+
+@given(st.floats(0.1, 500), st.floats(0.1, 500), st.floats(0, 0.5))
+def test_a_changed_rate_keeps_the_number_of_missing_tokens(before: float, after: float, pause: float) -> None:
+    bucket, started = TokenBucket(before), 0
+    while bucket.opens_at <= 0.0:
+        bucket.record_start(0.0)
+        started += 1
+    bucket.change_rate(after, pause)
+    missing = max(0.0, started - before * pause)
+    assert bucket.opens_at == pytest.approx(pause + (missing + 1 - max(1.0, after / 10)) / after, abs=1e-6)
+
+
+def test_a_timer_that_is_late_costs_no_throughput_within_the_burst() -> None:
+    bucket, now, count = TokenBucket(100.0), 0.0, 0
+    while now < 10:
+        while bucket.opens_at <= now:
+            bucket.record_start(now)
+            count += 1
+        now = bucket.opens_at + 0.05
+    assert count >= 100 * 9.9
+
+
+# The learned limit
 
 
 @given(st.lists(st.tuples(seconds, st.booleans(), st.floats(0, 1000)), max_size=60))
@@ -176,6 +213,14 @@ def test_idle_time_does_not_count_as_a_slow_rate() -> None:
     assert meter.rate(1012.0) == pytest.approx(50, rel=0.1)
 
 
+def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
+    meter = RateMeter()
+    for number in range(1, 5):
+        meter.add(number / 10, 0.0)
+    meter.restart(0.5, 10.5)
+    assert meter.rate(11.5) > 1
+
+
 # The schedule
 
 
@@ -215,144 +260,6 @@ def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
     ramp.start(10.0, 100.0)
     assert [ramp.rate(None, at) for at in (9.0, 10.0, 11.0, 12.0)] == [50.0, 50.0, 75.0, None]
     assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]
-
-
-# Failure counting
-
-
-@given(st.lists(st.booleans(), max_size=300))
-def test_the_service_is_failing_when_half_of_the_last_100_results_are_faults(results: list[bool]) -> None:
-    health = FailureWindow()
-    for number, good in enumerate(results, 1):
-        health.record_success() if good else health.record_fault(0)
-        window = results[max(0, number - 100) : number]
-        assert health.size == len(window)
-        assert health.is_failing is (len(window) >= 20 and window.count(False) * 2 >= len(window))
-
-
-@given(st.lists(st.booleans(), max_size=150))
-def test_a_fault_counts_against_its_row_unless_many_neighbours_fail_too(results: list[bool]) -> None:
-    health = FailureWindow()
-    for good in results:
-        health.record_success() if good else health.record_fault(0)
-    window = results[-100:]
-    assert health.counts_against_row(0) is (len(window) < 20 or window.count(True) >= 0.9 * len(window))
-
-
-def test_earlier_failures_of_a_row_do_not_excuse_it() -> None:
-    health = FailureWindow()
-    for _ in range(18):
-        health.record_success()
-    for blamed in (0, 1, 2):
-        health.record_fault(blamed)
-    assert health.counts_against_row(3)
-    assert not all([health.counts_against_row(0), health.size < 20])
-    health.record_success()
-    health.record_success()
-    assert health.counts_against_row(3)
-    assert not health.counts_against_row(0)
-
-
-def test_faults_older_than_the_last_100_results_are_forgotten() -> None:
-    health = FailureWindow()
-    for _ in range(60):
-        health.record_fault(0)
-    for _ in range(95):
-        health.record_success()
-    assert not health.is_failing
-    assert health.counts_against_row(0)
-
-
-def test_clearing_forgets_earlier_results() -> None:
-    health = FailureWindow()
-    for _ in range(50):
-        health.record_fault(0)
-    assert health.is_failing
-    health.clear()
-    assert health.size == 0
-    assert not health.is_failing
-
-
-# The breaker
-
-
-class Breakers(RuleBasedStateMachine):
-    """Invariants of the breaker under any sequence of events."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.breaker = Breaker()
-        self.now = 0.0
-        self.probe: float | None = None
-
-    @rule(gap=st.floats(0.01, 100))
-    def wait(self, gap: float) -> None:
-        self.now += gap
-
-    @precondition(lambda self: self.breaker.closed)
-    @rule(pause=st.floats(0, 5))
-    def trip(self, pause: float) -> None:
-        self.breaker.trip(self.now, pause)
-        assert self.breaker.opens_at == self.now + pause
-
-    @precondition(lambda self: self.breaker.opens_at <= self.now)
-    @rule()
-    def start(self) -> None:
-        self.breaker.record_start(self.now)
-        self.probe = None if self.breaker.closed else self.now
-        assert self.breaker.closed or self.breaker.opens_at > self.now  # a second probe has to wait
-
-    @precondition(lambda self: self.probe is not None)
-    @rule(end=st.sampled_from(["failed", "refused", "close"]))
-    def hear(self, end: str) -> None:
-        assert self.probe is not None
-        assert self.breaker.is_probe(self.probe)
-        if end == "close":
-            self.breaker.close()
-        else:
-            (self.breaker.on_probe_failure if end == "failed" else self.breaker.on_probe_refusal)(self.now)
-        self.probe = None
-        assert self.breaker.closed is (end == "close")
-
-    @invariant()
-    def a_pause_has_an_end_and_what_began_before_the_probe_is_not_it(self) -> None:
-        assert self.breaker.opens_at <= self.now + max(breaker.MAX_PAUSE, breaker.PROBE_LEASE)
-        assert not self.breaker.closed or self.breaker.opens_at <= self.now
-        assert not self.breaker.is_probe(-1.0)
-        assert self.breaker.is_probe(self.now) is (self.probe is not None)
-
-
-TestBreakers = Breakers.TestCase
-TestBreakers.settings = settings(max_examples=scaled(40), stateful_step_count=30)
-
-
-def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
-    opened, now, pauses = Breaker(), 0.0, []
-    opened.trip(now)
-    for _ in range(6):
-        pauses.append(opened.opens_at - now)
-        now = opened.opens_at
-        opened.record_start(now)
-        opened.on_probe_failure(now)
-    assert pauses == [5, 10, 20, 40, 60, 60]
-    opened.close()
-    opened.trip(now)
-    assert opened.opens_at == now + 5
-
-
-# Outages and unreachable services
-
-
-def test_simultaneous_failures_count_as_one_round() -> None:
-    contact = Reachability()
-    assert [contact.record_failure(*attempt) for attempt in ((0, 1), (0, 1.5), (1, 2), (1.5, 3), (3, 4))] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
-    assert contact.rounds == 3
 
 
 # Quotas
@@ -415,88 +322,3 @@ def test_a_response_to_an_older_attempt_does_not_update_the_quota() -> None:
     allowance.apply(Quota(0, 30), started=5.0, now=6.0, in_flight=0)
     allowance.apply(Quota(9, 30), started=4.0, now=7.0, in_flight=0)
     assert allowance.opens_at(8.0) == 36.0
-
-
-# The queue
-
-
-async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
-    """Let many tasks queue for one start per second, cancel some of them, and return who was served."""
-    served: list[int] = []
-    opens = [anyio.current_time() + 0.5]
-    scopes = [anyio.CancelScope() for _ in range(count)]
-
-    def take(now: float) -> float:
-        opened = opens[0]
-        if opened <= now:
-            opens[0] = now + 1
-        return opened
-
-    async def ask(number: int) -> None:
-        with scopes[number]:
-            await line.wait(-math.inf, take)
-            served.append(number)
-
-    async with anyio.create_task_group() as group:
-        for number in range(count):
-            group.start_soon(ask, number)
-            await anyio.lowlevel.checkpoint()
-        await anyio.sleep(0.25)
-        for number in doomed:
-            scopes[number].cancel()
-    assert not served or anyio.current_time() == pytest.approx(opens[0] - 1)
-    return served
-
-
-@settings(max_examples=scaled(30))
-@given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
-def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
-    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn
-    served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
-    assert served == [number for number in range(count) if number not in doomed]
-    assert not line
-
-
-@virtual_time
-async def test_a_waiter_that_may_not_start_yet_blocks_nobody() -> None:
-    line = FifoWaiters()
-    served: list[str] = []
-
-    async def ask(name: str, not_before: float) -> None:
-        await line.wait(not_before, lambda _: -math.inf)
-        served.append(name)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask, "late", anyio.current_time() + 60)
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(ask, "early", -math.inf)
-    assert served == ["early", "late"]
-
-
-@virtual_time
-async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more() -> None:
-    line = FifoWaiters()
-    opens, looks = [anyio.current_time() + 1000], itertools.count()
-
-    def take(_: float) -> float:
-        next(looks)
-        return opens[0]
-
-    line.wake_first(0.0)  # nobody is there
-    async with anyio.create_task_group() as group:
-        group.start_soon(line.wait, -math.inf, take)
-        await anyio.wait_all_tasks_blocked()
-        line.wake_first(opens[0] - 0.0005)
-        await anyio.wait_all_tasks_blocked()
-        assert next(looks) == 1
-        opens[0] = anyio.current_time()
-        line.wake_first(opens[0])
-    assert not line
-
-
-def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
-    meter = RateMeter()
-    for number in range(1, 5):
-        meter.add(number / 10, 0.0)
-    meter.restart(0.5, 10.5)
-    assert meter.rate(11.5) > 1

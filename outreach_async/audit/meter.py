@@ -1,0 +1,102 @@
+"""Measure the progress of an audit."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import attrs
+
+from outreach_async.bulk.progress import RateEstimator
+from outreach_async.bulk.throttle import RunThrottle
+from outreach_async.models import Mailbox, Page
+
+
+@attrs.frozen(kw_only=True)
+class AuditProgress:
+    """The progress of an audit.
+
+    Attributes:
+        workspaces: Number of workspaces that were read, or could not be read.
+        total: Number of workspaces of the audit.
+        mailboxes: Number of mailboxes read.
+        rate: Recent mailboxes per second.
+        state: `running`; `throttled` while a rate limit delays requests; `paused` while nothing is sent, because the service
+            asked for a wait or is down.
+        resumes: Seconds until the pause ends; 0.0 if the audit is not paused.
+        eta: Estimated seconds until the last workspace is read; `None` if unknown. The estimate assumes that the workspaces not
+            yet started have as many pages as the others.
+        why: Reason for the pause; an empty string if the audit is not paused.
+
+    Example:
+        ```python
+        async with stream(client, ["space_1"]) as findings:
+            async for _ in findings:
+                print(findings.progress.mailboxes, findings.progress.state)  # -> 2 running
+        ```
+    """
+
+    workspaces: int
+    total: int
+    mailboxes: int
+    rate: float
+    state: Literal["running", "throttled", "paused"]
+    resumes: float
+    eta: float | None
+    why: str = ""
+
+
+class ProgressMeter:
+    """Counts what an audit has read.
+
+    Args:
+        workspaces: Number of workspaces of the audit.
+        throttle: The throttle of the audit.
+        now: The current time, on the event loop's clock.
+    """
+
+    def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
+        self._total = workspaces
+        self._throttle = throttle
+        self._mailboxes = self._ended = self._pages_read = 0
+        self._pages_left: dict[str, int] = {}  # by workspace, of the workspaces that were started
+        self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
+
+    def add_page(self, workspace: str, page: Page[Mailbox]) -> None:
+        """Count a page, and estimate how many more the workspace has."""
+        left = self._pages_left.get(workspace, max(1, int(page.total_pages)))
+        self._pages_left[workspace] = max(0, left - 1)
+        self._pages_read += 1
+        self._page_rate.add(1)
+
+    def add_mailboxes(self, count: int) -> None:
+        """Count mailboxes that no earlier page contained."""
+        self._mailboxes += count
+        self._mailbox_rate.add(count)
+
+    def end_workspace(self, workspace: str) -> None:
+        """Count a workspace of which no further page is read."""
+        self._pages_left[workspace] = 0
+        self._ended += 1
+
+    def measure(self, now: float) -> AuditProgress:
+        """Return the current progress."""
+        state = self._throttle.state(now)
+        pause = max(0.0, self._throttle.opens_at - now)
+        rate = min(self._page_rate.rate(now), self._throttle.limit or math.inf)
+        left = self._estimate_pages_left()
+        return AuditProgress(
+            workspaces=self._ended,
+            total=self._total,
+            mailboxes=self._mailboxes,
+            rate=self._mailbox_rate.rate(now),
+            state=state,
+            resumes=pause,
+            eta=pause + left / rate if rate else None,
+            why=self._throttle.pause_reason if state == "paused" else "",
+        )
+
+    def _estimate_pages_left(self) -> float:
+        started, left = len(self._pages_left), sum(self._pages_left.values())
+        pages_of_each = (self._pages_read + left) / started if started else 1.0
+        return left + (self._total - started) * pages_of_each

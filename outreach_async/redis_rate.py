@@ -1,0 +1,231 @@
+"""Share one rate among processes and hosts over a Redis server. redis-py is not imported before the first `RedisRate` is made.
+
+One script on the server applies the rule of `RateCoordinator` to a client's report, with the server's clock. redis-py's
+synchronous client runs it in a worker thread, so that it works on asyncio and trio alike.
+
+If the server cannot be reached, each client continues with half of its last share. The halves add up to half of the rate, however
+many hosts lose the server, so that clients that still reach it, or start meanwhile, find room. A server that lost its data learns
+the limit again from the reports of the clients.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib.resources import files
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.logs import LOGGER
+from outreach_async.responses import mask_string
+from outreach_async.secret import Secret, drop_frames
+from outreach_async.shared_rate import RateCoordinator, RateShare, RateUsage
+from outreach_async.transport.urls import require_module
+from outreach_async.validation import require_rate, require_seconds, type_name
+
+_MAX_TIMEOUT: Final = 1.0
+"""Maximum number of seconds that a report may take. Together with the time between two reports, it is less than the lifetime of
+a share: a client whose server hangs receives half of its last share before that share expires."""
+_ATTEMPTS: Final = 2
+"""Number of attempts to run the script. The second uses a new connection, because a restarted server has closed the old one."""
+_REMEMBERED: Final = 60.0
+"""Seconds after a client's last report for which its last share is remembered."""
+
+
+@attrs.define
+class _LastShare:
+    """The last share that a client received from the server.
+
+    Attributes:
+        share: The share.
+        reported_at: Time of the client's last report, on the monotonic clock.
+        fallback: Makes the client's shares while the server cannot be reached; `None` while it can.
+    """
+
+    share: RateShare
+    reported_at: float
+    fallback: RateCoordinator | None = None
+
+
+class RedisRate:
+    """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
+
+    All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
+    key expires ten minutes after the last report. A `RedisRate` has one connection. It connects when it is first used, again
+    after the connection was lost, and separately in a forked process.
+
+    While the server cannot be reached, a client sends at most half of what its last share allowed. The beginning is logged as a
+    warning and the end as information. A client that has not received a share sends nothing.
+
+    Args:
+        url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
+        key: Redis key that holds the state of the rate.
+        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals. A
+            lower limit of the service is learned in any case.
+        timeout: Timeout of a report in seconds, at most 1.0. After that, the server counts as not reached.
+
+    Raises:
+        InvalidRequest: An argument is invalid, or redis-py is not installed.
+
+    Example:
+        ```python
+        rate = RedisRate("redis://127.0.0.1:6379/0", key="outreach:rate", limit=100.0)
+        print(rate)  # -> <RedisRate key='outreach:rate' limit=100.0>
+        client = OutreachClient("https://api.example", rate=rate)
+        ```
+    """
+
+    @drop_frames
+    def __init__(self, url: str, *, key: str, limit: float | None = None, timeout: float = _MAX_TIMEOUT) -> None:
+        self._key = _require_key(key)
+        self._limit = None if limit is None else require_rate("limit", limit)
+        self._timeout = _require_timeout(timeout)
+        require_module("redis", "outreach_async[redis]")
+        self._credentials = _Credentials()
+        self._pool = _build_pool(url, self._credentials, self._timeout / _ATTEMPTS)
+        self._script = _load_script(self._pool)
+        self._clients: dict[str, _LastShare] = {}
+        self._is_reachable = True
+
+    async def renew(self, usage: RateUsage, /) -> RateShare:
+        """Record a client's usage on the server and return the client's next share; see `Rate`.
+
+        Raises:
+            TransportError: The server cannot be reached, and the client has not received a share before.
+
+        Example:
+            ```python
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            try:
+                await RedisRate("redis://127.0.0.1:1", key="outreach:rate").renew(usage)
+            except TransportError as error:
+                print(str(error).partition(":")[0])  # -> rate
+            ```
+        """
+        result: RateShare | str = f"no answer within {self._timeout:g} s"
+        with anyio.move_on_after(self._timeout):
+            # The default limiter belongs to the program, whose own threads may use all of it. A thread that outlives the timeout,
+            # for example in a name lookup, ends by itself.
+            limiter = anyio.CapacityLimiter(1)
+            result = await anyio.to_thread.run_sync(self._run_script, usage, abandon_on_cancel=True, limiter=limiter)
+        if isinstance(result, str):
+            return self._fall_back(usage, result)
+        self._on_share(usage.client, result)
+        return result
+
+    def close(self) -> None:
+        """Close the connection. It is opened again if the rate is used again.
+
+        Example:
+            ```python
+            rate = RedisRate("redis://127.0.0.1:6379", key="outreach:rate")
+            rate.close()
+            ```
+        """
+        self._pool.disconnect()
+
+    def __repr__(self) -> str:
+        """Show the key and the limit, never the URL, which may hold a password."""
+        return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
+
+    def _run_script(self, usage: RateUsage) -> RateShare | str:
+        """Run the script in a worker thread. Return the client's share, or a description of the error."""
+        from redis.exceptions import ConnectionError as RedisConnectionError
+        from redis.exceptions import RedisError
+
+        limit = "" if self._limit is None else self._limit
+        arguments = [*attrs.astuple(usage), limit, ""]
+        text = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                rate, expires_in, hold = map(float, self._script(keys=[self._key], args=arguments))
+                return RateShare(rate=rate, expires_in=expires_in, hold=hold)
+            except (RedisError, OSError, ValueError) as error:
+                # Frames of redis-py hold the password, so the error itself must not leave this function.
+                text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
+                if not isinstance(error, RedisConnectionError):
+                    break
+        return text
+
+    def _on_share(self, client: str, share: RateShare) -> None:
+        now = time.monotonic()
+        self._clients = {name: last for name, last in self._clients.items() if now - last.reported_at < _REMEMBERED}
+        self._clients[client] = _LastShare(share, now)
+        if not self._is_reachable:
+            self._is_reachable = True
+            LOGGER.info("rate: the Redis server is reached again")
+
+    def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
+        """Return half of the client's last share, or less if the service refuses that."""
+        if self._is_reachable:
+            self._is_reachable = False
+            LOGGER.warning("rate: Redis server not reached, so clients continue with half of their last shares: %s", reason)
+        last = self._clients.get(usage.client)
+        if last is None:
+            raise TransportError(f"rate: Redis server not reached, so there is no share: {reason}", maybe_sent=False)
+        if last.fallback is None:
+            last.fallback = RateCoordinator(last.share.rate / 2)
+        last.reported_at = time.monotonic()
+        return last.fallback.step(usage, last.reported_at)
+
+
+def _require_key(key: object) -> str:
+    if isinstance(key, str) and key:
+        return key
+    got = "an empty string" if key == "" else type_name(key)
+    raise InvalidRequest(f"key: expected the name of a Redis key, got {got}; pass a string such as 'outreach:rate'")
+
+
+def _require_timeout(timeout: object) -> float:
+    seconds = require_seconds("timeout", timeout)
+    if seconds is None or seconds > _MAX_TIMEOUT:
+        raise InvalidRequest(f"timeout: expected at most {_MAX_TIMEOUT} s, got {seconds}; a share expires soon after that")
+    return seconds
+
+
+@attrs.define
+class _Credentials:
+    """Gives redis-py the user and password of the URL, and hides the password from tools that expand attributes."""
+
+    user: str | None = None
+    secrets: tuple[Secret, ...] = ()
+
+    def get_credentials(self) -> tuple[str, ...]:
+        passwords = tuple(secret.reveal() for secret in self.secrets)
+        return passwords if self.user is None else (self.user, *passwords)
+
+
+def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
+    """Return a pool of one connection that is not opened yet, and store the URL's user and password in `credentials`.
+
+    Raises:
+        InvalidRequest: The URL is invalid.
+    """
+    from redis import BlockingConnectionPool, Connection
+    from redis.backoff import NoBackoff
+    from redis.connection import parse_url
+    from redis.retry import Retry
+
+    try:
+        options = parse_url(url)  # type: ignore[no-untyped-call] # redis-py has no annotation here
+        if "password" in options:
+            credentials.user, credentials.secrets = options.pop("username", None), (Secret(options.pop("password")),)
+            options["credential_provider"] = credentials
+        options |= {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2, "retry": Retry(NoBackoff(), 0)}
+        connection_class = options.pop("connection_class", Connection)
+        connection_class(**options)  # checks the options without connecting
+        # The pool belongs to a process: redis-py makes a new one in a forked child.
+        options |= {"max_connections": 1, "timeout": timeout, "connection_class": connection_class}
+        return BlockingConnectionPool(**options)  # type: ignore[no-untyped-call] # nor here
+    except (AttributeError, TypeError, ValueError):
+        pass  # the error may quote the password
+    raise InvalidRequest("url: expected the URL of a Redis server, got something else; pass one such as redis://host:6379/0")
+
+
+def _load_script(pool: Any) -> Any:
+    from redis import Redis
+
+    text = files("outreach_async").joinpath("redis_rate.lua").read_text(encoding="utf-8")
+    return Redis(connection_pool=pool).register_script(text)

@@ -1,0 +1,322 @@
+"""Share one rate among several clients: the protocol, the rule that divides a rate, and its use within one process.
+
+A service limits all clients of a key together. Clients that each learn the limit alone starve one another. With a `Rate`, they
+report what they did and receive a share of one common rate:
+
+1. A client reports its usage about four times a second, and twice a second while it is idle. Requests never wait for a report.
+2. The reply is a share, which expires soon. A client whose share has expired sends nothing until it receives a new one.
+   Therefore, all shares together never exceed the rate for longer than it takes a share to expire.
+3. `RateCoordinator` makes the shares. It learns one limit from the responses of all clients, and forgets a client when the
+   client's share expires.
+
+`SharedRate` runs a coordinator within one process. `RedisRate` runs the same rule on a Redis server, for several processes and
+hosts. Any object with a method like `Rate.renew` can be used instead:
+
+```python
+import anyio
+from outreach_async import OutreachClient, RateShare, RateUsage
+from outreach_async.fake import FakeService, FakeTransport
+
+
+class HalfTheLimit:
+    async def renew(self, usage: RateUsage) -> RateShare:
+        return RateShare(rate=25.0, expires_in=1.5, hold=usage.retry_after)
+
+
+async def main() -> None:
+    fake = FakeService()
+    space = fake.add_workspace()
+    async with OutreachClient(transport=FakeTransport(fake), workspace=space, rate=HalfTheLimit()) as client:
+        print(len(await client.workspaces.fields()))  # -> 36
+
+
+anyio.run(main)
+```
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, runtime_checkable
+
+import anyio
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.rate import CubicLimit
+from outreach_async.validation import require_rate
+
+LIFETIME: Final = 1.5
+"""Seconds until a share expires and its client is forgotten. A client renews its share in a third of that time at most."""
+
+_INITIAL_RATE: Final = 10.0
+"""Rate in requests per second, for all clients together, with which the search for an unknown limit starts."""
+_SEARCH_FACTOR: Final = 1.5
+"""Ratio of the rate to the achieved rate during that search. The rate grows tenfold in about five seconds."""
+_SMOOTHING: Final = 0.5
+"""Time constant of the measured rate of a client's successes, in seconds."""
+_DEMAND_DECAY: Final = 1.0
+"""Time constant with which a client's demand falls, in seconds. It rises at once."""
+_MIN_PERIOD: Final = 0.1
+"""Minimum number of seconds by which a client's demand is divided. Waiting requests in a shorter period say nothing of a rate."""
+_HEADROOM: Final = 1.25
+"""Ratio of the share to the demand of a client that needs less than an equal share, so that its demand can be seen to rise."""
+_IDLE_SHARE: Final = 1.0
+"""Minimum share in requests per second, if an equal share is not less. An idle client can send its first request at once."""
+
+
+def _require(*, positive: bool) -> Any:
+    """Return an attrs validator of a finite number that is positive, or at least 0."""
+
+    def check(_owner: object, attribute: attrs.Attribute[float], value: Any) -> None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and (value > 0 if positive else value >= 0) and value < math.inf):
+            expected = "more than 0" if positive else "at least 0"
+            raise InvalidRequest(f"{attribute.name}: expected a finite number, {expected}, got {value!r}; pass another number")
+
+    return check
+
+
+@attrs.frozen(kw_only=True)
+class RateUsage:
+    """A client's report of what it did since its last report.
+
+    Attributes:
+        client: Id of the client, unique among all clients that share the rate.
+        seconds: Length of the reported period, in seconds; 0 in a client's first report.
+        wanted: Number of attempts that started in the period or are waiting at its end.
+        succeeded: Number of attempts that the service accepted.
+        refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
+            last lowered are left out, because they say nothing about the rate since then.
+        retry_after: Longest wait that the service asked for, in seconds; 0 if it asked for none.
+
+    Raises:
+        InvalidRequest: A number is negative or not finite.
+
+    Example:
+        ```python
+        usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=1)
+        print(usage.wanted / usage.seconds)  # -> 160.0
+        ```
+    """
+
+    client: str
+    seconds: float = attrs.field(validator=_require(positive=False))
+    wanted: int = attrs.field(validator=_require(positive=False))
+    succeeded: int = attrs.field(validator=_require(positive=False))
+    refused: int = attrs.field(validator=_require(positive=False))
+    retry_after: float = attrs.field(default=0.0, validator=_require(positive=False))
+
+
+@attrs.frozen(kw_only=True)
+class RateShare:
+    """A client's share of a rate, until the share expires.
+
+    Attributes:
+        rate: Requests per second that the client may send.
+        expires_in: Seconds from the report to the end of the share. After that, the client sends nothing until it receives a new
+            share.
+        hold: Seconds during which the client sends nothing.
+
+    Raises:
+        InvalidRequest: `rate` or `expires_in` is not positive, `hold` is negative, or one of them is not finite.
+
+    Example:
+        ```python
+        print(RateShare(rate=12.5, expires_in=1.5))  # -> RateShare(rate=12.5, expires_in=1.5, hold=0.0)
+        ```
+    """
+
+    rate: float = attrs.field(validator=_require(positive=True))
+    expires_in: float = attrs.field(validator=_require(positive=True))
+    hold: float = attrs.field(default=0.0, validator=_require(positive=False))
+
+
+@runtime_checkable
+class Rate(Protocol):
+    """A rate that several clients share: `SharedRate`, `RedisRate`, or an object of your own.
+
+    Example:
+        ```python
+        class Fixed:
+            async def renew(self, usage: RateUsage) -> RateShare:
+                return RateShare(rate=5.0, expires_in=2.0, hold=usage.retry_after)
+
+
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", rate=Fixed()) as limited:
+            print(len(await limited.workspaces.fields()))  # -> 37
+        ```
+    """
+
+    async def renew(self, usage: RateUsage, /) -> RateShare:
+        """Record a client's usage and return its next share.
+
+        A client calls this method about four times a second, one call at a time, and no request waits for it. An exception is
+        logged, and means that the client keeps its last share until that share expires.
+
+        Example:
+            ```python
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            print((await SharedRate(limit=50.0).renew(usage)).rate)  # -> 50.0
+            ```
+        """
+
+
+@attrs.define(kw_only=True)
+class _ClientState:
+    """What a coordinator knows about a client.
+
+    Attributes:
+        seen: Time of the last report.
+        demand: Requests per second that the client wants to send. It rises at once and falls slowly.
+        achieved: Smoothed rate of the client's successes, per second.
+    """
+
+    seen: float
+    demand: float
+    achieved: float
+
+
+class RateCoordinator:
+    """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule.
+
+    The rate is the smaller of `limit` and a limit that is learned from the responses of all clients, as a single client would
+    learn it. Until the first refusal, it is a multiple of the achieved rate.
+
+    Args:
+        limit: Maximum rate of all clients together, in requests per second; `None` if only the service's refusals limit it.
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._limit = limit
+        self._learned = CubicLimit()
+        self._search_rate = _INITIAL_RATE
+        self._clients: dict[str, _ClientState] = {}
+        self._time = 0.0
+        self._clock: float | None = None
+        self._hold_until = -math.inf
+
+    @property
+    def rate(self) -> float:
+        """The rate of all clients together, in requests per second."""
+        unlimited = math.inf if self._limit is None else self._limit
+        learned = self._learned.limit
+        if learned is None:
+            return self._search_rate if self._limit is None else self._limit
+        return min(unlimited, learned)
+
+    def step(self, usage: RateUsage, clock: float) -> RateShare:
+        """Record a report that arrives when a clock shows `clock` seconds, and return the client's share."""
+        # The time of the rule is the sum of the clock's steps forward, because a clock may be set back.
+        elapsed = 0.0 if self._clock is None else max(0.0, clock - self._clock)
+        self._clock = clock
+        self._time += elapsed
+        for name in [name for name, client in self._clients.items() if self._time - client.seen >= LIFETIME]:
+            del self._clients[name]
+        is_held = self._time < self._hold_until
+        told_at = self._observe(usage)
+        self._learn(usage, told_at, unused=elapsed if is_held or self._demand() < self.rate else 0.0)
+        return self._share(usage.client)
+
+    def _observe(self, usage: RateUsage) -> float:
+        """Update what is known about the reporting client, and return the time at which it received its last share."""
+        self._hold_until = max(self._hold_until, self._time + usage.retry_after if usage.retry_after else -math.inf)
+        demand = usage.wanted / max(usage.seconds, _MIN_PERIOD)
+        achieved = usage.succeeded / max(usage.seconds, _MIN_PERIOD)
+        client = self._clients.get(usage.client)
+        if client is None:
+            self._clients[usage.client] = _ClientState(seen=self._time, demand=demand, achieved=achieved)
+            return self._time
+        told_at = client.seen
+        client.seen = self._time
+        decay = usage.seconds / (usage.seconds + _DEMAND_DECAY)
+        client.demand = max(demand, client.demand + (demand - client.demand) * decay)
+        # A period that overlaps a hold is left out: nothing was sent for a part of it.
+        if self._time - usage.seconds >= self._hold_until:
+            client.achieved += (achieved - client.achieved) * usage.seconds / (usage.seconds + _SMOOTHING)
+        return told_at
+
+    def _demand(self) -> float:
+        return sum(client.demand for client in self._clients.values())
+
+    def _learn(self, usage: RateUsage, told_at: float, unused: float) -> None:
+        """Raise or lower the learned limit.
+
+        Args:
+            usage: The report.
+            told_at: Time at which the reporting client received its last share.
+            unused: Seconds since the last report of any client, if the rate was not used up in that time.
+        """
+        achieved = sum(client.achieved for client in self._clients.values())
+        # A limit that nobody reaches must not grow, because nothing shows that the service allows more.
+        self._learned.exclude_time(unused)
+        self._search_rate = max(self._search_rate, _SEARCH_FACTOR * achieved)
+        if usage.succeeded:
+            self._learned.grow(self._time, achieved)
+        if usage.refused and self._learned.is_about_current_rate(self._time, told_at):
+            self._learned.cut(self._time, achieved, usage.retry_after)
+
+    def _share(self, name: str) -> RateShare:
+        demand = self._clients[name].demand
+        level = water_level(self.rate, [client.demand for client in self._clients.values()])
+        if demand >= level:
+            rate = level
+        else:
+            unused = max(0.0, self.rate - self._demand())  # nothing, unless the rate covers all demands
+            headroom = min(level, self.rate, max(_IDLE_SHARE, _HEADROOM * demand))
+            rate = max(headroom, demand + unused / len(self._clients))
+        # After a hold, the clients start one after the other. Starting at the same time, they would exceed the service's burst,
+        # again and again, because they all send at the same intervals.
+        place = sum(other < name for other in self._clients)
+        hold = max(0.0, self._hold_until + place / self.rate - self._time)
+        return RateShare(rate=rate, expires_in=LIFETIME, hold=hold)
+
+
+def water_level(rate: float, demands: Iterable[float]) -> float:
+    """Return the largest share of a client if a rate is divided with max-min fairness; infinite if it covers all demands.
+
+    A client that wants less than the level gets what it wants, and all other clients get the level.
+    """
+    remaining = rate
+    by_demand = sorted(demands)
+    for index, demand in enumerate(by_demand):
+        level = remaining / (len(by_demand) - index)
+        if demand > level:
+            return level
+        remaining -= demand
+    return math.inf
+
+
+class SharedRate:
+    """A rate that the clients of one process share. They run in one event loop.
+
+    Args:
+        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals. A
+            lower limit of the service is learned in any case.
+
+    Raises:
+        InvalidRequest: `limit` is not a finite number greater than 0.
+
+    Example:
+        ```python
+        rate = SharedRate(limit=50.0)
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", rate=rate) as one:
+            async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", rate=rate) as other:
+                print(len(await one.workspaces.fields()), len(await other.workspaces.fields()))  # -> 37 37
+        ```
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._coordinator = RateCoordinator(None if limit is None else require_rate("limit", limit))
+
+    async def renew(self, usage: RateUsage, /) -> RateShare:
+        """Record a client's usage and return its next share; see `Rate`.
+
+        Example:
+            ```python
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            print((await SharedRate(limit=50.0).renew(usage)).rate)  # -> 50.0
+            ```
+        """
+        return self._coordinator.step(usage, anyio.current_time())

@@ -1,0 +1,331 @@
+"""Clients share a rate over a Redis server: a stub that answers like it, and Debian's own where it is installed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from redis import Redis
+from support.listener import Listener, Peer, refused_port
+from support.redis import REDIS_SERVER, RedisServer, StubServer, answer_with, needs_redis
+
+from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.shared_rate import LIFETIME, RateCoordinator
+
+PASSWORD = "hunter2-secret"
+QUICK = 0.1
+"""A timeout that a test can wait for."""
+
+
+def report(client: str = "a", refused: int = 0) -> RateUsage:
+    return RateUsage(client=client, seconds=0.25, wanted=100, succeeded=10, refused=refused)
+
+
+def address(service: Listener, password: str | None = None) -> str:
+    return f"redis://{f':{password}@' if password else ''}127.0.0.1:{service.port}/0"
+
+
+def rate_records(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(each.levelname, each.getMessage().partition(":")[0]) for each in caplog.records]
+
+
+def hang(peer: Peer) -> None:
+    peer.outlast()
+
+
+def drop(peer: Peer) -> None:
+    peer.read()
+
+
+async def test_clients_of_one_key_share_the_rate_of_the_server() -> None:
+    stub = StubServer(coordinator=RateCoordinator(limit=100.0))
+    with Listener(stub.behave) as service:
+        one, other = (RedisRate(address(service), key="k") for _ in range(2))
+        assert (await one.renew(report("a"))).rate == pytest.approx(100)
+        assert await other.renew(report("b")) == RateShare(rate=50.0, expires_in=LIFETIME)
+        assert (await one.renew(report("a"))).rate == pytest.approx(50)
+        one.close()
+        other.close()
+
+
+async def test_one_connection_serves_all_reports_and_a_closed_one_is_replaced() -> None:
+    stub = StubServer()
+    with Listener(stub.behave) as service:
+        rate = RedisRate(address(service), key="k")
+        async with anyio.create_task_group() as group:
+            for number in range(5):
+                group.start_soon(rate.renew, report(f"client-{number}"))
+        assert len(service.peers) == 1
+        rate.close()
+        await rate.renew(report())
+        assert len(service.peers) == 2
+        rate.close()
+    assert stub.commands.count("SCRIPT") == 1
+
+
+async def test_a_connection_that_the_server_closed_is_replaced_at_once() -> None:
+    stub = StubServer(coordinator=RateCoordinator(limit=100.0))
+    with Listener(drop, stub.behave) as service:
+        rate = RedisRate(address(service), key="k")
+        assert (await rate.renew(report())).rate == 100
+        rate.close()
+
+
+@pytest.mark.parametrize(
+    "behave", [hang, drop, answer_with(b"-ERR no\r\n"), answer_with(b"*1\r\n$1\r\nx\r\n"), answer_with(b"?\r\n")]
+)
+async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outreach_async")
+    stub = StubServer(coordinator=RateCoordinator(limit=100.0))
+    with Listener(stub.behave, behave, behave, behave, behave, stub.behave) as service:
+        rate = RedisRate(address(service), key="k", timeout=QUICK)
+        assert (await rate.renew(report())).rate == 100
+        shares = []
+        for _ in range(2):
+            rate.close()
+            service_peer = service.peers[-1]
+            service_peer.interrupt()
+            shares.append(await rate.renew(report()))
+        assert shares == [RateShare(rate=50.0, expires_in=LIFETIME)] * 2
+        for _ in range(6):
+            rate.close()
+            if (share := await rate.renew(report())).rate == 100:
+                break
+        assert share.rate == 100
+        rate.close()
+    text = "rate: Redis server not reached, so clients continue with half of their last shares"
+    assert rate_records(caplog) == [("WARNING", "rate"), ("INFO", "rate")]
+    assert caplog.records[0].getMessage().startswith(text)
+    assert caplog.records[1].getMessage() == "rate: the Redis server is reached again"
+
+
+async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
+    stub = StubServer(coordinator=RateCoordinator(limit=100.0))
+    with Listener(stub.behave, drop) as service:
+        rate = RedisRate(address(service), key="k", timeout=QUICK)
+        await rate.renew(report())
+        rate.close()
+        assert (await rate.renew(report(refused=1))).rate < 50
+
+
+async def test_without_the_server_a_client_that_never_had_a_share_gets_none() -> None:
+    rate = RedisRate(f"redis://:{PASSWORD}@127.0.0.1:{refused_port()}/0", key="k", timeout=QUICK)
+    with pytest.raises(TransportError, match=r"^rate: Redis server not reached, so there is no share: Conn") as caught:
+        await rate.renew(report())
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert not caught.value.maybe_sent
+
+
+async def test_a_client_is_forgotten_a_minute_after_its_last_report() -> None:
+    stub = StubServer()
+    with Listener(stub.behave) as service:
+        rate = RedisRate(address(service), key="k")
+        await rate.renew(report("old"))
+        rate._clients["old"].reported_at -= 60
+        await rate.renew(report("new"))
+        assert rate._clients.keys() == {"new"}
+        rate.close()
+
+
+@pytest.mark.parametrize("right", [True, False])
+async def test_the_password_is_sent_and_shown_nowhere(right: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    stub = StubServer(password=PASSWORD if right else "another")
+    with Listener(stub.behave) as service:
+        url = f"redis://someone:{PASSWORD}@127.0.0.1:{service.port}/0"
+        rate = RedisRate(url, key="k", timeout=QUICK)
+        if right:
+            await rate.renew(report())
+        else:
+            with pytest.raises(TransportError, match="AuthenticationError") as caught:
+                await rate.renew(report())
+            frames = [frame for frame, _ in traceback.walk_tb(caught.tb) if frame.f_code.co_filename != __file__]
+            assert frames
+            assert not [frame for frame in frames if PASSWORD in repr(frame.f_locals)]
+        rate.close()
+    assert PASSWORD.encode() in service.received
+    assert PASSWORD not in repr(rate) + repr(vars(rate)) + repr(rate._pool.connection_kwargs) + caplog.text
+
+
+@pytest.mark.parametrize(
+    "url", [f"http://:{PASSWORD}@h", f"redis://:{PASSWORD}/x@h:1", f"redis://:{PASSWORD}@h?no=1", "", None, 5]
+)
+def test_an_invalid_url_is_refused_without_showing_it(url: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^url: expected the URL of a Redis server") as caught:
+        RedisRate(url, key="k")
+    assert PASSWORD not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key": ""}, "key: expected the name of a Redis key, got an empty string; pass a string such as 'outreach:rate'"),
+        ({"key": b"k"}, "key: expected the name of a Redis key, got bytes; pass a string such as 'outreach:rate'"),
+        ({"key": "k", "timeout": 2}, "timeout: expected at most 1.0 s, got 2.0; a share expires soon after that"),
+        ({"key": "k", "timeout": None}, "timeout: expected at most 1.0 s, got None; a share expires soon after that"),
+    ],
+)
+def test_an_invalid_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        RedisRate("redis://127.0.0.1", **options)
+    assert str(caught.value) == message
+
+
+def test_the_limit_of_a_redis_rate_is_checked() -> None:
+    with pytest.raises(InvalidRequest, match=r"^limit: expected a finite number"):
+        RedisRate("redis://127.0.0.1", key="k", limit=-1)
+
+
+def test_a_user_without_a_password_is_left_to_the_library() -> None:
+    rate = RedisRate("redis://someone@127.0.0.1", key="k")
+    assert rate._pool.connection_kwargs["username"] == "someone"
+
+
+async def test_a_client_sends_at_its_share_of_a_redis_rate() -> None:
+    fake, stub = FakeService(), StubServer(coordinator=RateCoordinator(limit=1000.0))
+    space = fake.add_workspace()
+    with Listener(stub.behave) as service:
+        rate = RedisRate(address(service), key="k")
+        async with OutreachClient(transport=FakeTransport(fake), workspace=space, rate=rate) as client:
+            for _ in range(3):
+                assert await client.workspaces.fields()
+        rate.close()
+    assert "EVALSHA" in stub.commands
+
+
+# With Debian's server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    redis_server = RedisServer(tmp_path)
+    redis_server.start()
+    yield redis_server
+    redis_server.kill()
+
+
+@needs_redis
+@pytest.mark.parametrize("limit", [None, 50.0, 3.0])
+def test_the_script_follows_the_same_rule_as_the_coordinator(server: RedisServer, limit: float | None) -> None:
+    client = Redis.from_url(server.url)
+    script = client.register_script(files("outreach_async").joinpath("redis_rate.lua").read_text(encoding="utf-8"))
+    for seed in range(15):
+        chance, coordinator, clock = random.Random(seed), RateCoordinator(limit), 1e9  # noqa: S311 - repeatable inputs
+        for _ in range(120):
+            clock += chance.choice([0, 0.01, 0.1, 0.25, 0.5, 1.6, 20, -5, chance.random()])
+            usage = RateUsage(
+                client=f"client-{chance.randrange(6)}",
+                seconds=chance.choice([0, 0.05, 0.25, 0.5, 1.0]),
+                wanted=chance.choice([0, 1, 20, 100]),
+                succeeded=chance.choice([0, 0, 1, 10, 50]),
+                refused=chance.choice([0, 0, 0, 1, 5]),
+                retry_after=chance.choice([0, 0, 0, 0, 0, 1.0, 0.3]),
+            )
+            arguments = [*attrs.astuple(usage), "" if limit is None else limit, clock]
+            expected = attrs.astuple(coordinator.step(usage, clock))
+            assert list(map(float, script(keys=[f"k{seed}"], args=arguments))) == pytest.approx(expected, rel=1e-9)
+    client.close()
+
+
+@needs_redis
+async def test_the_key_expires_by_itself(server: RedisServer) -> None:
+    rate = RedisRate(server.url, key="k", limit=100.0)
+    assert (await rate.renew(report())).rate == 100
+    rate.close()
+    with Redis.from_url(server.url) as client:
+        assert 0 < client.pttl("k") <= 600_000
+
+
+@needs_redis
+async def test_a_restarted_server_learns_the_rate_again(server: RedisServer) -> None:
+    rate = RedisRate(server.url, key="k", timeout=1.0)
+    for _ in range(5):
+        before = await rate.renew(report())
+    assert before.rate == pytest.approx(60)  # 1.5 times what succeeded
+    server.kill()
+    assert (await rate.renew(report())).rate == pytest.approx(30)
+    server.start()
+    assert (await rate.renew(report())).rate == pytest.approx(60)
+    rate.close()
+
+
+_REPORT = """
+import sys, time, anyio
+from outreach_async import RateUsage, RedisRate
+
+async def main():
+    rate = RedisRate(sys.argv[1], key="k", limit=100.0)
+    while True:
+        share = await rate.renew(RateUsage(client=sys.argv[2], seconds=0.25, wanted=100, succeeded=10, refused=0))
+        print(share.rate, flush=True)
+        sys.stdin.readline()
+
+anyio.run(main)
+"""
+
+
+class Host:
+    """A process that reports once for each line it is sent."""
+
+    def __init__(self, url: str, name: str) -> None:
+        command = [sys.executable, "-c", _REPORT, url, name]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def report(self, *, first: bool = False) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if not first:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@needs_redis
+def test_the_share_of_a_killed_process_goes_to_the_others(server: RedisServer) -> None:
+    one, other = Host(server.url, "one"), Host(server.url, "other")
+    one.report(first=True)
+    other.report(first=True)
+    assert one.report() == other.report() == pytest.approx(50)
+    other.kill()
+    while one.report() != pytest.approx(100):  # the server's clock decides when the other one's share has expired
+        pass
+    one.kill()
+
+
+@needs_redis
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="on Windows no process is forked")
+def test_a_forked_process_has_a_connection_of_its_own(server: RedisServer) -> None:
+    rate = RedisRate(server.url, key="k", limit=100.0)
+    anyio.run(rate.renew, report("parent"))
+    child = os.fork()
+    if not child:
+        share = anyio.run(rate.renew, report("child"))
+        os._exit(0 if share.rate == 50 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert anyio.run(rate.renew, report("parent")).rate == pytest.approx(50)
+    with Redis.from_url(server.url) as client:
+        assert client.info("clients")["connected_clients"] == 2  # the parent's, and this one
+    rate.close()
+
+
+def test_the_tests_of_a_real_server_run_where_there_is_one() -> None:
+    assert REDIS_SERVER is None or os.access(REDIS_SERVER, os.X_OK)

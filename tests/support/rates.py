@@ -1,0 +1,128 @@
+"""Clients against a simulated service with a rate limit: what they send, and what comes of audits and runs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+import anyio
+import attrs
+from support.audit import mailbox, wire
+from support.flow import Scenario, Service
+
+from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy, StatusError
+from outreach_async.audit import Report, audit
+
+_MEMBERS: Final = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
+_PAGE: Final = json.dumps({**_MEMBERS, "data": [wire(mailbox())]}).encode()
+
+
+class RateLimitedService(Service):
+    """The simulated service as a transport: it creates contacts, and lists one mailbox for every workspace.
+
+    Attributes:
+        broken: Workspaces whose pages are always answered with 503, with the header fields of that answer.
+        sent: Seconds at which each target was requested.
+    """
+
+    def __init__(self, scene: Scenario, broken: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        super().__init__(scene)
+        self.broken = broken or {}
+        self.sent: dict[str, list[float]] = {}
+        self.added = 0
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        self.sent.setdefault(request.target, []).append(self.now())
+        try:
+            headers = await self.answer()
+        except StatusError as error:
+            return Response(error.status_code or 0, error.headers, b"{}")
+        except OutreachError as error:
+            progress.sent = error.maybe_sent
+            raise
+        for workspace, fields in self.broken.items():
+            if f"workspace={workspace}&" in request.target:
+                return Response(503, fields, b"{}")
+        if request.method == "GET":
+            return Response(200, headers, _PAGE)
+        self.added += 1
+        return Response(201, headers, b'{"status":"added","id":"contact_%d","details":null}' % self.added)
+
+    async def aclose(self) -> None: ...
+
+
+def create_client(service: RateLimitedService, seed: int = 0, **options: Any) -> OutreachClient:
+    """Return a client of the service whose jitter is drawn from a seed."""
+    jitter = random.Random(seed).random  # noqa: S311 - a simulation that can be repeated
+    options = {"retry": RetryPolicy(jitter=jitter), "owner_key": "key_1", "workspace": "space_1", **options}
+    return OutreachClient(transport=service, **options)
+
+
+@attrs.frozen
+class AuditResult:
+    """What came of an audit: its report, how long it took, and what the service saw."""
+
+    report: Report
+    seconds: float
+    service: RateLimitedService
+
+    @property
+    def slowdown(self) -> float:
+        """The duration as a multiple of the shortest possible one."""
+        requests = len(self.report.workspaces)
+        return self.seconds / ((requests - self.service.most(0)) / self.service.scene.limit(0))
+
+
+async def run_audit(
+    scene: Scenario,
+    workspaces: int,
+    *,
+    broken: Mapping[str, Mapping[str, str]] | None = None,
+    deadline: float | None = None,
+    **options: Any,
+) -> AuditResult:
+    """Audit workspaces of one mailbox each, with a client with these options."""
+    service = RateLimitedService(scene, broken)
+    client = create_client(service, scene.seed, **options)
+    began = anyio.current_time()
+    names: Sequence[str] = [f"space_{number}" for number in range(workspaces)]
+    report = await audit(client, names, deadline=deadline, clock=lambda: 0.0)
+    return AuditResult(report, anyio.current_time() - began, service)
+
+
+@attrs.frozen
+class HostsResult:
+    """What several hosts achieved together, after a warm-up."""
+
+    goodput: float
+    refusals: float
+    fairness: float
+
+
+async def run_hosts(scene: Scenario, hosts: int, *, warm_up: float = 20.0, **options: Any) -> HostsResult:
+    """Create contacts with several clients at once, each of which is a host of its own."""
+    service = RateLimitedService(scene)
+    added = [0] * hosts
+
+    async def create(host: int) -> None:
+        client = create_client(service, scene.seed + host, **options)
+        rows = (NewContact(f"user{number}@h{host}.example") for number in count())
+        async with client.contacts.create_many(rows) as outcomes:
+            async for _ in outcomes:
+                added[host] += service.now() >= warm_up
+
+    with anyio.move_on_after(scene.seconds):
+        async with anyio.create_task_group() as group:
+            for host in range(hosts):
+                group.start_soon(create, host)
+    refused = sum(at >= warm_up for at, _ in service.refused)
+    succeeded = sum(at >= warm_up for at in service.succeeded)
+    return HostsResult(
+        goodput=succeeded / scene.ideal(warm_up, scene.seconds),
+        refusals=refused / max(1, refused + succeeded),
+        fairness=min(added) / max(1, *added),
+    )
