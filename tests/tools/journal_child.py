@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.bulk.journal import Identity
 from outreach_async.bulk.journal.identity import MarkedWindow
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.vocabulary import Outcome
@@ -47,12 +48,12 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
     return MarkedWindow(first, rows, digest)
 
 
-def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
+def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> FileWriter:
     """Open a journal whose clock stands still."""
-    return JournalWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
+    return FileWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
-def steps(writer: JournalWriter) -> Iterator[str]:
+def steps(writer: FileWriter) -> Iterator[str]:
     """Write the run to its end; say after each commit what is durable."""
     for first in range(0, ROWS, WINDOW):
         if writer.window_at(first) is None:
@@ -96,7 +97,7 @@ def _write(arguments: argparse.Namespace) -> None:
         writer.close()
 
 
-def _require_poisoned(writer: JournalWriter) -> None:
+def _require_poisoned(writer: FileWriter) -> None:
     """Check that no call writes any more, though the cause be gone."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     for call in (

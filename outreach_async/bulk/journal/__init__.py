@@ -11,21 +11,31 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import msgspec
 
 from outreach_async.atomic import atomic_write
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter
 from outreach_async.bulk.journal.reader import read_events, read_metadata, read_page, read_report, read_snapshot
 from outreach_async.bulk.journal.records import to_json
-from outreach_async.bulk.journal.writer import JournalWriter
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.rows import Repeats
 
-__all__ = ["Identity", "Journal", "JournalOptions", "JournalReport", "JournalWriter", "OpenJournal", "open_journal"]
+__all__ = [
+    "Identity",
+    "Journal",
+    "JournalOptions",
+    "JournalReport",
+    "JournalStore",
+    "JournalWriter",
+    "OpenJournal",
+    "open_journal",
+]
 
 
 def _to_path(path: str | os.PathLike[str]) -> Path:
@@ -55,10 +65,12 @@ class Journal:
     fingerprint: str | None = attrs.field(default=None, kw_only=True)
     mapping: Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
     inline: bool = attrs.field(default=False, kw_only=True)
+    linger: ClassVar[float] = 0.05
+    backlog: ClassVar[int] = 4096
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run, and return its writer; see `JournalWriter.open`."""
-        return JournalWriter.open(self.path, identity, resume=resume, earlier=earlier)
+        """Open the journal for a run, and return its writer; see `JournalStore`."""
+        return FileWriter.open(self.path, identity, resume=resume, earlier=earlier)
 
     def writer_thread(self) -> WriterThread:
         """Return a new `WriterThread`, which runs the calls of the journal's writer."""
@@ -154,7 +166,7 @@ class JournalOptions:
         earlier: `known`, or `unknown` to count every row without an outcome as possibly sent.
     """
 
-    journal: Journal
+    journal: JournalStore
     identity: Identity
     resume: bool
     spool: bool
