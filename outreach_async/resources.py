@@ -22,7 +22,8 @@ from outreach_async.validation import require_choice, require_number, require_se
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import BulkRun, Journal, Order, Repeats
+    from outreach_async.bulk import BulkRun, Order, Repeats
+    from outreach_async.bulk.journal import JournalStore
 
 T = TypeVar("T", bound=HasId)
 
@@ -279,7 +280,7 @@ class Contacts(_Resource):
         concurrency: int = 64,
         order: Order = "completion",
         repeats: Repeats = "serial",
-        journal: str | PathLike[str] | Journal | None = None,
+        journal: str | PathLike[str] | JournalStore | None = None,
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,

@@ -151,11 +151,11 @@ window has room, and leaves the window when you take its outcome. A slow consume
 much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """
 
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.bulk.progress import BulkProgress
 from outreach_async.bulk.rows import Repeats
 from outreach_async.bulk.run import BulkRun
 
-__all__ = ["BulkProgress", "BulkReport", "BulkRun", "ContactOutcome", "Journal", "Order", "Outcomes", "Repeats"]
+__all__ = ["BulkProgress", "BulkReport", "BulkRun", "ContactOutcome", "Journal", "ObjectJournal", "Order", "Outcomes", "Repeats"]

@@ -9,41 +9,45 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
-import msgspec
 
-from outreach_async.atomic import atomic_write
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal.object_journal import ObjectJournal
+from outreach_async.bulk.journal.objects import is_url
 from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter
-from outreach_async.bulk.journal.reader import read_events, read_metadata, read_page, read_report, read_snapshot
-from outreach_async.bulk.journal.records import to_json
+from outreach_async.bulk.journal.reader import JournalReader, RunQuery, read_snapshot
 from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.journal.writer_thread import WriterThread
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.rows import Repeats
+from outreach_async.errors import InvalidRequest
 
 __all__ = [
     "Identity",
     "Journal",
     "JournalOptions",
+    "JournalReader",
     "JournalReport",
     "JournalStore",
     "JournalWriter",
+    "ObjectJournal",
     "OpenJournal",
     "open_journal",
 ]
 
 
 def _to_path(path: str | os.PathLike[str]) -> Path:
+    if is_url(path):
+        raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
     return Path(path)  # `Path` itself has no signature that tools could show
 
 
 @attrs.define(eq=False, repr=False, slots=False)
-class Journal:
+class Journal(JournalReader):
     """The journal of a bulk run. It can be read at any time.
 
     Args:
@@ -79,78 +83,28 @@ class Journal:
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"
 
-    def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
-
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
-        class, message, status and attempts; headers and body are not recorded.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
+    def exists(self) -> bool:
+        """Return whether there is a file at the path.
 
         Example:
             ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
-            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
-            # -> [(0, 'added'), (1, 'rejected')]
+            print(Journal("june.db").exists())  # -> False
             ```
         """
-        first = 0
-        while page := read_snapshot(self.path, partial(read_page, first=first)):
-            yield from page
-            first = page[-1].index + 1
+        return os.path.lexists(self.path)
 
-    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time, kind, details). The time is that of the writer's clock.
+    @contextmanager
+    def _snapshot(self) -> Iterator[RunQuery]:
+        yield partial(read_snapshot, self.path)
 
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
 
-        Example:
-            ```python
-            rows = [{"email": "ann@company.example"}]
-            async with client.contacts.create_many(rows, journal="run.db"):
-                pass  # left before its end
-            await client.contacts.create_many(rows, journal="run.db", resume=True)
-            print([(kind, details) for at, kind, details in Journal("run.db").events()])
-            # -> [('resumed', {'after': 'interrupted'})]
-            ```
-        """
-        yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
+def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | ObjectJournal:
+    """Return the journal at a path or URL; `identity` may have the arguments `source`, `fingerprint` and `mapping`.
 
-    def report(self) -> JournalReport:
-        """Return the report of the run. The counts are stored in the journal, so the outcomes are not read.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            report = Journal("run.db").report()
-            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
-            ```
-        """
-        return read_snapshot(self.path, read_report)
-
-    def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as JSON to a file. The file is replaced atomically.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-            OSError: The file cannot be written.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            Journal("run.db").write_report("report.json")
-            ```
-        """
-        atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
+    Raises:
+        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+    """
+    return ObjectJournal(str(location), **identity) if is_url(location) else Journal(location, **identity)
 
 
 @attrs.frozen
