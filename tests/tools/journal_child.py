@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity
+from outreach_async.bulk.journal import Identity, JournalWriter
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
@@ -53,7 +53,7 @@ def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = Fa
     return FileWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
-def steps(writer: FileWriter) -> Iterator[str]:
+def steps(writer: JournalWriter) -> Iterator[str]:
     """Write the run to its end; say after each commit what is durable."""
     for first in range(0, ROWS, WINDOW):
         if writer.window_at(first) is None:

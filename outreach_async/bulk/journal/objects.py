@@ -20,7 +20,6 @@ SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 """Schemes of the URLs of object journals."""
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_TIMEOUT: Final = "20s"
 _RETRY_SECONDS: Final = 60
 """Seconds after which a request to the store is not retried any more. The run cannot send rows during such an outage."""
 
@@ -107,13 +106,14 @@ def _open_store(url: str) -> Any:
     obstore, problem = _import_obstore(), ""
     retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     try:
-        return obstore.store.from_url(url, client_options={"timeout": _TIMEOUT}, retry_config=retry)
+        return obstore.store.from_url(url, retry_config=retry)  # client options would replace those of the environment
     except Exception as error:  # noqa: BLE001 - obstore raises many kinds, whose messages may hold credentials
         problem = describe_problem(error)
     raise InvalidRequest(f"journal: {url} cannot be opened: {problem}; see the documentation of obstore")
 
 
 _DETAILS: Final = (
+    re.compile(r"HTTP error: ([a-z ]+)"),
     re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
     re.compile(r"<Code>(\w{1,64})</Code>"),
     re.compile(r"\((os error \d+)\)"),
@@ -124,10 +124,8 @@ _DETAILS: Final = (
 
 def describe_problem(error: Exception) -> str:
     """Return what is known about an error of obstore, without its message, which may hold parts of URLs and credentials."""
-    kind = type(error).__name__.removesuffix("Error")
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()
     details = [match[1] for pattern in _DETAILS if (match := pattern.search(str(error)))]
-    return f"{words} error ({', '.join(details)})" if details else f"{words} error"
+    return ", ".join(details) or type(error).__name__
 
 
 class StoredObjects:
