@@ -1,6 +1,6 @@
 """The run that tests of the journal write, as a process that can be harmed.
 
-Run: python -m tools.journal_child PATH [--die STEP] [--break STEP] [--file-size BYTES]
+Run: python -m tools.journal_child PATH_OR_URL [--die STEP] [--break STEP] [--file-size BYTES]
 
 Goes on with the run at PATH, prints a line for each thing that is durable, and exits with 0 when the run is finished and with 3
 after a JournalError.
@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal.identity import MarkedWindow
+from outreach_async.bulk.journal.objects import is_url
 from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
@@ -80,7 +81,8 @@ def _limit_files(size: int) -> None:
 
 
 def _write(arguments: argparse.Namespace) -> None:
-    writer = open_journal(arguments.path, resume=True)
+    url = arguments.path if is_url(arguments.path) else None
+    writer = ObjectJournal(url).writer(IDENTITY, resume=True) if url else open_journal(Path(arguments.path), resume=True)
     try:
         if arguments.break_at == 0:
             _break_log()
@@ -97,7 +99,7 @@ def _write(arguments: argparse.Namespace) -> None:
         writer.close()
 
 
-def _require_poisoned(writer: FileWriter) -> None:
+def _require_poisoned(writer: JournalWriter) -> None:
     """Check that no call writes any more, though the cause be gone."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     for call in (
@@ -116,7 +118,7 @@ def _require_poisoned(writer: FileWriter) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("path", type=Path)
+    parser.add_argument("path")
     parser.add_argument("--die", type=int)
     parser.add_argument("--break", type=int, dest="break_at")
     parser.add_argument("--file-size", type=int)

@@ -21,7 +21,7 @@ from outreach_async.bulk.journal.reader import DamagedJournalError, JournalReade
 from outreach_async.bulk.journal.records import DECODING_ERRORS
 from outreach_async.bulk.journal.writer import DatabaseWriter, create_metadata
 from outreach_async.bulk.journal.writer_thread import WriterThread
-from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _HEARTBEAT_INTERVAL: Final = 5.0
 """Seconds after the start of the last write from which on a heartbeat is written before the next request is sent."""
@@ -67,6 +67,8 @@ class ObjectDatabase(Database):
             for changes in self._log.read():
                 for name, *values in changes:
                     self._db.execute(STATEMENTS[name], values)
+        except OutreachError:  # some of these errors are also ValueErrors
+            raise
         except (sqlite3.Error, *DECODING_ERRORS) as error:
             raise self._log.damaged(str(error)) from error
         finally:

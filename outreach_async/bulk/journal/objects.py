@@ -89,21 +89,21 @@ def open_objects(url: str) -> Objects:
     return StoredObjects(_open_store(url), "")
 
 
-def _import_obstore() -> Any:
+def _import_obstore(scheme: str) -> Any:
     try:
         import obstore.store
     except ImportError:
-        raise InvalidRequest("journal: URLs need the extra 'lake'; run pip install 'outreach_async[lake]'") from None
+        raise InvalidRequest(f"journal: {scheme}:// needs the extra 'lake'; run pip install 'outreach_async[lake]'") from None
     return obstore
 
 
 @cache
 def _memory() -> Any:
-    return _import_obstore().store.MemoryStore()  # one for the process, so that a run can be resumed
+    return _import_obstore("memory").store.MemoryStore()  # one for the process, so that a run can be resumed
 
 
 def _open_store(url: str) -> Any:
-    obstore, problem = _import_obstore(), ""
+    obstore, problem = _import_obstore(url.partition(":")[0]), ""
     retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     try:
         return obstore.store.from_url(url, retry_config=retry)  # client options would replace those of the environment
@@ -118,7 +118,7 @@ _DETAILS: Final = (
     re.compile(r"<Code>(\w{1,64})</Code>"),
     re.compile(r"\((os error \d+)\)"),
     re.compile(r"\b(Connection refused|Connection reset|operation timed out|dns error|certificate verify failed)\b"),
-    re.compile(r"error: (\w+ must be specified)\n"),
+    re.compile(r"error: (\w+ must be specified)"),
 )
 
 
@@ -137,7 +137,9 @@ class StoredObjects:
     """
 
     def __init__(self, store: Any, prefix: str) -> None:
-        self._obstore = _import_obstore()
+        import obstore
+
+        self._obstore = obstore
         self._store = store
         self._prefix = f"{prefix}/" if prefix else ""
 
