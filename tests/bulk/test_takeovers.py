@@ -50,7 +50,7 @@ def test_a_run_that_was_taken_over_ends_with_an_error() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_after_standing_still_for_long_a_run_that_was_taken_over_sends_nothing_new(backend: str) -> None:
+def test_after_a_long_stop_a_run_that_was_taken_over_sends_nothing_new(backend: str) -> None:
     for point in range(5, 40, 4):
         takeover = played(point, LONG, backend, scene(rows=30, concurrency=4))
         assert takeover.happened

@@ -1,8 +1,70 @@
-"""The journal of a bulk run: one SQLite file that records what was sent, so that a killed run can be resumed.
+"""The journal of a bulk run: a record of what was sent, so that a killed run can be resumed.
 
 A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
 returned. After a kill, a marked row without an outcome may therefore have been sent, and an unmarked row was not sent.
-One `JournalWriter` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
+One `JournalWriter` writes a journal during a run. Anyone can read it with `Journal` or `ObjectJournal`, even during the run.
+
+Files
+-----
+A `Journal` is one SQLite file on a local disk, which is locked during the run. Use it unless the machine may be lost.
+
+Objects
+-------
+A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, rows that it created are
+reported as `skipped`, and nothing shows that this is wrong. Where machines may be lost, pass a URL, or an `ObjectJournal`, which
+takes more options. The journal is then a log of objects, about 20 bytes per row, that any machine can read and resume:
+
+    s3://bucket/prefix     S3, or a service with its interface that supports conditional writes (If-None-Match)
+    gs://bucket/prefix     Google Cloud Storage; untested
+    az://container/prefix  Azure Blob Storage; untested
+    file:///folder         a folder, which may be on a network file system with hard links
+    memory://name          the memory of this process, for tests
+
+All but `file://` need `pip install 'outreach_async[lake]'`. Credentials and endpoints come from the environment, such as
+`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `AZURE_STORAGE_ACCOUNT_NAME`; a URL that contains credentials is refused. Give each
+journal a prefix of its own.
+
+```python
+import anyio
+from pathlib import Path
+from outreach_async import ObjectJournal, OutreachClient
+
+url = Path("journal").absolute().as_uri()  # or "s3://bucket/imports/may"
+
+
+async def main() -> None:
+    rows = [{"email": f"user{number}@company.example"} for number in range(100)]
+    async with OutreachClient() as client:
+        async with client.contacts.create_many(rows, concurrency=4, journal=url) as outcomes:
+            async for outcome in outcomes:
+                outcomes.drain()
+        await client.contacts.create_many(rows, journal=url, resume=True)  # on any machine
+    report = ObjectJournal(url).report()
+    print(report.state, "with", report.rows, "rows,", report.uncertain, "uncertain")
+    # -> finished with 100 rows, 0 uncertain
+
+
+anyio.run(main)
+```
+
+What `outreach_async.bulk` says about journals in files also holds for these, with some differences. Each write is a request that
+you pay for, so an outcome waits up to one second for others to be written with it (`ObjectJournal(url, linger=...)`), and reaches
+your loop only then. At most 1,000 rows (or `concurrency`, if that is higher) are in flight or answered and not yet written; these
+are sent again after a crash.
+
+There is no lock, because a lost machine cannot release one. Whoever resumes a run takes it over: the earlier process, if it still
+runs, fails at its next write with JournalError, and sends nothing more. Until then it sends only rows that it had marked, which
+the new process counts as possibly sent. If the last write was begun over 5 seconds ago, the earlier process must write before it
+sends a request. A process that stood still for longer therefore sends nothing at all when it returns. So resume a run only if
+its process is gone, or should end.
+
+An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
+generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
+so let no rule of the bucket delete objects of a run that has not finished.
+
+Use `earlier="unknown"` with any kind of journal if rows of this input may have been sent by a run whose journal you do not have:
+it was on a disk that is gone, its objects were deleted, or an older copy was restored. Without it, the new run takes contacts
+that the lost run created for older ones.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ class ObjectJournal(JournalReader):
     Example:
         ```python
         journal = ObjectJournal("memory://may/contacts", source="list of May")
-        await client.contacts.create_many([{"email": "ann@company.example"}], journal=journal)
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=journal, resume=True)
         print(journal.report().source, journal.report().state)  # -> list of May finished
         ```
     """
