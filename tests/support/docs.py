@@ -44,6 +44,7 @@ GUIDES: Final = (*PACKAGES, "outreach_async.pytest_plugin", "outreach_async.shar
 NOT_CALLED: Final = {
     "Outcomes": {"record_in", "start", "close"},
     "Journal": {"writer", "writer_thread"},
+    "ObjectJournal": {"writer", "writer_thread"},
     "RequestLog": {"add"},
     "Pager": {"follow"},
     "Findings": {"put", "end", "close"},
