@@ -76,9 +76,12 @@ Journals
 --------
 Each part has a journal in the folder that you pass, named after the part. It records which rows were sent. If a worker dies, run
 its part again, on any machine that sees the same folder: the part resumes, rows that may have been sent are sent again, and their
-outcomes are uncertain. A finished part sends nothing and returns the same report. A journal in use is refused, so a part that
-runs twice at the same time fails once; run it again, or ignore the failure. Parts of another plan are refused too. Use a new
-folder for a new plan.
+outcomes are uncertain. A finished part sends nothing and returns the same report. Parts of another plan are refused. Use a new
+folder for a new plan. A journal in use is refused, so a part that runs twice at the same time fails once; run it again, or ignore
+the failure.
+
+Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
+the same time, the later one takes it over, and the earlier one stops with a `JournalError`.
 
 A journal protects what was sent as long as the journal exists. It cannot protect a run whose journal is lost: a part that starts
 with a new journal reports the contacts that its predecessor created as certainly `skipped`. So keep the folder where every worker

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -11,12 +12,15 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import anyio
 import attrs
 
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import Journal, ObjectJournal, journal_at
 from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.journal.objects import is_url
 from outreach_async.bulk.outcomes import BulkReport
+from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.client import OutreachClient
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import BulkSuspended, InvalidRequest
 from outreach_async.importer.rejects import is_reject
+from outreach_async.shared_rate import Rate
 from outreach_async.spread.planning import Part
 from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
@@ -78,7 +82,7 @@ class Connection:
         for name in ("timeout", "deadline", "max_outage"):
             require_seconds(name, getattr(self, name))
 
-    def _client_options(self) -> dict[str, Any]:
+    def _client_options(self, rate: float | Rate | None) -> dict[str, Any]:
         """Return the arguments of `OutreachClient`, but neither a transport nor a key."""
         options = {
             "workspace": self.workspace,
@@ -86,7 +90,7 @@ class Connection:
             "deadline": self.deadline,
             "max_in_flight": self.concurrency,
         }
-        return options if self.rate is None else {**options, "rate": self.rate}
+        return options if rate is None else {**options, "rate": rate}
 
     def _create_transport(self) -> Transport:
         if self.backend == "aiohttp":
@@ -97,8 +101,11 @@ class Connection:
 
         return HttpxTransport(self.base_url, family=self.backend, max_in_flight=self.concurrency)
 
-    def create_client(self) -> OutreachClient:
+    def create_client(self, rate: Rate | None = None) -> OutreachClient:
         """Return a new client, with the owner key from the environment.
+
+        Args:
+            rate: A rate that the client shares with others, instead of the connection's own rate.
 
         Raises:
             InvalidRequest: The backend is not installed.
@@ -110,7 +117,8 @@ class Connection:
                 print(client)  # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        return OutreachClient(transport=self._create_transport(), **self._client_options())
+        options = self._client_options(self.rate if rate is None else rate)
+        return OutreachClient(transport=self._create_transport(), **options)
 
 
 @attrs.frozen
@@ -222,7 +230,14 @@ class SpreadReport(BulkReport):
         return {**super().to_dict(), "parts": list(self.parts), "failures": [attrs.asdict(row) for row in self.failures]}
 
 
-def import_part(part: Part, journal: str | os.PathLike[str], connection: Connection, *, earlier: Earlier = "known") -> PartReport:
+def import_part(
+    part: Part,
+    journal: str | os.PathLike[str],
+    connection: Connection,
+    *,
+    earlier: Earlier = "known",
+    rate: Rate | None = None,
+) -> PartReport:
     r"""Create the contacts of a part, in any process and any number of times. Finished parts send nothing again.
 
     Run it as a task of any engine: it is synchronous, its arguments and its result can be pickled, and it keeps no state but the
@@ -231,16 +246,18 @@ def import_part(part: Part, journal: str | os.PathLike[str], connection: Connect
 
     Args:
         part: The part.
-        journal: Folder of the journals, the same for all parts of one plan and for every worker that may run the part. It is
-            created if necessary. The part's journal in it is named after the part.
+        journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`), the same for all
+            parts of one plan and for every worker that may run the part. A folder is created if necessary. The part's journal in
+            it is named after the part.
         connection: How to connect to the service. The owner key comes from `OUTREACH_OWNER_KEY`.
         earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part's journal is lost or damaged
             although the part may have run before.
+        rate: A rate that parts share, such as a `RedisRate`, instead of the connection's own rate.
 
     Raises:
         InvalidRequest: A file has changed since it was planned or cannot be read; there is no owner key in the environment; or
             the journal belongs to another plan, or is in use by another worker.
-        JournalError: The journal is damaged, or cannot be read or written.
+        JournalError: The journal is damaged, or cannot be read or written; or another worker has taken over a journal at a URL.
         BulkSuspended: The service was down or throttling for too long; run the part again later.
         BulkStopped: An error of the service concerns every row, such as an unknown key; fix the cause and run the part again.
 
@@ -254,13 +271,44 @@ def import_part(part: Part, journal: str | os.PathLike[str], connection: Connect
             print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
         ```
     """
+    return run_part(part, journal, connection, earlier=earlier, rate=rate)
+
+
+def run_part(
+    part: Part,
+    journal: str | os.PathLike[str],
+    connection: Connection,
+    *,
+    earlier: Earlier = "known",
+    rate: Rate | None = None,
+    on_start: Callable[[Outcomes], None] | None = None,
+) -> PartReport:
+    """Create the contacts of a part; see `import_part`.
+
+    Args:
+        part: The part.
+        journal: Folder or URL of the journals.
+        connection: How to connect to the service.
+        earlier: Whether the journal is trusted.
+        rate: A rate that parts share.
+        on_start: Called in the event loop of the run, with the outcomes, whose `drain` ends the run.
+
+    Raises:
+        BulkSuspended: The run was drained before every row had an outcome.
+    """
     if not os.environ.get("OUTREACH_OWNER_KEY"):
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
     record = _open_journal(part, journal)
-    record.path.parent.mkdir(parents=True, exist_ok=True)
-    anyio.run(_create_contacts, part, record, connection, earlier)
+    if isinstance(record, Journal):
+        record.path.parent.mkdir(parents=True, exist_ok=True)
+    run = partial(_create_contacts, rate=rate, on_start=on_start)
+    anyio.run(run, part, record, connection, earlier)
     report = record.report()
+    if report.state != "finished":
+        error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run it again to send the remaining rows")
+        error.resumable = True
+        raise error
     return PartReport(
         part=part.id,
         fingerprint=part.fingerprint(),
@@ -278,7 +326,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
 
     Args:
         part: The part.
-        journal: Folder of the journals, as for `import_part`.
+        journal: Folder or URL of the journals, as for `import_part`.
 
     Raises:
         InvalidRequest: There is no journal; or a file has changed since it was planned, or cannot be read.
@@ -335,18 +383,25 @@ def _count_failed(report: BulkReport) -> int:
     return sum(report.outcomes[outcome] for outcome in _FAILED_OUTCOMES) - report.repeats
 
 
-def _open_journal(part: Part, journal: str | os.PathLike[str]) -> Journal:
+def _open_journal(part: Part, journal: str | os.PathLike[str]) -> Journal | ObjectJournal:
     """Return the journal of a part. Its fingerprint is that of the part, so that another plan cannot resume it."""
-    folder = os.fspath(journal)
-    if "://" in folder:
-        raise InvalidRequest("journal: expected the path of a folder, got a URL; pass a folder that all workers share")
-    return Journal(Path(folder, f"{part.id}.db"), source=part.describe(), fingerprint=part.fingerprint())
+    place = os.fspath(journal)
+    location = f"{place.rstrip('/')}/{part.id}" if is_url(place) else Path(place, f"{part.id}.db")
+    return journal_at(location, source=part.describe(), fingerprint=part.fingerprint())
 
 
-async def _create_contacts(part: Part, record: Journal, connection: Connection, earlier: Earlier) -> None:
+async def _create_contacts(
+    part: Part,
+    record: Journal | ObjectJournal,
+    connection: Connection,
+    earlier: Earlier,
+    *,
+    rate: Rate | None,
+    on_start: Callable[[Outcomes], None] | None,
+) -> None:
     options = part.options
-    async with connection.create_client() as client:
-        await client.contacts.create_many(
+    async with connection.create_client(rate) as client:
+        run = client.contacts.create_many(
             (row for _, row in part.read_rows()),
             duplicates=options.duplicates,
             strict_validation=options.strict_validation,
@@ -360,3 +415,8 @@ async def _create_contacts(part: Part, record: Journal, connection: Connection, 
             total=part.rows,
             max_outage=connection.max_outage,
         )
+        async with run as outcomes:
+            if on_start is not None:
+                on_start(outcomes)
+            async for _ in outcomes:
+                pass

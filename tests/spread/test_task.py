@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.spread import KEY, ROW, SPACE, KillingService, served
 
-from outreach_async import Journal, Outcome
+from outreach_async import Journal, ObjectJournal, Outcome, SharedRate
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
 from outreach_async.fake import faults
 from outreach_async.spread import (
@@ -29,6 +29,7 @@ from outreach_async.spread import (
     merge_reports,
     plan,
 )
+from outreach_async.spread.task import run_part
 
 CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
 
@@ -150,9 +151,30 @@ def test_a_suspended_part_is_resumed_by_running_it_again(
     assert import_part(part, tmp_path, connection).rows == 3
 
 
-def test_urls_are_not_yet_places_of_journals(made: ImportPlan, connection: Connection) -> None:
-    with pytest.raises(InvalidRequest, match=r"^journal: expected the path of a folder, got a URL"):
-        import_part(made.parts[0], "s3://bucket/journals", connection)
+def test_journals_at_a_url_serve_as_those_in_a_folder(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    (part, *_), journals = numbered(made).parts, f"file://{tmp_path}/journals/"
+    report = import_part(part, journals, connection)
+    requests = service.requests
+    assert import_part(part, journals, connection) == report
+    assert service.requests == requests
+    assert [row.line for row in failed_rows(part, journals)] == [3, 6]
+    assert ObjectJournal(f"file://{tmp_path}/journals/{part.id}").report().state == "finished"
+
+
+def test_a_part_takes_its_share_of_a_rate(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
+    rate = SharedRate(limit=1000.0)
+    assert import_part(numbered(made).parts[0], tmp_path, connection, rate=rate).rows == 3
+    assert len(rate._coordinator._clients) == 1
+
+
+def test_a_drained_part_is_suspended_and_resumed(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
+    part = numbered(made).parts[0]
+    with pytest.raises(BulkSuspended, match="part 00000 was cancelled; run it again") as caught:
+        run_part(part, tmp_path, connection, on_start=lambda outcomes: outcomes.drain())
+    assert caught.value.resumable
+    assert import_part(part, tmp_path, connection).rows == 3
 
 
 def test_without_a_key_in_the_environment_the_error_says_so(
@@ -213,8 +235,8 @@ def test_a_part_is_imported_over_every_backend(
 
 def test_a_rate_reaches_the_client_only_if_it_is_set() -> None:
     connection = Connection(base_url="https://api.example", workspace=SPACE)
-    assert "rate" not in connection._client_options()
-    assert attrs.evolve(connection, rate=5.0)._client_options()["rate"] == 5.0
+    assert "rate" not in connection._client_options(None)
+    assert connection._client_options(5.0)["rate"] == 5.0
 
 
 counts = st.fixed_dictionaries(dict.fromkeys(Outcome, st.integers(0, 9)))
