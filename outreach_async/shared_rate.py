@@ -186,10 +186,13 @@ class RateCoordinator:
 
     Args:
         limit: Maximum rate of all clients together, in requests per second; `None` if only the service's refusals limit it.
+
+    Attributes:
+        limit: The maximum rate; it may be changed at any time.
     """
 
     def __init__(self, limit: float | None = None) -> None:
-        self._limit = limit
+        self.limit = limit
         self._learned = CubicLimit()
         self._search_rate = _INITIAL_RATE
         self._clients: dict[str, _ClientState] = {}
@@ -200,10 +203,10 @@ class RateCoordinator:
     @property
     def rate(self) -> float:
         """The rate of all clients together, in requests per second."""
-        unlimited = math.inf if self._limit is None else self._limit
+        unlimited = math.inf if self.limit is None else self.limit
         learned = self._learned.limit
         if learned is None:
-            return self._search_rate if self._limit is None else self._limit
+            return self._search_rate if self.limit is None else self.limit
         return min(unlimited, learned)
 
     def step(self, usage: RateUsage, clock: float) -> RateShare:

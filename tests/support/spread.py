@@ -79,9 +79,13 @@ class KillingService:
         if self.requests % 2:
             self._serve(request, message).ended()
         with suppress(ProcessLookupError):
-            os.kill(int(self.pids[int(message[ROW])].read_text(encoding="utf-8")), signal.SIGKILL)
+            os.kill(self.find_process(int(message[ROW])), signal.SIGKILL)
         self.killed += 1
         return reset().inject(lambda: Response(500))
+
+    def find_process(self, row: int) -> int:
+        """Return the id of the process that sends a row."""
+        return int(self.pids[row].read_text(encoding="utf-8"))
 
     def _serve(self, request: Request, message: dict[str, Any]) -> Exchange:
         before = self.fake.contact(SPACE, message["email"])

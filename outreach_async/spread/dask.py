@@ -1,0 +1,374 @@
+r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
+
+Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` where the workers
+start: the key is in no task, log, dashboard or result.
+
+```python
+from outreach_async.spread import Connection, plan
+from outreach_async.spread.dask import create_many
+
+made = plan(["s3://lake/people/may.parquet", "s3://lake/people/june.parquet"])
+connection = Connection(base_url="https://api.example", workspace="space_1")
+with create_many("tcp://scheduler:8786", made, connection, journal="s3://lake/journals/june", rate=100.0) as run:
+    for report in run:
+        print(report.part, report.rows, "rows;", run.progress.finished_rows, "of", run.progress.rows)
+print(run.report.outcomes)
+```
+
+Rate. The workers lease shares of one rate from a plugin on the scheduler, by the rule of `RateCoordinator`. All imports on one
+cluster into one workspace share it. A worker without a connection to the scheduler sends nothing after 1.5 seconds.
+
+Failures. Run `create_many` again with the same plan and journal, also on another cluster: finished parts send nothing, and the
+others resume. A part whose worker died, or stood still for longer than the scheduler's `worker-ttl`, is run again by Dask. If
+Dask gives a part up because several of its workers died, it is submitted again. The journal of a part belongs to the worker that
+opened it last. A worker that returns after a standstill, or whose task was cancelled, stops.
+
+Start workers with one thread each (`dask worker --nthreads 1`), because an import is bound by the CPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+import attrs
+
+from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.journal.object_log import TakenOverError
+from outreach_async.bulk.journal.objects import is_url, open_objects
+from outreach_async.bulk.pipeline import Outcomes
+from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
+from outreach_async.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
+from outreach_async.spread.planning import ImportPlan, Part
+from outreach_async.spread.task import Connection, PartReport, SpreadReport, merge_reports, run_part
+from outreach_async.transport.urls import require_module
+from outreach_async.validation import require_rate, type_name
+
+require_module("distributed", "outreach_async[dask]")
+
+import distributed  # noqa: E402 - the error above names the extra
+from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worker  # noqa: E402
+
+if TYPE_CHECKING:
+    from distributed import Future, Scheduler
+
+_TIMEOUT: Final = 1.0
+"""Seconds after which a report to the scheduler is given up. It is less than the lifetime of a share."""
+_MAX_SUBMISSIONS: Final = 50
+"""How often a part is submitted at most. A part that kills its workers must not be submitted forever."""
+
+
+class RatePlugin(SchedulerPlugin):
+    """Leases shares of rates to the tasks of imports. It runs on the scheduler, so the death of a worker does not reach it."""
+
+    name = "outreach_async"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._rates: dict[str, RateCoordinator] = {}
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Add the methods that workers and drivers call."""
+        self._scheduler = scheduler
+        scheduler.handlers["outreach_async_limit"] = self.set_limit
+        scheduler.handlers["outreach_async_share"] = self.renew
+
+    def set_limit(self, service: str, limit: float | None) -> None:
+        """Set the maximum rate of all tasks that use a service, in requests per second. A learned rate is kept."""
+        self._rates.setdefault(service, RateCoordinator()).limit = limit
+
+    def renew(self, service: str, task: str, worker: str, usage: list[Any]) -> tuple[float, float, float] | None:
+        """Record a task's usage and return its share; `None` if the worker must stop, because the task is not its own any more.
+
+        A task is taken from a worker if it was cancelled, if its driver has gone, or if the worker did not answer for long.
+        """
+        state = self._scheduler.tasks.get(task)
+        if state is None or state.processing_on is None or state.processing_on.address != worker:
+            return None
+        rate = self._rates.setdefault(service, RateCoordinator())
+        share = rate.step(RateUsage(**dict(zip(_USAGE_FIELDS, usage, strict=True))), time.monotonic())
+        return share.rate, share.expires_in, share.hold
+
+
+_USAGE_FIELDS: Final = tuple(attrs.fields_dict(RateUsage))
+
+
+class LeasedRate:
+    """A `Rate` on a worker. It asks the scheduler's plugin for shares, and ends the run if the task was taken from the worker.
+
+    Args:
+        worker: The worker that runs the task.
+        task: Key of the task.
+        service: Name of the rate.
+    """
+
+    def __init__(self, worker: distributed.Worker, task: str, service: str) -> None:
+        self._worker = worker
+        self._task = task
+        self._service = service
+        self._outcomes: Outcomes | None = None
+
+    def on_start(self, outcomes: Outcomes) -> None:
+        """Take the outcomes of the run, which may have to end."""
+        self._outcomes = outcomes
+
+    async def renew(self, usage: RateUsage, /) -> RateShare:
+        """Record the usage and return the next share; see `Rate`.
+
+        Raises:
+            TransportError: The scheduler does not answer.
+        """
+        call = self._ask(list(attrs.astuple(usage)))
+        try:
+            # The task runs in a thread with an event loop of its own, and the connection belongs to the worker's event loop.
+            loop: Any = self._worker.loop
+            future = asyncio.run_coroutine_threadsafe(call, loop.asyncio_loop)
+            with anyio.fail_after(_TIMEOUT):
+                share = await asyncio.wrap_future(future)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise TransportError(f"rate: the Dask scheduler does not answer ({type(error).__name__})", maybe_sent=False) from None
+        if share is None:
+            if self._outcomes is not None:
+                self._outcomes.drain()
+            return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
+        rate, expires_in, hold = share
+        return RateShare(rate=rate, expires_in=expires_in, hold=hold)
+
+    async def _ask(self, usage: list[Any]) -> Any:
+        scheduler: Any = self._worker.scheduler
+        return await scheduler.outreach_async_share(
+            service=self._service, task=self._task, worker=self._worker.address, usage=usage
+        )
+
+
+def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier, service: str) -> PartReport:
+    """Import a part on a Dask worker. This is the function of the tasks."""
+    worker = get_worker()
+    rate = LeasedRate(worker, str(worker.get_current_task()), service)
+    return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
+
+
+@attrs.frozen(kw_only=True)
+class DaskProgress:
+    """How far an import on a Dask cluster is.
+
+    Attributes:
+        parts: Number of parts.
+        finished_parts: Number of finished parts.
+        rows: Number of rows.
+        finished_rows: Number of rows of the finished parts.
+        resubmitted: Number of times that a part was submitted again, after Dask had given it up.
+
+    Example:
+        ```python
+        print(DaskProgress(parts=4, finished_parts=1, rows=400, finished_rows=100, resubmitted=0).finished_rows)  # -> 100
+        ```
+    """
+
+    parts: int
+    finished_parts: int
+    rows: int
+    finished_rows: int
+    resubmitted: int
+
+
+@attrs.frozen
+class _Submission:
+    """A part that was submitted for the `number`th time."""
+
+    part: Part
+    number: int
+
+
+class DaskImport:
+    """An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
+
+    `create_many` returns it. Enter it to start: it is cancelled if the block ends earlier than the import.
+    """
+
+    def __init__(self, cluster: Any, made: ImportPlan, arguments: Mapping[str, Any], limit: float | None) -> None:
+        self._cluster = cluster
+        self._plan = made
+        self._arguments = arguments
+        self._limit = limit
+        self._client: distributed.Client | None = None
+        self._owns_client = False
+        self._submissions: dict[Future[PartReport], _Submission] = {}
+        self._queue: Any = None
+        self._reports: list[PartReport] = []
+        self._resubmitted = 0
+
+    @property
+    def progress(self) -> DaskProgress:
+        """The progress of the import, by the parts whose reports were taken."""
+        return DaskProgress(
+            parts=len(self._plan.parts),
+            finished_parts=len(self._reports),
+            rows=self._plan.rows,
+            finished_rows=sum(report.rows for report in self._reports),
+            resubmitted=self._resubmitted,
+        )
+
+    @property
+    def report(self) -> SpreadReport:
+        """The merged report of the parts whose reports were taken. It is complete if its `rows` are those of the plan."""
+        return merge_reports(self._reports)
+
+    def __enter__(self) -> Self:
+        """Connect to the scheduler and submit the parts.
+
+        Raises:
+            BulkSuspended: The scheduler cannot be reached.
+        """
+        try:
+            self._client, self._owns_client = _open_client(self._cluster)
+            self._client.register_plugin(RatePlugin())
+            scheduler: Any = self._client.scheduler
+            self._client.sync(scheduler.outreach_async_limit, service=self._arguments["service"], limit=self._limit)
+        except OSError as error:
+            self._close()
+            raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
+        self._queue = distributed.as_completed(loop=self._client.loop)
+        for part in self._plan.parts:
+            self._submit(_Submission(part, 1))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Cancel the parts that have not finished, and disconnect."""
+        self.cancel()
+        self._close()
+
+    def __iter__(self) -> Iterator[PartReport]:
+        """Yield the report of each part when it has finished.
+
+        Raises:
+            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost. Run the import again later.
+            BulkStopped: An error of the service concerns every row; fix the cause and run the import again.
+            InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
+            JournalError: A journal is damaged, or cannot be read or written.
+            KilledWorker: A part was submitted 50 times, and its workers died each time.
+        """
+        while self._submissions:
+            future = next(self._queue)
+            submission = self._submissions.pop(future, None)
+            if submission is None:  # it was cancelled
+                continue
+            report = self._take(future, submission)
+            if report is not None:
+                self._reports.append(report)
+                yield report
+
+    def cancel(self) -> None:
+        """Cancel the parts that have not finished. Their workers stop within a second; rows in flight get their outcomes."""
+        futures = list(self._submissions)
+        self._submissions.clear()
+        if futures and self._client is not None and self._client.status == "running":
+            self._client.cancel(futures, reason="the import was cancelled")
+
+    def _submit(self, submission: _Submission) -> None:
+        client: Any = self._client
+        part = submission.part
+        # The number makes the key of a part new: Dask does not run a key again that it has given up.
+        future = client.submit(
+            run_task,
+            part,
+            **self._arguments,
+            key=f"import-{part.id}-{part.fingerprint()[:16]}-{submission.number}-{time.time_ns():x}",
+            pure=False,
+        )
+        self._submissions[future] = submission
+        self._queue.add(future)
+
+    def _take(self, future: Future[PartReport], submission: _Submission) -> PartReport | None:
+        """Return the report of a completed task; `None` if the part was submitted again.
+
+        The task is released, because Dask runs a finished task again if the worker with its result dies.
+        """
+        try:
+            return future.result()
+        except (KilledWorker, TakenOverError):
+            # A journal is taken over from the right worker if an earlier one stood still just before it opened the journal.
+            if submission.number >= _MAX_SUBMISSIONS:
+                raise
+            self._resubmitted += 1
+            self._submit(attrs.evolve(submission, number=submission.number + 1))
+            return None
+        except (CancelledError, OSError) as error:
+            raise _suspend(f"the Dask scheduler was lost ({type(error).__name__})") from None
+        finally:
+            future.release()
+
+    def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and self._owns_client:
+            client.close(timeout=5)
+
+
+def create_many(
+    cluster: Any,
+    made: ImportPlan,
+    connection: Connection,
+    *,
+    journal: str,
+    rate: float | None = None,
+    earlier: Earlier = "known",
+) -> DaskImport:
+    """Import a plan on a Dask cluster. Nothing happens before the result is entered; see `DaskImport`.
+
+    Args:
+        cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
+        made: The plan.
+        connection: How the workers connect to the service. `connection.concurrency` counts for each part.
+        journal: URL of the journals, which every worker can reach: `s3://bucket/prefix`, or `file:///folder` if all workers share
+            the folder. Use a new one for each plan, and the same one to resume.
+        rate: Maximum number of requests per second of all workers together; `None` to learn it from the service's refusals.
+        earlier: Whether the journals are trusted, as for `import_part`.
+
+    Raises:
+        InvalidRequest: An argument is invalid.
+
+    Example:
+        ```python
+        made = plan(["people.csv"])
+        connection = Connection(base_url="https://api.example", workspace="space_1")
+        run = create_many("tcp://scheduler:8786", made, connection, journal="s3://bucket/journals/june", rate=100.0)
+        print(run.progress.parts)  # -> 1
+        ```
+    """
+    if not isinstance(cluster, str | distributed.Client) and not hasattr(cluster, "scheduler_address"):
+        raise InvalidRequest(
+            f"cluster: expected an address, a cluster or a Client, got {type_name(cluster)}; pass tcp://host:port"
+        )
+    if not is_url(journal) or journal.lower().startswith("memory:"):
+        raise InvalidRequest(
+            "journal: expected a URL that all workers can reach; pass s3://bucket/prefix or file:///shared/folder"
+        )
+    open_objects(journal)  # checks the URL
+    if connection.rate is not None:
+        raise InvalidRequest("connection.rate: a rate of each part is not shared; pass rate= of create_many instead")
+    arguments = {
+        "journal": journal,
+        "connection": connection,
+        "earlier": earlier,
+        "service": f"{connection.base_url} {connection.workspace}",
+    }
+    return DaskImport(cluster, made, arguments, None if rate is None else require_rate("rate", rate))
+
+
+def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
+    """Return a client of the cluster, and whether it must be closed."""
+    if isinstance(cluster, distributed.Client):
+        if cluster.asynchronous:
+            raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")
+        return cluster, False
+    return distributed.Client(cluster, set_as_default=False), True
+
+
+def _suspend(text: str) -> BulkSuspended:
+    error = BulkSuspended(f"run suspended: {text}; run the import again with the same plan and journal")
+    error.resumable = True
+    return error

@@ -1,0 +1,223 @@
+"""Imports on a Dask cluster whose worker is a thread of this process: reports, progress, errors, cancellation and secrets."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from distributed import Client, LocalCluster
+from support.spread import KEY, ROW, KillingService, served, write_people
+
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
+from outreach_async.fake import faults
+from outreach_async.shared_rate import RateUsage
+from outreach_async.spread import Connection, ImportPlan, plan
+from outreach_async.spread.dask import LeasedRate, RatePlugin, create_many
+
+USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, succeeded=10, refused=0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as found:
+        yield found
+
+
+@pytest.fixture
+def service() -> KillingService:
+    return KillingService()
+
+
+@pytest.fixture
+def connection(service: KillingService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    with served(service) as found:
+        yield found
+
+
+def planned(folder: Path, files: int = 3, rows: int = 20) -> ImportPlan:
+    paths = [folder / f"{at}.csv" for at in range(files)]
+    for at, path in enumerate(paths):
+        write_people(path, [f"u{at * rows + row}@x.example" for row in range(rows)], at * rows)
+    return plan(paths, overrides={"Note": ROW})
+
+
+def test_parts_report_as_they_finish_and_again_without_a_request(
+    cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
+) -> None:
+    made, journal = planned(tmp_path), f"file://{tmp_path}/journals"
+    with create_many(cluster, made, connection, journal=journal) as run:
+        seen = [(report.rows, run.progress.finished_parts, run.progress.finished_rows) for report in run]
+    assert seen == [(20, 1, 20), (20, 2, 40), (20, 3, 60)]
+    assert (run.report.rows, run.progress.rows, run.progress.parts) == (made.rows, 60, 3)
+    sent = service.requests
+    with Client(cluster) as client, create_many(client, made, connection, journal=journal) as again:
+        assert len(list(again)) == 3
+    assert again.report == run.report
+    assert (service.requests, sorted(service.effects)) == (sent, list(range(60)))
+
+
+def test_leaving_the_block_cancels_and_the_plan_resumes(
+    cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
+) -> None:
+    made, journal = planned(tmp_path, rows=60), f"file://{tmp_path}/journals"
+    with create_many(cluster, made, connection, journal=journal, rate=40.0) as run:
+        deadline = time.monotonic() + 30
+        while service.requests < 20 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    while not _is_quiet(service):
+        assert time.monotonic() < deadline, "a cancelled part went on"
+    assert service.requests < 120
+    assert list(run) == []
+    with create_many(cluster, made, connection, journal=journal, rate=10_000.0) as run:
+        assert sum(report.rows for report in run) == 180
+    assert (run.report.uncertain, service.requests) == (0, 180), "a drained part sent a row twice"
+
+
+def _is_quiet(service: KillingService) -> bool:
+    sent = service.requests
+    time.sleep(1.5)
+    return service.requests == sent
+
+
+def test_an_error_of_the_service_reaches_the_caller(
+    cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
+) -> None:
+    service.fake.faults.add(faults.status(401))
+    with (
+        create_many(cluster, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
+        pytest.raises(BulkStopped),
+    ):
+        list(run)
+
+
+def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tmp_path: Path) -> None:
+    import dask
+
+    run = create_many("tcp://127.0.0.1:1", planned(tmp_path), connection, journal=f"file://{tmp_path}/journals")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(BulkSuspended, match="the Dask scheduler cannot be reached") as caught,
+    ):
+        run.__enter__()
+    assert caught.value.resumable
+
+
+def test_the_key_is_in_no_task_log_page_or_result(
+    cluster: Any, service: KillingService, connection: Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scanned: list[bytes] = []
+    with (
+        caplog.at_level(logging.DEBUG),
+        Client(cluster) as client,
+        create_many(client, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
+    ):
+        scheduler = cluster.scheduler
+        scanned += [pickle.dumps(task.run_spec) for task in scheduler.tasks.values()]
+        scanned += map(pickle.dumps, run)
+        service.fake.faults.add(faults.status(401, body=f'{{"message": "unknown key {KEY}"}}'))
+        with create_many(client, planned(tmp_path), connection, journal=f"file://{tmp_path}/others") as failing:
+            with pytest.raises(BulkStopped) as caught:
+                list(failing)
+            scanned += [pickle.dumps(task.exception) for task in scheduler.tasks.values()]
+            scanned += [str(task.exception_text).encode() for task in scheduler.tasks.values()]
+        scanned += [
+            pickle.dumps(caught.value),
+            repr(client.get_worker_logs()).encode(),
+            repr(client.get_scheduler_logs()).encode(),
+        ]
+        scanned += [repr(client.scheduler_info()).encode(), repr(scheduler.transition_log).encode(), caplog.text.encode()]
+        base = f"http://127.0.0.1:{scheduler.http_server.port}"
+        for page in ("json/identity.json", "json/counts.json", "health"):
+            with urllib.request.urlopen(f"{base}/{page}") as response:  # noqa: S310 - on loopback
+                scanned.append(response.read())
+    assert len(scanned) > 15
+    assert [content for content in scanned if KEY.encode() in content] == []
+
+
+def scheduler_with(worker: str | None) -> Any:
+    processing_on = None if worker is None else SimpleNamespace(address=worker)
+    return SimpleNamespace(tasks={"task": SimpleNamespace(processing_on=processing_on)}, handlers={})
+
+
+def leased(scheduler: Any, task: str = "task", worker: str = "one") -> tuple[float, float, float] | None:
+    return scheduler.handlers["outreach_async_share"]("api", task, worker, list(attrs.astuple(USAGE)))  # type: ignore[no-any-return] # a fake
+
+
+def test_tasks_share_one_rate_which_can_change() -> None:
+    scheduler = scheduler_with("one")
+    anyio.run(RatePlugin().start, scheduler)
+    scheduler.handlers["outreach_async_limit"]("api", 50.0)
+    share = leased(scheduler)
+    assert share is not None
+    assert share[0] == pytest.approx(50.0)
+    scheduler.handlers["outreach_async_limit"]("api", 20.0)
+    assert (leased(scheduler) or (0,))[0] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("owner", "task"), [("two", "task"), (None, "task"), ("one", "gone")])
+def test_a_task_that_was_taken_away_gets_no_share(owner: str | None, task: str) -> None:
+    scheduler = scheduler_with(owner)
+    anyio.run(RatePlugin().start, scheduler)
+    assert leased(scheduler, task=task) is None
+
+
+def test_a_scheduler_that_fails_gives_no_share() -> None:
+    async def fail(**_: Any) -> None:
+        raise OSError("closed")
+
+    async def renew() -> None:
+        import asyncio
+
+        loop = SimpleNamespace(asyncio_loop=asyncio.get_running_loop())
+        worker: Any = SimpleNamespace(loop=loop, scheduler=SimpleNamespace(outreach_async_share=fail), address="one")
+        with pytest.raises(TransportError, match=r"the Dask scheduler does not answer \(OSError\)"):
+            await LeasedRate(worker, "task", "api").renew(USAGE)
+
+    anyio.run(renew)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda options: options | {"cluster": 5}, "cluster: expected an address, a cluster or a Client, got int"),
+        (lambda options: options | {"journal": "/data/journals"}, "journal: expected a URL that all workers can reach"),
+        (lambda options: options | {"journal": "memory://x"}, "journal: expected a URL that all workers can reach"),
+        (lambda options: options | {"journal": "ftp://x"}, "journal: expected a path or a URL"),
+        (lambda options: options | {"rate": 0.0}, "rate: "),
+        (
+            lambda options: options | {"connection": attrs.evolve(options["connection"], rate=5.0)},
+            "connection.rate: a rate of each part is not shared",
+        ),
+    ],
+)
+def test_arguments_are_checked(change: Callable[[dict[str, Any]], dict[str, Any]], message: str, tmp_path: Path) -> None:
+    connection = Connection(base_url="https://api.example", workspace="space_1")
+    options = change({"cluster": "tcp://x:1", "connection": connection, "journal": "file:///tmp/x", "rate": None})
+    with pytest.raises(InvalidRequest, match=message):
+        create_many(
+            options["cluster"], planned(tmp_path), options["connection"], journal=options["journal"], rate=options["rate"]
+        )
+
+
+def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Path) -> None:
+    client = Client(asynchronous=True, set_as_default=False)
+    with pytest.raises(InvalidRequest, match="expected a synchronous Client"):
+        create_many(client, planned(tmp_path), connection, journal="file:///tmp/x").__enter__()
+
+
+def test_without_the_extra_the_error_names_it() -> None:
+    code = "import sys; sys.modules['distributed'] = None; import outreach_async.spread.dask"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "InvalidRequest: distributed is not installed; run: pip install 'outreach_async[dask]'" in result.stderr
