@@ -204,7 +204,7 @@ def test_a_scheduler_that_fails_gives_no_share() -> None:
 )
 def test_arguments_are_checked(change: Callable[[dict[str, Any]], dict[str, Any]], message: str, tmp_path: Path) -> None:
     connection = Connection(base_url="https://api.example", workspace="space_1")
-    options = change({"cluster": "tcp://x:1", "connection": connection, "journal": "file:///tmp/x", "rate": None})
+    options = change({"cluster": "tcp://x:1", "connection": connection, "journal": "file:///data/x", "rate": None})
     with pytest.raises(InvalidRequest, match=message):
         create_many(
             options["cluster"], planned(tmp_path), options["connection"], journal=options["journal"], rate=options["rate"]
@@ -212,9 +212,13 @@ def test_arguments_are_checked(change: Callable[[dict[str, Any]], dict[str, Any]
 
 
 def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Path) -> None:
-    client = Client(asynchronous=True, set_as_default=False)
+    made = planned(tmp_path)
+
+    async def enter() -> None:
+        create_many(Client(asynchronous=True, set_as_default=False), made, connection, journal="file:///data/x").__enter__()
+
     with pytest.raises(InvalidRequest, match="expected a synchronous Client"):
-        create_many(client, planned(tmp_path), connection, journal="file:///tmp/x").__enter__()
+        anyio.run(enter)
 
 
 def test_without_the_extra_the_error_names_it() -> None:
