@@ -26,8 +26,8 @@ from outreach_async.importer.source import STDIN
 PATH: Final = click.Path(path_type=Path)
 """Parameter type of a file to read."""
 
-OpenInput: TypeAlias = Callable[[str | Path], File]
-"""A function that opens a file of rows with the options of the command line."""
+OpenInput: TypeAlias = partial[File]
+"""`open_file` with the options of the command line."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +71,7 @@ JournalLocation: TypeAlias = Path | str
 
 
 class JournalType(click.Path):
-    """Parameter type of a journal: a path or a URL."""
+    """Parameter type of a journal or of input files: a path or a URL."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)

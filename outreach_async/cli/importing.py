@@ -316,7 +316,7 @@ _LEVELS: Final = get_args(Level)
 
 
 @click.command("import")
-@click.argument("file", type=files.PATH)
+@click.argument("file", type=files.JournalType())
 @click.option(
     "--duplicates",
     type=click.Choice(DUPLICATE_POLICIES),
@@ -368,9 +368,24 @@ _LEVELS: Final = get_args(Level)
     shell_complete=create_completer(lambda: [*_LEVELS, *(f"{check}={level}" for check in CHECKS for level in _LEVELS)]),
     help=f"Level of all checks, or of one: {', '.join(CHECKS)}; repeatable.  [default: warn]",
 )
+@click.option(
+    "--dask",
+    "scheduler",
+    metavar="ADDRESS|local",
+    help="Import on a Dask cluster; FILE may be a URL or a quoted pattern, and --journal is a URL. Workers need the owner key.",
+)
 @files.file_options
 @shared_options
-def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_run: bool, force: bool, **settings: Any) -> int:
+def import_(
+    *,
+    options: Options,
+    open_input: files.OpenInput,
+    file: Path | str,
+    dry_run: bool,
+    force: bool,
+    scheduler: str | None,
+    **settings: Any,
+) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
     A column is matched to a field by its name, regardless of case and punctuation ("First Name", "E-mail"): by the code of the
@@ -384,7 +399,16 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     remaining rows. Every row gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in
     flight, or one second if the run is paused; the second Ctrl-C cancels these requests. Use one journal per file: if the run in
     the journal is finished, --resume prints the results again, and a file with other rows is an error.
+
+    With --dask, the files are imported in parts: import 'lake/*.parquet' --journal s3://bucket/june --dask tcp://host:8786. Set
+    OUTREACH_OWNER_KEY where the workers start. The same command resumes after a crash.
     """
+    if scheduler is not None:
+        from outreach_async.cli.spreading import import_in_parts  # imported on demand: few imports need it
+
+        return import_in_parts(options, file, scheduler, open_input.keywords, {**settings, "dry_run": dry_run})
+    if not isinstance(file, Path):
+        raise click.UsageError("FILE: a URL needs --dask; pass --dask local, or download the file first.")
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
     if settings["earlier"] == "unknown" and settings["journal"] is None:

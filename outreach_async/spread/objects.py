@@ -11,6 +11,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from fnmatch import translate
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
@@ -72,6 +74,35 @@ def parse_location(file: str | os.PathLike[str]) -> str:
     if not parts.netloc or not parts.path.strip("/"):
         raise InvalidRequest(f"files: expected a URL with a bucket and a key, got {text!r}; write {scheme}://bucket/key")
     return f"{scheme}://{parts.netloc}/{parts.path.lstrip('/')}"
+
+
+def expand_pattern(pattern: str) -> list[str]:
+    """Return the locations of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted.
+
+    A location without a wildcard is returned as it is, whether it exists or not.
+
+    Raises:
+        InvalidRequest: No file matches, or the objects cannot be listed.
+    """
+    location = parse_location(pattern)
+    wildcard = re.search(r"[*?\[]", location)
+    if wildcard is None or (not _URL.match(location) and Path(location).exists()):
+        return [location]
+    is_object = _URL.match(location)
+    found = _list_objects(location, location[: wildcard.start()]) if is_object else glob(location, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if not (matching := sorted(found)):
+        raise InvalidRequest(f"files: expected a pattern that matches a file, got {pattern!r}; quote it, and check its folder")
+    return matching
+
+
+def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
+    """Yield the URLs of the objects that match a pattern, whose part before the first wildcard is `fixed`."""
+    with _translate_store_errors(pattern):
+        store, prefix = open_store(fixed.rpartition("/")[0] + "/")
+        root = pattern.removesuffix(open_store(pattern)[1])
+        matches = re.compile(translate(pattern)).match
+        for batch in store.list(prefix or None):
+            yield from (url for item in batch if matches(url := f"{root}{item['path']}"))
 
 
 def read_version(location: str) -> FileVersion:

@@ -32,7 +32,7 @@ CONFIG = {"distributed.scheduler.worker-ttl": f"{WORKER_TTL}s", "distributed.adm
 @contextmanager
 def local_cluster() -> Iterator[Any]:
     """Start two workers, each a process with one thread; a worker that dies is replaced."""
-    with dask.config.set(CONFIG), LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with dask.config.set(CONFIG), LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
         yield cluster
 
 
@@ -67,20 +67,22 @@ class ClusterService(KillingService):
         exchange = super().exchange(request)
         if number in self.stops:
             row = int(json.loads(request.body)[ROW])
-            process = self.find_process(row)
-            os.kill(process, signal.SIGSTOP)
-            threading.Timer(self.stop_seconds, _resume, (process,)).start()
+            if (process := self.find_process(row)) is not None:
+                os.kill(process, signal.SIGSTOP)
+                threading.Timer(self.stop_seconds, _resume, (process,)).start()
         return exchange
 
-    def find_process(self, row: int) -> int:
-        """Return the id of the worker that sends a row, as the scheduler has it."""
+    def find_process(self, row: int) -> int | None:
+        """Return the id of the worker that sends a row, as the scheduler has it; `None` if it has just died."""
         tasks = dict(self.cluster.scheduler.tasks)
         workers = [task.processing_on for key, task in tasks.items() if str(key).startswith(self.part_of[row])]
         addresses = {worker.address for worker in workers if worker is not None}
         nannies = {nanny.worker_address: nanny for nanny in self.cluster.workers.values()}
-        (process,) = (nannies[address].pid for address in addresses)
-        self.senders.append(process)
-        return int(process)
+        processes = [nannies[address].pid for address in addresses if address in nannies]
+        if len(processes) != 1 or processes[0] in self.senders:
+            return None
+        self.senders += processes
+        return int(processes[0])
 
 
 def _resume(process: int) -> None:

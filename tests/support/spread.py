@@ -76,15 +76,19 @@ class KillingService:
         message = json.loads(request.body)
         if self.requests not in self.kills:
             return self._serve(request, message)
+        process = self.find_process(int(message[ROW]))
+        if process is None:
+            self.kills ^= {self.requests, self.requests + 1}
+            return self._serve(request, message)
         if self.requests % 2:
             self._serve(request, message).ended()
         with suppress(ProcessLookupError):
-            os.kill(self.find_process(int(message[ROW])), signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
         self.killed += 1
         return reset().inject(lambda: Response(500))
 
-    def find_process(self, row: int) -> int:
-        """Return the id of the process that sends a row."""
+    def find_process(self, row: int) -> int | None:
+        """Return the id of the process that sends a row; `None` if it is not known, so that a later request is taken."""
         return int(self.pids[row].read_text(encoding="utf-8"))
 
     def _serve(self, request: Request, message: dict[str, Any]) -> Exchange:

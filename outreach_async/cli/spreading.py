@@ -1,0 +1,121 @@
+"""The command `import --dask`: import files in parts on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import click
+
+from outreach_async.bulk.journal.objects import is_url
+from outreach_async.cli.connection import open_client
+from outreach_async.cli.exits import exit_code_of_rows
+from outreach_async.cli.import_report import max_listed_rows, print_report
+from outreach_async.cli.options import FAKE, Options
+from outreach_async.cli.output import Screen, show_progress
+from outreach_async.importer import parse_overrides
+from outreach_async.models import WorkspaceField
+from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
+from outreach_async.spread.objects import expand_pattern
+from outreach_async.transport.urls import require_module
+
+_LOCAL: Final = "local"
+_UNAVAILABLE: Final = ("rejects", "dry_run", "mapping", "save_mapping", "checks")
+
+
+def import_in_parts(
+    options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
+) -> int:
+    """Plan the import of files, import them on a Dask cluster, print the results and return the exit code.
+
+    Args:
+        options: The shared options.
+        files: Path, URL or pattern of the files.
+        scheduler: Address of the scheduler; `local` starts workers on this machine.
+        file_options: Encoding, sheet and format of the files.
+        settings: The options of `import`.
+
+    Raises:
+        click.UsageError: An option is missing, or cannot be used with `--dask`.
+    """
+    require_module("distributed", "outreach_async[dask]")
+    connection = _create_connection(options, settings)
+    journal = settings["journal"]
+    if not is_url(journal):
+        raise click.UsageError(
+            "--journal: --dask needs a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
+        )
+    made = plan(
+        expand_pattern(str(files)),
+        overrides=parse_overrides(settings["maps"]),
+        fields=anyio.run(_read_fields, options) if options.owner_key else (),
+        ignore_unknown=settings["ignore_unknown"],
+        duplicates=settings["duplicates"],
+        strict_validation=settings["strict"],
+        campaign=settings["campaign"],
+        repeats=settings["repeats"],
+        **file_options,
+    )
+    screen = Screen.of(as_json=options.as_json)
+    screen.print_line(f"{made.rows:,} rows in {len(made.parts):,} parts")
+    with _open_cluster(scheduler, options) as cluster:
+        report = _run(cluster, made, connection, options.rate, settings)
+    print_report(screen, report, made.rows, None)
+    for row in report.failures[: max_listed_rows(screen)]:
+        screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
+    screen.print_result(report.to_dict())
+    return exit_code_of_rows(report.outcomes, report.repeats)
+
+
+def _run(cluster: Any, made: ImportPlan, connection: Connection, rate: float | None, settings: Mapping[str, Any]) -> SpreadReport:
+    from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
+
+    run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
+    with show_progress("Importing", made.rows) as show, run:
+        for _ in run:
+            progress = run.progress
+            show(progress.finished_rows, f"{progress.finished_parts:,} of {progress.parts:,} parts")
+    return run.report
+
+
+def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
+    for name in _UNAVAILABLE:
+        if settings[name]:
+            flag = {"checks": "check"}.get(name, name).replace("_", "-")
+            raise click.UsageError(f"--{flag}: cannot be used with --dask; omit one of them.")
+    if options.headers:
+        raise click.UsageError("--header: cannot be used with --dask, because tasks must contain no secrets; omit one of them.")
+    if options.base_url is None or options.base_url == FAKE:
+        raise click.UsageError("--base-url: --dask needs a service that all workers can reach; pass --base-url URL.")
+    if options.workspace is None:
+        raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
+    return Connection(
+        base_url=options.base_url,
+        workspace=options.workspace,
+        backend=options.backend,
+        concurrency=settings["concurrency"],
+        timeout=options.timeout,
+    )
+
+
+async def _read_fields(options: Options) -> list[WorkspaceField]:
+    async with open_client(options) as client:
+        return list(await client.workspaces.fields())
+
+
+@contextmanager
+def _open_cluster(scheduler: str, options: Options) -> Iterator[Any]:
+    """Yield the address of the scheduler, or a cluster of this machine's CPUs, whose workers inherit the owner key."""
+    if scheduler != _LOCAL:
+        yield scheduler
+        return
+    from distributed import LocalCluster
+
+    if options.owner_key:
+        os.environ["OUTREACH_OWNER_KEY"] = options.owner_key
+    with LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster:
+        yield cluster
