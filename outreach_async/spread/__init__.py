@@ -98,9 +98,9 @@ the reports can be pickled. `merge_reports` accepts reports in any order, also s
 
 Rate and key
 ------------
-Each part learns the permitted rate alone, and parts at the same time disturb each other while they learn. If you know the limit,
-divide it by the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` also counts for
-each part.
+Each part learns the permitted rate alone, and parts at the same time disturb each other while they learn. Let them share one rate:
+`outreach_async.spread.dask` does, and elsewhere each task can pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by
+the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` also counts for each part.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set it
 where the worker starts. Options of engines that pass variables, such as Ray's `runtime_env` and Spark's `spark.executorEnv`,
@@ -108,11 +108,8 @@ store the key in the engine and show it in its web pages.
 
 Engines
 -------
-Dask, Ray and Spark run the same function. Let them retry: a part may run any number of times. Turn off speculative execution.
-
-    # Dask; it gives a part up when the fourth worker dies, and you submit it again
-    futures = client.map(import_part, made.parts, journal=folder, connection=connection, retries=10)
-    report = merge_reports(future.result() for future in as_completed(futures))
+For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and a part that Dask gives up is submitted again.
+Ray and Spark run `import_part` as it is. Let them retry: a part may run any number of times. Turn off speculative execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)

@@ -17,6 +17,9 @@ from outreach_async.spread import Connection, ImportPlan, plan
 from outreach_async.spread.dask import create_many
 from outreach_async.vocabulary import DuplicatePolicy
 
+# A warning as an error would end the thread of distributed that replaces dead workers.
+pytestmark = pytest.mark.filterwarnings("default")
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:

@@ -1,0 +1,76 @@
+"""The command `import --dask`: what it needs, and an import on workers of this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.spread import KEY, SPACE, served
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake import FakeService
+from outreach_async.spread.objects import expand_pattern, open_store
+
+WAY = ["--base-url", "https://api.example", "--workspace", "space_1", "--journal", "file:///data/journals", "--dask", "tcp://x:1"]
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "outreach_async", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("E-mail\nann@x.example\n,\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("E-mail\nbo@x.example\n", encoding="utf-8")
+    service = _Service()
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    with served(service) as connection:  # type: ignore[arg-type] # a fake without kills
+        place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
+        result = run("import", "*.csv", *place, "--dask", "local", "--json", cwd=tmp_path)
+        assert result.returncode == 3, result.stderr
+        assert json.loads(result.stdout)["rows"] == 3
+    assert f"{tmp_path}/a.csv: line 3: rejected: email: " in result.stderr
+    assert KEY not in result.stdout + result.stderr
+    assert {contact["email"] for contact in service.fake.contacts(SPACE)} == {"ann@x.example", "bo@x.example"}
+
+
+class _Service:
+    def __init__(self) -> None:
+        self.fake = FakeService()
+        self.fake.add_workspace(SPACE)
+        self.fake.add_owner_key(SPACE, key=KEY)
+        self.exchange = self.fake.exchange
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.csv", *WAY, "--journal", "run.db"], "--journal: --dask needs a URL that all workers can reach"),
+        (["a.csv", *WAY, "--dry-run"], "--dry-run: cannot be used with --dask"),
+        (["a.csv", *WAY, "--check", "error"], "--check: cannot be used with --dask"),
+        (["a.csv", *WAY, "--header", "X: y"], "--header: cannot be used with --dask"),
+        (["a.csv", *WAY, "--base-url", "fake:"], "--base-url: --dask needs a service that all workers can reach"),
+        (["*.parquet", *WAY], "expected a pattern that matches a file"),
+        (["s3://bucket/a.csv"], "FILE: a URL needs --dask"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments: list[str], message: str, tmp_path: Path) -> None:
+    result = run("import", *arguments, cwd=tmp_path)
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
+
+
+def test_patterns_match_files_and_objects(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", "c.txt"):
+        (tmp_path / name).write_bytes(b"")
+    assert expand_pattern(f"{tmp_path}/*.csv") == [f"{tmp_path}/a.csv", f"{tmp_path}/b.csv"]
+    assert expand_pattern("none.csv") == [str(Path("none.csv").absolute())]
+    store, _ = open_store("memory://patterns/x")
+    for key in ("may/1.csv", "may/2.csv", "june/1.csv"):
+        store.put(key, b"x")
+    assert expand_pattern("memory://patterns/may/*.csv") == ["memory://patterns/may/1.csv", "memory://patterns/may/2.csv"]
+    assert expand_pattern("memory://patterns/*/1.csv") == ["memory://patterns/june/1.csv", "memory://patterns/may/1.csv"]
+    with pytest.raises(InvalidRequest, match="expected a pattern that matches a file"):
+        expand_pattern("memory://patterns/none/*.csv")
