@@ -108,8 +108,8 @@ store the key in the engine and show it in its web pages.
 
 Engines
 -------
-For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and a part that Dask gives up is submitted again.
-Ray and Spark run `import_part` as it is. Let them retry: a part may run any number of times. Turn off speculative execution.
+For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and a part that Dask gives up is submitted
+again. Ray and Spark run `import_part` as it is. Let them retry: a part may run any number of times. Turn off speculative execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)

@@ -23,7 +23,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.csv").write_text("E-mail\nann@x.example\n,\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,Lyon\n,Rome\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("E-mail\nbo@x.example\n", encoding="utf-8")
     service = _Service()
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)

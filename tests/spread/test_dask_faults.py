@@ -17,9 +17,6 @@ from outreach_async.spread import Connection, ImportPlan, plan
 from outreach_async.spread.dask import create_many
 from outreach_async.vocabulary import DuplicatePolicy
 
-# A warning as an error would end the thread of distributed that replaces dead workers.
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
@@ -74,14 +71,15 @@ def test_killed_workers_lose_and_mislabel_no_row(  # noqa: PLR0917 - fixtures
 
 
 def test_a_worker_that_returns_after_its_part_was_taken_over_stops(
-    cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
+    service: ClusterService, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     made, journal = planned(tmp_path, "overwrite"), f"file://{tmp_path}/journals"
-    service.watch(cluster, made)
-    cluster.scheduler.allowed_failures = 3
-    service.stops, service.stop_seconds = {30}, WORKER_TTL + 5.0
-    with create_many(cluster, made, connection, journal=journal, rate=40.0) as run:
-        assert sum(report.rows for report in run) == 240
+    service.stops, service.stop_seconds = {30}, 3.0 * WORKER_TTL
+    with local_cluster(f"{WORKER_TTL}s") as cluster:
+        service.watch(cluster, made)
+        with create_many(cluster, made, connection, journal=journal, rate=20.0) as run:
+            assert sum(report.rows for report in run) == 240
     assert len(service.senders) == 1
     assert list(find_violations(service, made, journal)) == []
     assert service.requests - 240 <= 1008

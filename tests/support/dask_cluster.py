@@ -24,15 +24,17 @@ from outreach_async.fake.fault_plan import Exchange
 from outreach_async.spread import ImportPlan
 from outreach_async.transport.wire import Request
 
-WORKER_TTL = 3
-"""Seconds without a heartbeat after which the scheduler gives a worker up."""
-CONFIG = {"distributed.scheduler.worker-ttl": f"{WORKER_TTL}s", "distributed.admin.tick.limit": "1h"}
+WORKER_TTL = 4
+"""Seconds without a heartbeat after which the scheduler gives a worker up, in the test of a worker that stands still."""
 
 
 @contextmanager
-def local_cluster() -> Iterator[Any]:
-    """Start two workers, each a process with one thread; a worker that dies is replaced."""
-    with dask.config.set(CONFIG), LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
+def local_cluster(worker_ttl: str = "5 minutes") -> Iterator[Any]:
+    """Start two workers, each a process with one thread. One that is killed is replaced, and one that is given up is not."""
+    with (
+        dask.config.set({"distributed.scheduler.worker-ttl": worker_ttl}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+    ):
         yield cluster
 
 
