@@ -98,7 +98,7 @@ the reports can be pickled. `merge_reports` accepts reports in any order, also s
 
 Rate and key
 ------------
-Each part learns the permitted rate alone, and parts at the same time disturb each other while they learn. Let them share one rate:
+Each part learns the permitted rate alone, and parts at the same time disturb each other while they learn. Let them share a rate:
 `outreach_async.spread.dask` does, and elsewhere each task can pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by
 the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` also counts for each part.
 
@@ -109,7 +109,8 @@ store the key in the engine and show it in its web pages.
 Engines
 -------
 For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and a part that Dask gives up is submitted
-again. Ray and Spark run `import_part` as it is. Let them retry: a part may run any number of times. Turn off speculative execution.
+again. Ray and Spark run `import_part` as it is. Let them retry: a part may run any number of times. Turn off speculative
+execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)

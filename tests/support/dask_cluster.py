@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import LocalCluster
+from distributed import LocalCluster, Status
 from support.outcome_oracle import find_wrong_labels
 from support.spread import ROW, SPACE, KillingService, numbers_of
 
@@ -80,7 +80,9 @@ class ClusterService(KillingService):
         workers = [task.processing_on for key, task in tasks.items() if str(key).startswith(self.part_of[row])]
         addresses = {worker.address for worker in workers if worker is not None}
         nannies = {nanny.worker_address: nanny for nanny in self.cluster.workers.values()}
-        processes = [nannies[address].pid for address in addresses if address in nannies]
+        # Dask does not replace a worker that dies while it starts.
+        running = [nannies[address] for address in addresses if address in nannies and nannies[address].status is Status.running]
+        processes = [nanny.pid for nanny in running]
         if len(processes) != 1 or processes[0] in self.senders:
             return None
         self.senders += processes
