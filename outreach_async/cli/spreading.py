@@ -113,9 +113,14 @@ def _open_cluster(scheduler: str, options: Options) -> Iterator[Any]:
     if scheduler != _LOCAL:
         yield scheduler
         return
+    import dask
     from distributed import LocalCluster
 
     if options.owner_key:
         os.environ["OUTREACH_OWNER_KEY"] = options.owner_key
-    with LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster:
+    with (
+        # By default, a cluster gives a worker up for good that takes over 15 seconds to restart.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster,
+    ):
         yield cluster

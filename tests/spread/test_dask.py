@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
 import subprocess
@@ -102,6 +103,7 @@ def test_an_error_of_the_service_reaches_the_caller(
         list(run)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of the client that could not connect
 def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tmp_path: Path) -> None:
     import dask
 
@@ -112,6 +114,7 @@ def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tm
     ):
         run.__enter__()
     assert caught.value.resumable
+    gc.collect()
 
 
 def test_the_key_is_in_no_task_log_page_or_result(
@@ -215,10 +218,14 @@ def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Pat
     made = planned(tmp_path)
 
     async def enter() -> None:
-        create_many(Client(asynchronous=True, set_as_default=False), made, connection, journal="file:///data/x").__enter__()
+        async with (
+            LocalCluster(n_workers=0, processes=False, asynchronous=True, dashboard_address="127.0.0.1:0") as cluster,
+            Client(cluster, asynchronous=True, set_as_default=False) as client,
+        ):
+            with pytest.raises(InvalidRequest, match="expected a synchronous Client"):
+                create_many(client, made, connection, journal="file:///data/x").__enter__()
 
-    with pytest.raises(InvalidRequest, match="expected a synchronous Client"):
-        anyio.run(enter)
+    anyio.run(enter)
 
 
 def test_without_the_extra_the_error_names_it() -> None:

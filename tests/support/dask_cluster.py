@@ -32,7 +32,8 @@ WORKER_TTL = 4
 def local_cluster(worker_ttl: str = "5 minutes") -> Iterator[Any]:
     """Start two workers, each a process with one thread. One that is killed is replaced, and one that is given up is not."""
     with (
-        dask.config.set({"distributed.scheduler.worker-ttl": worker_ttl}),
+        # A LocalCluster gives a worker up for good if it is restarting 15 seconds after an earlier death, as it often is here.
+        dask.config.set({"distributed.scheduler.worker-ttl": worker_ttl, "distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
     ):
         yield cluster
