@@ -3,17 +3,15 @@ r"""Import files on a Dask cluster: one rate for all workers, journals on an obj
 Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` where the workers
 start: the key is in no task, log, dashboard or result.
 
-```python
-from outreach_async.spread import Connection, plan
-from outreach_async.spread.dask import create_many
+    from outreach_async.spread import Connection, plan
+    from outreach_async.spread.dask import create_many
 
-made = plan(["s3://lake/people/may.parquet", "s3://lake/people/june.parquet"])
-connection = Connection(base_url="https://api.example", workspace="space_1")
-with create_many("tcp://scheduler:8786", made, connection, journal="s3://lake/journals/june", rate=100.0) as run:
-    for report in run:
-        print(report.part, report.rows, "rows;", run.progress.finished_rows, "of", run.progress.rows)
-print(run.report.outcomes)
-```
+    made = plan(["s3://lake/people/may.parquet", "s3://lake/people/june.parquet"])
+    connection = Connection(base_url="https://api.example", workspace="space_1")
+    with create_many("tcp://scheduler:8786", made, connection, journal="s3://lake/journals/june", rate=100.0) as run:
+        for report in run:
+            print(report.part, report.rows, "rows;", run.progress.finished_rows, "of", run.progress.rows)
+    print(run.report.outcomes)
 
 Rate. The workers lease shares of one rate from a plugin on the scheduler, by the rule of `RateCoordinator`. All imports on one
 cluster into one workspace share it. A worker without a connection to the scheduler sends nothing after 1.5 seconds.
@@ -51,7 +49,7 @@ from outreach_async.validation import require_rate, type_name
 require_module("distributed", "outreach_async[dask]")
 
 import distributed  # noqa: E402 - the error above names the extra
-from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worker  # noqa: E402
+from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worker  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from distributed import Future, Scheduler
