@@ -20,7 +20,7 @@ from outreach_async.cli.output import Screen, show_progress
 from outreach_async.importer import parse_overrides
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
-from outreach_async.spread.locations import expand_pattern
+from outreach_async.spread.stored_files import expand_pattern
 from outreach_async.transport.urls import require_module
 
 _LOCAL: Final = "local"

@@ -12,7 +12,7 @@ from support.spread import KEY, SPACE, served
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
-from outreach_async.spread.locations import expand_pattern, open_store
+from outreach_async.spread.stored_files import expand_pattern, open_store
 
 WAY = ["--base-url", "https://api.example", "--workspace", "space_1", "--journal", "file:///data/journals", "--dask", "tcp://x:1"]
 
