@@ -184,7 +184,8 @@ class AuditRun:
 
     def __init__(self, client: OutreachClient, state: AuditState, display: int, deadline: float | None) -> None:
         engine = client._engine  # noqa: SLF001 - an audit is run by the client's engine, as a bulk run is
-        self._workers = engine.max_in_flight
+        # One more than requests in flight: while a failing workspace waits to be retried, another shows if the service works.
+        self._workers = engine.max_in_flight + 1
         self._throttle = RunThrottle(engine.limiter, engine.policy)
         self._mailboxes = attrs.evolve(client.mailboxes, throttle=self._throttle)
         self._state = state
