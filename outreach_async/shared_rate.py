@@ -54,6 +54,9 @@ _INITIAL_RATE: Final = 10.0
 """Rate in requests per second, for all clients together, with which the search for an unknown limit starts."""
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the rate to the achieved rate during that search. The rate grows tenfold in about five seconds."""
+_BETA: Final = 0.8
+"""Fraction of the achieved rate to which a cut lowers the limit. Many clients exceed it at different times and by less than one
+client would, so a smaller cut than that of a single client is enough, and wastes less."""
 _SMOOTHING: Final = 0.5
 """Time constant of the measured rate of a client's successes, in seconds."""
 _DEMAND_DECAY: Final = 1.0
@@ -190,7 +193,7 @@ class RateCoordinator:
 
     def __init__(self, limit: float | None = None) -> None:
         self._limit = limit
-        self._learned = CubicLimit()
+        self._learned = CubicLimit(_BETA)
         self._search_rate = _INITIAL_RATE
         self._clients: dict[str, _ClientState] = {}
         self._time = 0.0

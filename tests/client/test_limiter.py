@@ -240,7 +240,7 @@ def test_a_client_without_a_rate_may_start_at_once_in_the_next_event_loop(anyio_
 
     async def start() -> None:
         now = anyio.current_time()
-        limits.use_loop(anyio.lowlevel.current_token().native_token, now)
+        limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
         assert limits.try_start(now)
         limits.on_failure(refused(now, 1e9))
 

@@ -18,7 +18,8 @@ class Store:
 
     Args:
         path: Path of the journal.
-        log: The metadata about the log: its run, whether the file states that a log is open, and the number of commits.
+        log: State of the write-ahead log: the run that wrote it, whether the journal's file marks it as open, and the number of
+            commits.
     """
 
     def __init__(self, path: str, log: Mapping[str, Any]) -> None:
