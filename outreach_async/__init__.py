@@ -49,7 +49,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal
+    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, ObjectJournal
     from outreach_async.client import OutreachClient
     from outreach_async.contacts import CreatedContact, NewContact
     from outreach_async.errors import (
@@ -93,6 +93,7 @@ __all__ = [
     "JournalError",
     "Mailbox",
     "NewContact",
+    "ObjectJournal",
     "Outcome",
     "OutreachClient",
     "OutreachError",
@@ -119,7 +120,7 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal"),
+    "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal", "ObjectJournal"),
     "client": ("OutreachClient",),
     "contacts": ("CreatedContact", "NewContact"),
     "errors": (

@@ -23,7 +23,8 @@ from outreach_async.validation import require_choice, require_number, require_se
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import BulkRun, Journal, Order, Repeats
+    from outreach_async.bulk import BulkRun, Order, Repeats
+    from outreach_async.bulk.journal import JournalStore
 
 T = TypeVar("T", bound=HasId)
 
@@ -282,7 +283,7 @@ class Contacts(_Resource):
         concurrency: int = 64,
         order: Order = "completion",
         repeats: Repeats = "serial",
-        journal: str | PathLike[str] | Journal | None = None,
+        journal: str | PathLike[str] | JournalStore | None = None,
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
@@ -314,7 +315,9 @@ class Contacts(_Resource):
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
                 These three values read the whole input first and need a journal.
-            journal: A file that saves the run's progress; each row takes at most 60 bytes, plus its contents with `spool`.
+            journal: Saves the run's progress: the path of a file, or the URL of an object store or folder (`s3://bucket/prefix`,
+                `gs://`, `az://`, `file:///folder`, `memory://name`), or a `Journal` or `ObjectJournal`, which have more options.
+                Each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is

@@ -62,8 +62,8 @@ Journal and resume
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
 outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True` gives
 every remaining row its outcome, and no row a second outcome. A row that may have been sent is sent again, and its `possible`
-takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. If there
-is no journal yet, `resume=True` starts a new run.
+takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. Without
+a journal, `resume=True` starts a run.
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
 recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the
@@ -90,7 +90,8 @@ anyio.run(main)
 ```
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
-Keep a journal on a local disk, because locks on network file systems are unreliable. Journals do not work on Windows.
+Keep the file on a local disk, as locks on network file systems are unreliable; files do not work on Windows. A URL such as
+`"s3://bucket/prefix"` is a journal that outlives the machine (`outreach_async.bulk.journal`).
 
 During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
 not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises
@@ -101,8 +102,7 @@ then counts as possibly sent, in this run and in every run that resumes it, so `
 its log are renamed to `run.db.damaged` (or `run.db.damaged-1` and so on). A new journal starts without the old outcomes, and its
 event `damaged` gives the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
 
-If the rows can be read only once, as from a stream, pass `spool=True`: the journal stores all rows before the first one is sent,
-and resuming needs no input. The file grows by the size of the rows.
+If the rows can be read only once, pass `spool=True`: the journal then stores all rows first, and resuming needs no input.
 
 Repeated e-mails
 ----------------
@@ -151,11 +151,11 @@ window has room, and leaves the window when you take its outcome. A slow consume
 much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """
 
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.bulk.progress import BulkProgress
 from outreach_async.bulk.rows import Repeats
 from outreach_async.bulk.run import BulkRun
 
-__all__ = ["BulkProgress", "BulkReport", "BulkRun", "ContactOutcome", "Journal", "Order", "Outcomes", "Repeats"]
+__all__ = ["BulkProgress", "BulkReport", "BulkRun", "ContactOutcome", "Journal", "ObjectJournal", "Order", "Outcomes", "Repeats"]

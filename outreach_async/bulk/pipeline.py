@@ -17,9 +17,8 @@ from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk.recording import JournalRecorder, NullRecorder
+from outreach_async.bulk.recording import JournalledThrottle, JournalRecorder, NullRecorder
 from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
-from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
 from outreach_async.call import Call, CallOptions
 from outreach_async.engine import Engine
@@ -189,7 +188,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         engine = plan.engine
-        self._throttle = RunThrottle(engine.limiter, engine.policy, max_outage=plan.max_outage)
+        self._throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=plan.max_outage)
         self._timer = AttemptTimer()
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
@@ -209,10 +208,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def record_in(self, journal: OpenJournal) -> None:
         """Record the run in a journal."""
         plan = self._plan
-        self._recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
+        self._recorder = recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
         # workers without rows.
-        self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER + self._recorder.backlog)
+        self._window_slots = Slots(max(plan.workers, recorder.backlog))
+        self._throttle.recorder = recorder
 
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a task group that outlives the iteration."""

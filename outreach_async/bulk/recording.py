@@ -12,11 +12,10 @@ from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.rows import DirectFeed, RowParser, Source
+from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
-_LINGER: Final = 0.05
-"""Maximum seconds from the first outcome of a batch to the commit of the batch. Waiting costs less than a commit per outcome."""
 _BATCH_SIZE: Final = 512
 """Number of outcomes at which a batch is full, and is committed without further waiting."""
 
@@ -27,7 +26,6 @@ class NullRecorder:
     """Recorder of a run without a journal: delivers outcomes at once. For the attributes, see `JournalRecorder`."""
 
     resumable = False
-    backlog = 0
 
     def __init__(self, source: Source, parser: RowParser, deliver: Deliver, buffer: OutcomeBuffer) -> None:
         self.feed = DirectFeed(source, parser)
@@ -70,16 +68,18 @@ class JournalRecorder:
         feed: The feed that supplies the rows.
         counts: Counts of the outcomes by status, including the outcomes of earlier processes.
         resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
-        backlog: Number of outcomes that may be waiting to be recorded, in addition to the rows in flight.
+        backlog: Maximum number of rows that are in flight, or answered and not yet recorded.
     """
 
     resumable = True
-    backlog = 4096
 
     def __init__(
         self, journal: OpenJournal, source: Source, parser: RowParser, deliver: Deliver, window_size: Callable[[], int]
     ) -> None:
+        store = journal.options.journal
         self.feed = WindowedFeed(journal, source, parser, window_size)
+        self.backlog = store.backlog
+        self._linger = store.linger
         self.counts: OutcomeCounts = journal.writer.create_counts()
         self._writer = journal.writer
         self._thread = journal.thread
@@ -89,6 +89,19 @@ class JournalRecorder:
         self._flush_lock = anyio.Lock(fast_acquire=True)
         self._not_empty, self._batch_full = anyio.Event(), anyio.Event()
         self._ended = self._write_failed = self._closed = False
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if the writer must write a heartbeat before a request is sent."""
+        return self._writer.heartbeat_due
+
+    async def write_heartbeat(self, due: float) -> None:
+        """Make sure that no other run has taken over the journal.
+
+        Raises:
+            JournalError: Another run has taken over the journal, or it cannot be written.
+        """
+        await self._thread.run(self._writer.heartbeat, due)
 
     def record_outcome(self, outcome: ContactOutcome) -> None:
         """Queue the outcome for the next commit."""
@@ -116,10 +129,10 @@ class JournalRecorder:
         """
         try:
             while not self._ended or self._pending:
-                # Wait for the first outcome without a timeout, then up to `_LINGER` for the batch to fill: an idle run commits
+                # Wait for the first outcome without a timeout, then up to `linger` for the batch to fill: an idle run commits
                 # nothing, and a busy one commits as soon as the batch is full.
                 await self._not_empty.wait()
-                with anyio.move_on_after(_LINGER):
+                with anyio.move_on_after(self._linger):
                     await self._batch_full.wait()
                 await self._flush()
         except JournalError:
@@ -162,3 +175,37 @@ class JournalRecorder:
                 await self._thread.run(self._writer.close)
             finally:
                 self._writer.close()  # usually a no-op, but an event loop that is shutting down may not have run the call above
+
+
+class JournalledThrottle(RunThrottle):
+    """The throttle of a run that may have a journal. If the journal needs a heartbeat, no attempt starts before it is written.
+
+    Attributes:
+        recorder: Recorder of the run; `None` without a journal.
+    """
+
+    recorder: JournalRecorder | None = None
+
+    def try_start(self, now: float) -> bool:
+        """Start an attempt now, if that is allowed, no other attempt is waiting, and no heartbeat is due."""
+        return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
+
+    async def wait_and_start(self, not_before: float) -> None:
+        """Wait until an attempt may start, at `not_before` or later, and start it. Write a heartbeat if one is due then.
+
+        Raises:
+            BulkStopped: The run ended or was drained, before or during the wait.
+            JournalError: Another run has taken over the journal, or it cannot be written. This also ends the run.
+        """
+        await super().wait_and_start(not_before)
+        # Only now: the wait may have been long. A run that was taken over during it must not send the row.
+        if self.recorder is None or (due := self.recorder.heartbeat_due) is None:
+            return
+        started = anyio.current_time()
+        try:
+            await self.recorder.write_heartbeat(due)
+        except BaseException as error:
+            self.on_cancelled(anyio.current_time(), started)
+            if isinstance(error, JournalError):
+                self.halt(error)
+            raise

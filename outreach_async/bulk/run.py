@@ -10,7 +10,7 @@ from typing import Any, NoReturn, get_args
 import anyio
 import attrs
 
-from outreach_async.bulk.journal import Identity, Journal, JournalOptions, open_journal
+from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
 from outreach_async.bulk.pipeline import Outcomes, Plan
@@ -30,7 +30,7 @@ class BulkOptions:
     concurrency: int
     order: Order
     repeats: Repeats
-    journal: str | os.PathLike[str] | Journal | None
+    journal: str | os.PathLike[str] | JournalStore | None
     resume: bool
     earlier: Earlier
     spool: bool
@@ -91,10 +91,10 @@ def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any]) -
     if journal is None:
         _require_journal(options)
         return None
-    if not isinstance(journal, Journal):
-        if not isinstance(journal, str | os.PathLike):
-            raise InvalidRequest(f"journal: expected a path or a Journal, got {type_name(journal)}; pass the path of a file")
-        journal = Journal(journal)
+    if isinstance(journal, str | os.PathLike):
+        journal = journal_at(journal)
+    elif not isinstance(journal, JournalStore):
+        raise InvalidRequest(f"journal: expected a path, URL or Journal, got {type_name(journal)}; pass the path of a file")
     request_options = {**identity["options"], "repeats": options.repeats}
     known = Identity(identity["workspace"], request_options, journal.source, journal.fingerprint, journal.mapping)
     return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)

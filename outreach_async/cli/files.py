@@ -19,6 +19,7 @@ import attrs
 import click
 
 from outreach_async.atomic import parse_descriptor
+from outreach_async.bulk.journal.objects import is_url
 from outreach_async.importer import FORMATS, File, open_file
 from outreach_async.importer.source import STDIN
 
@@ -65,6 +66,21 @@ class OutputPath(click.Path):
         return super().convert(_STDOUT if value == STDIN else value, param, ctx)
 
 
+JournalLocation: TypeAlias = Path | str
+"""The path of a journal's file, or the URL of an object journal."""
+
+
+class JournalType(click.Path):
+    """Parameter type of a journal: a path or a URL."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or the URL as it is."""
+        return value if is_url(value) else super().convert(value, param, ctx)
+
+
 force_option: Final = click.option("--force", is_flag=True, help="Overwrite a file even if it is not an earlier output.")
 rejects_option: Final = click.option(
     "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
@@ -97,9 +113,9 @@ class FileUse:
             yield cls(flag, path, find_keys(0 if str(path) == STDIN else path))
 
     @classmethod
-    def for_journal(cls, flag: str, path: Path | None, *, written: bool) -> Iterator[Self]:
-        """Yield the use of a journal and of the files beside it; nothing if `path` is `None`."""
-        if path is not None:
+    def for_journal(cls, flag: str, path: JournalLocation | None, *, written: bool) -> Iterator[Self]:
+        """Yield the use of a journal and of the files beside it; nothing if `path` is `None` or a URL."""
+        if isinstance(path, Path):
             bases = {str(path), os.path.realpath(path)}
             keys = frozenset().union(*(find_keys(Path(base + end)) for base in bases for end in _JOURNAL_SUFFIXES))
             yield cls(flag, path, keys, written)

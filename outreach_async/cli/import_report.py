@@ -101,7 +101,7 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
         screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
 
 
-def print_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | None) -> None:
+def print_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None) -> None:
     """Print the counts of a run, and how to continue."""
     screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""

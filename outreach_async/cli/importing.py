@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
@@ -15,8 +14,8 @@ import attrs
 import click
 
 from outreach_async.atomic import atomic_write
-from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes, Repeats
-from outreach_async.bulk.journal import JournalReport
+from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, ObjectJournal, Outcomes, Repeats
+from outreach_async.bulk.journal import JournalReport, journal_at
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.bulk.rows import WHOLE_INPUT
@@ -53,7 +52,7 @@ class ImportJob:
         strict: Whether the service validates the standard fields.
         concurrency: Maximum number of concurrent requests.
         repeats: Policy for duplicates within the file.
-        journal: File that records the run.
+        journal: Path or URL of the journal, which records the run.
         resume: Whether to resume the run of an existing journal.
         earlier: `unknown` continues after the journal was damaged or lost. Every row without an outcome counts as possibly sent.
         rejects: File for rows that were rejected, not applied or unknown.
@@ -72,7 +71,7 @@ class ImportJob:
     strict: bool = True
     concurrency: int = MAX_IN_FLIGHT
     repeats: Repeats = "serial"
-    journal: Path | None = None
+    journal: files.JournalLocation | None = None
     resume: bool = False
     earlier: Earlier = "known"
     rejects: Path | None = None
@@ -82,7 +81,7 @@ class ImportJob:
     notes: tuple[str, ...] = ()
     spooled: bool = False
 
-    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | None:
+    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
         """Return the journal, with the path and fingerprint of the input; `None` if the import has no journal.
 
         Standard input has neither a path nor a fingerprint, and is identified by its rows.
@@ -94,15 +93,16 @@ class ImportJob:
             return None
         mapping = self.overrides if mapping is None else mapping
         if self.file.path is None:
-            return Journal(self.journal, source=self.file.name, mapping=mapping)
-        return Journal(self.journal, source=str(self.file.path.resolve()), fingerprint=self.file.fingerprint(), mapping=mapping)
+            return journal_at(self.journal, source=self.file.name, mapping=mapping)
+        source, fingerprint = str(self.file.path.resolve()), self.file.fingerprint()
+        return journal_at(self.journal, source=source, fingerprint=fingerprint, mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if there is no run, or if its journal is damaged and may be replaced."""
-        if not self.resume or self.journal is None or not self.journal.exists():
+        """Return the report of the run to resume; `None` if there is none, or if its journal is damaged and may be replaced."""
+        if not self.resume or self.journal is None or not (journal := journal_at(self.journal)).exists():
             return None
         try:
-            return Journal(self.journal).report()
+            return journal.report()
         except (InvalidRequest, JournalError):
             if self.earlier == "known":
                 raise
@@ -283,7 +283,7 @@ def _print_counts_at_end(
         for outcomes in started:
             report = outcomes.report
             if job.journal is not None:
-                journal = Journal(job.journal)
+                journal = journal_at(job.journal)
                 recorded = journal.report()
                 report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
                 if job.rejects is not None:
@@ -332,8 +332,13 @@ _LEVELS: Final = get_args(Level)
     default="serial",
     help="Policy for duplicates within the file; first, last and coalesce need --journal.",
 )
-@click.option("--journal", metavar="PATH", type=files.PATH, help="Record the run in this file, so that it can be resumed.")
-@click.option("--resume", is_flag=True, help="Resume the run in --journal, if the file exists.")
+@click.option(
+    "--journal",
+    metavar="PATH|URL",
+    type=files.JournalType(),
+    help="Record the run in this file, or at this URL of an object store (s3://bucket/prefix), so that it can be resumed.",
+)
+@click.option("--resume", is_flag=True, help="Resume the run in --journal, if it exists.")
 @click.option(
     "--earlier",
     type=click.Choice(get_args(Earlier)),
@@ -401,7 +406,7 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
 
-def _require_fitting_journal(journal: Path | None, repeats: Repeats, *, resume: bool) -> None:
+def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Repeats, *, resume: bool) -> None:
     """Check that a journal is given if one is needed, and that it exists only if its run is resumed.
 
     Raises:
@@ -409,8 +414,8 @@ def _require_fitting_journal(journal: Path | None, repeats: Repeats, *, resume: 
     """
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
-    if journal is not None and not resume and os.path.lexists(journal):
-        raise click.UsageError(f"--journal {journal}: the file exists; resume its run with --resume, or pass another path.")
+    if journal is not None and not resume and journal_at(journal).exists():
+        raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or pass another one.")
 
 
 def _create_job(

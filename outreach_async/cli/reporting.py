@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from outreach_async.bulk import ContactOutcome, Journal
-from outreach_async.bulk.journal import JournalReport
+from outreach_async.bulk import ContactOutcome
+from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at
 from outreach_async.cli import files
 from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
 from outreach_async.cli.options import Options, shared_options
@@ -18,22 +18,30 @@ from outreach_async.importer.rejects import export_rejects, is_rejects_file
 
 
 @click.command()
-@click.argument("journal", type=files.PATH)
+@click.argument("journal", type=files.JournalType(), metavar="JOURNAL")
 @click.option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
 @files.rejects_option
 @files.force_option
 @files.file_options
 @shared_options
 def report(
-    options: Options, journal: Path, *, open_input: files.OpenInput, uncertain: bool, rejects: Path | None, force: bool
+    options: Options,
+    journal: files.JournalLocation,
+    *,
+    open_input: files.OpenInput,
+    uncertain: bool,
+    rejects: Path | None,
+    force: bool,
 ) -> int:
     """Show the progress and results of the run in JOURNAL. The run may still be in progress. Nothing is sent or changed.
+
+    JOURNAL is the path of a file, or the URL of an object journal, such as s3://bucket/prefix.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
     """
-    screen, run = Screen.of(as_json=options.as_json), Journal(journal)
-    figures = _read_report(run)
+    screen = Screen.of(as_json=options.as_json)
+    run, figures = _read_report(journal)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
     files.require_writable(
         files.FileUse.for_journal("JOURNAL", journal, written=False),
@@ -54,9 +62,10 @@ def report(
     return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
-def _read_report(journal: Journal) -> JournalReport:
+def _read_report(location: files.JournalLocation) -> tuple[JournalReader, JournalReport]:
     try:
-        return journal.report()
+        journal = journal_at(location)
+        return journal, journal.report()
     except InvalidRequest as error:  # here the journal is an argument, not an option
         raise InvalidRequest(str(error).replace("journal: ", "JOURNAL: ", 1)) from error
 

@@ -76,7 +76,22 @@ def open_file(
         print(file.headers, file.count())  # -> ('E-mail', 'City') 1
         ```
     """
-    source = ByteSource.of(path)
+    return open_source(ByteSource.of(path), encoding=encoding, sheet=sheet, format=format)
+
+
+def open_source(
+    source: ByteSource,
+    *,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    format: str | None = None,  # noqa: A002 - the usual name of such an argument
+) -> File:
+    """Open bytes as a file of rows, and read its header; see `open_file`.
+
+    Raises:
+        InvalidRequest: The bytes are unreadable or of an unknown format, an option does not fit the format, or an extra is
+            missing.
+    """
     if format is not None and format not in FORMATS:
         raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {format!r}; pass one of them")
     chosen, notes = (format, ()) if format is not None else _detect_format(source)

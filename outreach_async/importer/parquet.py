@@ -105,9 +105,13 @@ class ParquetFile(File):
 
     Attributes:
         nested: Types of the nested columns, by index.
+        group_sizes: Number of rows in each row group.
+        group: Index of the only row group to read; `None` for all of them.
     """
 
     nested: Mapping[int, str]
+    group_sizes: tuple[int, ...]
+    group: int | None = None
 
     @classmethod
     def of(cls, source: ByteSource) -> ParquetFile:
@@ -117,10 +121,11 @@ class ParquetFile(File):
             InvalidRequest: The file is unreadable, not Parquet, or has no columns.
         """
         with _open_reader(source) as reader:
-            schema = reader.schema_arrow
+            schema, metadata = reader.schema_arrow, reader.metadata
+            sizes = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         heading = Heading.of(source.name, tuple(schema.names))
         nested = {at: str(field.type) for at, field in enumerate(schema) if not is_convertible(field.type)}
-        return cls(source=source, heading=heading, notes=heading.notes, nested=nested)
+        return cls(source=source, heading=heading, notes=heading.notes, nested=nested, group_sizes=sizes)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         """Yield the rows in order, reading on demand.
@@ -135,10 +140,33 @@ class ParquetFile(File):
                 raise InvalidRequest(f"{self.name}: {what}; ignore the column with --map '{name}=ignore'")
         return super().rows(columns)
 
-    def _read_records(self) -> Iterator[Record]:
-        line = 1  # the first row is line 2, as in formats with a header line
+    def column(self, at: int) -> Iterator[str]:
+        """Yield the cell of one column for each row. The other columns are not read.
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
+        """
         with _open_reader(self.source) as reader:
-            for batch in reader.iter_batches(_BATCH_SIZE, use_threads=False):
+            is_unique = reader.schema_arrow.names.count(self.headers[at]) == 1
+        return super().column(at) if self.rejects or not is_unique else self._read_column(self.headers[at])
+
+    def split(self) -> tuple[File, ...]:
+        """Return a file for each row group."""
+        return tuple(attrs.evolve(self, group=group) for group in range(len(self.group_sizes)))
+
+    def _read_column(self, name: str) -> Iterator[str]:
+        with _open_reader(self.source) as reader:
+            for batch in self._read_batches(reader, columns=[name]):
+                yield from to_strings(batch.column(batch.schema.get_field_index(name)))
+
+    def _read_batches(self, reader: Any, **options: Any) -> Iterator[Any]:
+        groups = range(len(self.group_sizes)) if self.group is None else [self.group]
+        yield from reader.iter_batches(_BATCH_SIZE, row_groups=groups, use_threads=False, **options)
+
+    def _read_records(self) -> Iterator[Record]:
+        line = 1 + sum(self.group_sizes[: self.group or 0])  # the first row is line 2, as in formats with a header line
+        with _open_reader(self.source) as reader:
+            for batch in self._read_batches(reader):
                 texts = [to_strings(column) for column in batch.columns]
                 issues: defaultdict[int, list[CellIssue]] = defaultdict(list)
                 for at, (column, cells) in enumerate(zip(batch.columns, texts, strict=True)):

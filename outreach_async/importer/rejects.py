@@ -15,7 +15,7 @@ from typing import Final, Self, TypeAlias
 import attrs
 
 from outreach_async.atomic import atomic_path
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import JournalReader
 from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
@@ -184,7 +184,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Rejec
         yield reject(line, cells, outcome, lines.__getitem__)
 
 
-def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]]:
+def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
     """Return the columns (field codes) and the failed rows of a spooled input, as read from its journal.
 
     For a row that could never be sent, the journal stores only the reason.
@@ -217,7 +217,7 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
-def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
+def export_rejects(path: Path, file: File | None, journal: JournalReader) -> int:
     """Write the failed rows that the journal of a run contains, and return their number.
 
     Args:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -35,6 +35,16 @@ class BinaryStream(Protocol):
 
 FileInput: TypeAlias = str | Path | BinaryStream
 """An input to open: a path, `"-"` for standard input, or a stream."""
+
+
+class StoredBytes(Protocol):
+    """Bytes that are not in a file of the user, such as a copied stream, and can be read any number of times."""
+
+    def open(self) -> BinaryIO:
+        """Return a reader that begins at the start and has a position of its own."""
+
+    def lend_descriptor(self) -> AbstractContextManager[int]:
+        """Yield a file descriptor of the bytes for another process."""
 
 
 class StreamCopy:
@@ -78,8 +88,8 @@ class StreamCopy:
 
 
 class _StreamCopyReader(io.RawIOBase):
-    def __init__(self, spool: StreamCopy) -> None:
-        self._copy = spool
+    def __init__(self, copy: StreamCopy) -> None:
+        self._copy = copy
         self._position = 0
 
     def readable(self) -> bool:
@@ -104,14 +114,14 @@ class ByteSource:
 
     Attributes:
         name: Name of the file in messages.
-        path: Path of the file; `None` for a copied stream.
+        path: Path of the file; `None` for bytes that are stored elsewhere.
         is_gzip: Whether the bytes are compressed with gzip.
     """
 
     name: str
     path: Path | None
     is_gzip: bool
-    _spool: StreamCopy | None = None
+    _stored: StoredBytes | None = None
 
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
@@ -135,9 +145,21 @@ class ByteSource:
     @classmethod
     def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
         with translate_read_errors(name):
-            spool = StreamCopy(stream)
-        with spool.open() as file:
-            return cls(name, None, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, spool)
+            return cls.of_stored(name, StreamCopy(stream))
+
+    @classmethod
+    def of_stored(cls, name: str, stored: StoredBytes) -> ByteSource:
+        """Open bytes that are not in a file of the user.
+
+        Args:
+            name: Name of the input in messages.
+            stored: The bytes.
+
+        Raises:
+            InvalidRequest: The bytes cannot be read.
+        """
+        with translate_read_errors(name), stored.open() as file:
+            return cls(name, None, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, stored)
 
     @contextmanager
     def open_raw(self) -> Iterator[BinaryIO]:
@@ -146,8 +168,8 @@ class ByteSource:
         Raises:
             InvalidRequest: The bytes cannot be read.
         """
-        spool = self._spool
-        with translate_read_errors(self.name), spool.open() if spool else cast("Path", self.path).open("rb") as file:
+        stored = self._stored
+        with translate_read_errors(self.name), stored.open() if stored else cast("Path", self.path).open("rb") as file:
             yield file
 
     @contextmanager
@@ -167,8 +189,8 @@ class ByteSource:
         Raises:
             InvalidRequest: The bytes cannot be read.
         """
-        if self._spool is not None:
-            with self._spool.lend_descriptor() as descriptor:
+        if self._stored is not None:
+            with self._stored.lend_descriptor() as descriptor:
                 yield descriptor
             return
         with self.open_raw() as file:

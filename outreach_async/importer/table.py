@@ -293,6 +293,36 @@ class File(ABC):
         """
         return ((line, cells, fault) for line, cells, fault, _ in self._read_trimmed())
 
+    def column(self, at: int) -> Iterator[str]:
+        r"""Yield the cell of one column for each row; an empty string for a row without this cell.
+
+        Args:
+            at: Index of the column.
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            print(list(open_file("people.csv").column(1)))  # -> ['Lyon']
+            ```
+        """
+        return (cells[at] if at < len(cells) else "" for _, cells, _ in self.records())
+
+    def split(self) -> tuple[File, ...]:
+        r"""Return files that together have the rows of this file, in order: one for each row group of a Parquet file.
+
+        A file of any other format can only be read from its start, and is returned as it is.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(len(open_file("people.csv").split()))  # -> 1
+            ```
+        """
+        return (self,)
+
     @abstractmethod
     def _read_records(self) -> Iterator[Record]:
         """Yield the records below the header."""

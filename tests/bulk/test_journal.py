@@ -20,9 +20,10 @@ import pytest
 from support.journal import facts, make_killed_journal
 from tools.journal_child import IDENTITY, open_journal, outcome, steps, window
 
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter, lock
+from outreach_async.bulk.journal import Identity, Journal, lock
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.journal.reader import read_snapshot
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.vocabulary import Outcome
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[JournalWriter]:
+def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[FileWriter]:
     writer = open_journal(path, resume=resume, **options)
     try:
         yield writer
@@ -253,7 +254,8 @@ class TestRefused:
     def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "try: JournalWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
+            "from outreach_async.bulk.journal.writer import FileWriter\n"
+            "try: FileWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
@@ -444,7 +446,7 @@ class TestReport:
             for _ in range(2):
                 Journal(path).write_report(target)
                 written.append(target.read_bytes())
-            writer._store.move_log()
+            writer._database.move_log()
             Journal(path).write_report(target)
             written.append(target.read_bytes())
         Journal(path).write_report(target)
@@ -620,17 +622,17 @@ def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path)
 
 
 def test_every_commit_is_synced_to_disk(path: Path) -> None:
-    with writing(path) as writer, writer._store.connection() as db:
+    with writing(path) as writer, writer._database.connection() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # an in-memory database has no log either
-        writer._store._db.close()
-        writer._store._db = memory
+        writer._database._db.close()
+        writer._database._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
-            writer._store._enable_log()
+            writer._database._enable_log()
 
 
 def test_a_log_without_its_index_is_an_error_to_read_but_can_be_resumed(path: Path) -> None:
@@ -657,8 +659,8 @@ def test_a_closed_writer_refuses_writes_and_may_be_closed_again(path: Path) -> N
 
 def test_an_interrupted_commit_is_rolled_back_and_the_journal_stays_usable(path: Path) -> None:
     def interrupted() -> None:
-        with writer._store.transaction() as db:
-            db.execute("DELETE FROM meta")
+        with writer._database.transaction() as transaction:
+            transaction._db.execute("DELETE FROM meta")
             raise KeyboardInterrupt
 
     with writing(path) as writer:

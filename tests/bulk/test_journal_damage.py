@@ -24,11 +24,11 @@ from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, ste
 from tools.journal_faults import damaged
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
-from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.journal.lock import require_same_file
 from outreach_async.bulk.journal.opening import create_journal
 from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
 from outreach_async.bulk.journal.records import checksum
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.possibly_sent import PossiblySent
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path, **options: Any) -> Iterator[JournalWriter]:
+def writing(path: Path, **options: Any) -> Iterator[FileWriter]:
     writer = open_journal(path, resume=True, **options)
     try:
         yield writer
@@ -178,7 +178,7 @@ class TestClosing:
         writer = open_journal(path)
         writer.mark(window(0))
         writer.record([outcome(0)])
-        writer._lock.release()
+        writer._database._lock.release()
         del writer
         gc.collect()
         assert Journal(path).report().rows == 1
@@ -223,7 +223,7 @@ class TestClosing:
         writer = open_journal(path)
         writer.mark(window(0))
         writer.record([outcome(index) for index in range(3)])
-        writer._store._db.set_trace_callback(look)
+        writer._database._db.set_trace_callback(look)
         writer.close()
         assert found == [3]
 
@@ -253,7 +253,7 @@ def reader_of(path: Path) -> Iterator[None]:
 def test_a_reader_that_blocks_a_mark_is_an_error_and_its_rows_are_not_sent(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0))
-        writer._store._db.execute("PRAGMA busy_timeout = 1")
+        writer._database._db.execute("PRAGMA busy_timeout = 1")
         with (
             reader_of(path),
             pytest.raises(JournalError, match="cannot be checkpointed, because another program is reading"),
@@ -342,7 +342,7 @@ class TestEarlierUnknown:
     def test_a_journal_of_another_run_is_still_refused(self, path: Path) -> None:
         ended(path, "interrupted")
         with pytest.raises(InvalidRequest, match="workspace was"):
-            JournalWriter.open(path, attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
+            FileWriter.open(path, attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
 
 
 CHANGES = {
@@ -387,7 +387,7 @@ def test_a_spooled_row_that_changes_during_the_run_is_a_journal_error(path: Path
     with writing(path) as writer:
         writer.spool([(0, "", b"{}")])
         writer.end_spool(1)
-        with writer._store.transaction() as db:
+        with writer._database.connection() as db:
             db.execute("UPDATE spool SET payload = '{'")
         with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
             writer.spooled_rows(0, 1, "serial")

@@ -10,7 +10,8 @@ from support.journal import cut_copy, make_killed_journal, require_prefix, requi
 from tools.journal_child import open_journal, outcome_of, window
 from tools.journal_faults import broken_log, cuts, full_disk, kills
 
-from outreach_async.bulk.journal import Journal, JournalWriter
+from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.errors import JournalError
 
 
@@ -50,7 +51,7 @@ def test_a_log_that_cannot_be_written_ends_writing_without_losing_durable_data(t
     assert broken_log(tmp_path, [9]) == 1
 
 
-def fill(writer: JournalWriter) -> None:
+def fill(writer: FileWriter) -> None:
     for _ in range(100):
         writer.record_event("filler", {"text": "x" * 1000})
 
@@ -60,11 +61,11 @@ def test_a_full_database_ends_writing_and_the_run_can_be_resumed(tmp_path: Path)
     writer = open_journal(path)
     writer.mark(window(0))
     writer.record([outcome_of(index) for index in range(12)])
-    (pages,) = writer._store._db.execute("PRAGMA page_count").fetchone()
-    writer._store._db.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = writer._database._db.execute("PRAGMA page_count").fetchone()
+    writer._database._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(JournalError, match="database or disk is full; fix the cause"):
         fill(writer)
-    writer._store._db.execute("PRAGMA max_page_count = 100000")
+    writer._database._db.execute("PRAGMA max_page_count = 100000")
     noted = len(list(Journal(path).events()))
     with pytest.raises(JournalError, match="is full"):
         writer.record([outcome_of(12)])

@@ -15,8 +15,9 @@ from support.examples import scaled
 from support.journal import ENDINGS, facts, outcomes
 from tools.journal_child import IDENTITY, open_journal, window
 
-from outreach_async.bulk.journal import Journal, JournalWriter
+from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.journal.identity import MarkedWindow
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError
@@ -37,7 +38,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.events: list[str] = []
         self.state = "running"
         self.suspects = PossiblySent()
-        self.writer: JournalWriter
+        self.writer: FileWriter
 
     @property
     def hwm(self) -> int:
@@ -108,7 +109,7 @@ class JournalMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """Continue with copies of the files taken inside a transaction, as a kill would leave them."""
         successor = self.folder / f"run{next(self.generations)}.db"
-        db = self.writer._store._db
+        db = self.writer._database._db
         db.execute("BEGIN IMMEDIATE")
         db.execute("DELETE FROM outcome")
         for ending in ENDINGS:

@@ -31,6 +31,7 @@ NAMES = [
     "JournalError",
     "Mailbox",
     "NewContact",
+    "ObjectJournal",
     "Outcome",
     "OutreachClient",
     "OutreachError",

@@ -33,6 +33,7 @@ PACKAGES: Final = (
     "outreach_async.hooks",
     "outreach_async.importer",
     "outreach_async.otel",
+    "outreach_async.spread",
     "outreach_async.testing",
 )
 """Where public names are imported from."""
@@ -43,6 +44,7 @@ GUIDES: Final = (*PACKAGES, "outreach_async.pytest_plugin", "outreach_async.shar
 NOT_CALLED: Final = {
     "Outcomes": {"record_in", "start", "close"},
     "Journal": {"writer", "writer_thread"},
+    "ObjectJournal": {"writer", "writer_thread"},
     "RequestLog": {"add"},
     "Pager": {"follow"},
     "Findings": {"put", "end", "close"},

@@ -78,7 +78,7 @@ def require_refused(path: Path) -> None:
     require_resumable(path)
 
 
-def child(path: Path, *options: object) -> subprocess.Popen[str]:
+def child(path: Path | str, *options: object) -> subprocess.Popen[str]:
     """Start the run in a separate process."""
     command = [sys.executable, "-m", "tools.journal_child", str(path), *map(str, options)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
@@ -95,7 +95,7 @@ def count_acknowledged(lines: str) -> tuple[int, int]:
     return most["marked"], most["recorded"]
 
 
-def run_to_end(path: Path, *options: object) -> tuple[int, tuple[int, int]]:
+def run_to_end(path: Path | str, *options: object) -> tuple[int, tuple[int, int]]:
     """Run to the end of the process; return its exit code and what it acknowledged. No warning or traceback may come."""
     process = child(path, *options)
     out, errors = process.communicate(timeout=600)

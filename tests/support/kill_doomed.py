@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
-from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter
 from outreach_async.bulk.journal.identity import Earlier, MarkedWindow
-from outreach_async.bulk.journal.writer import JournalWriter
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.transport.wire import Progress, Request, Response, Transport
@@ -51,7 +51,7 @@ class Doom:
         return {KILL: f"{os.getpid()} {self._point.name}"}
 
 
-class DoomedWriter(JournalWriter):
+class DoomedWriter(FileWriter):
     """A journal's writer that dies at its points, between the last statement of a transaction and its commit, too."""
 
     doom: ClassVar[Doom]
@@ -59,7 +59,7 @@ class DoomedWriter(JournalWriter):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._within: Point | None = None
-        self._store._db.set_trace_callback(self._trace)
+        self._database._db.set_trace_callback(self._trace)
 
     def _trace(self, statement: str) -> None:
         """Handle a statement that is about to be executed."""
@@ -85,9 +85,12 @@ class DoomedWriter(JournalWriter):
         os.link(draft, path)
         DoomedWriter.doom.passes(Point.CREATED)
 
-    def _set_running(self, earlier: Earlier) -> None:
+    def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
+        if self.finished:
+            super().start(earlier, damage)
+            return
         with self._committing(None, Point.IN_OPENING, Point.OPENED):
-            super()._set_running(earlier)
+            super().start(earlier, damage)
 
     def mark(self, window: MarkedWindow) -> None:
         if window.first < self.hwm:  # it was marked before and is only checked

@@ -1,6 +1,6 @@
 """The run that tests of the journal write, as a process that can be harmed.
 
-Run: python -m tools.journal_child PATH [--die STEP] [--break STEP] [--file-size BYTES]
+Run: python -m tools.journal_child PATH_OR_URL [--die STEP] [--break STEP] [--file-size BYTES]
 
 Goes on with the run at PATH, prints a line for each thing that is durable, and exits with 0 when the run is finished and with 3
 after a JournalError.
@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal.identity import MarkedWindow
+from outreach_async.bulk.journal.objects import is_url
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.vocabulary import Outcome
@@ -47,9 +49,9 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
     return MarkedWindow(first, rows, digest)
 
 
-def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
+def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> FileWriter:
     """Open a journal whose clock stands still."""
-    return JournalWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
+    return FileWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
 def steps(writer: JournalWriter) -> Iterator[str]:
@@ -79,7 +81,8 @@ def _limit_files(size: int) -> None:
 
 
 def _write(arguments: argparse.Namespace) -> None:
-    writer = open_journal(arguments.path, resume=True)
+    url = arguments.path if is_url(arguments.path) else None
+    writer = ObjectJournal(url).writer(IDENTITY, resume=True) if url else open_journal(Path(arguments.path), resume=True)
     try:
         if arguments.break_at == 0:
             _break_log()
@@ -115,7 +118,7 @@ def _require_poisoned(writer: JournalWriter) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("path", type=Path)
+    parser.add_argument("path")
     parser.add_argument("--die", type=int)
     parser.add_argument("--break", type=int, dest="break_at")
     parser.add_argument("--file-size", type=int)

@@ -1,39 +1,115 @@
-"""The journal of a bulk run: one SQLite file that records what was sent, so that a killed run can be resumed.
+"""The journal of a bulk run: a record of what was sent, so that a killed run can be resumed.
 
 A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
 returned. After a kill, a marked row without an outcome may therefore have been sent, and an unmarked row was not sent.
-One `JournalWriter` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
+One `JournalWriter` writes a journal during a run. Anyone can read it with `Journal` or `ObjectJournal`, even during the run.
+
+Files
+-----
+A `Journal` is one SQLite file on a local disk, which is locked during the run. Use it unless the machine may be lost.
+
+Objects
+-------
+A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, rows that it created are
+reported as `skipped`, and nothing shows that this is wrong. Where machines may be lost, pass a URL, or an `ObjectJournal`, which
+takes more options. The journal is then a log of objects, about 20 bytes per row, that any machine can read and resume:
+
+    s3://bucket/prefix     S3, or a service with its interface that supports conditional writes (If-None-Match)
+    gs://bucket/prefix     Google Cloud Storage; untested
+    az://container/prefix  Azure Blob Storage; untested
+    file:///folder         a folder, which may be on a network file system with hard links
+    memory://name          the memory of this process, for tests
+
+All but `file://` need `pip install 'outreach_async[lake]'`. Credentials and endpoints come from the environment, such as
+`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `AZURE_STORAGE_ACCOUNT_NAME`; a URL that contains credentials is refused. Give each
+journal a prefix of its own.
+
+```python
+import anyio
+from pathlib import Path
+from outreach_async import ObjectJournal, OutreachClient
+
+url = Path("journal").absolute().as_uri()  # or "s3://bucket/imports/may"
+
+
+async def main() -> None:
+    rows = [{"email": f"user{number}@company.example"} for number in range(100)]
+    async with OutreachClient() as client:
+        async with client.contacts.create_many(rows, concurrency=4, journal=url) as outcomes:
+            async for outcome in outcomes:
+                outcomes.drain()
+        await client.contacts.create_many(rows, journal=url, resume=True)  # on any machine
+    report = ObjectJournal(url).report()
+    print(report.state, "with", report.rows, "rows,", report.uncertain, "uncertain")
+    # -> finished with 100 rows, 0 uncertain
+
+
+anyio.run(main)
+```
+
+What `outreach_async.bulk` says about journals in files also holds for these, with some differences. Each write is a request that
+you pay for, so an outcome waits up to one second for others to be written with it (`ObjectJournal(url, linger=...)`), and reaches
+your loop only then. At most 1,000 rows (or `concurrency`, if that is higher) are in flight or answered and not yet written; these
+are sent again after a crash.
+
+There is no lock, because a lost machine cannot release one. Whoever resumes a run takes it over: the earlier process, if it still
+runs, fails at its next write with JournalError, and sends nothing more. Until then it sends only rows that it had marked, which
+the new process counts as possibly sent. If the last write was begun over 5 seconds ago, the earlier process must write before it
+sends a request. A process that stood still for longer therefore sends nothing at all when it returns. So resume a run only if
+its process is gone, or should end.
+
+An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
+generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
+so let no rule of the bucket delete objects of a run that has not finished.
+
+Use `earlier="unknown"` with any kind of journal if rows of this input may have been sent by a run whose journal you do not have:
+it was on a disk that is gone, its objects were deleted, or an older copy was restored. Without it, the new run takes contacts
+that the lost run created for older ones.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
-import msgspec
 
-from outreach_async.atomic import atomic_write
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
-from outreach_async.bulk.journal.reader import read_events, read_metadata, read_page, read_report, read_snapshot
-from outreach_async.bulk.journal.records import to_json
-from outreach_async.bulk.journal.writer import JournalWriter
+from outreach_async.bulk.journal.object_journal import ObjectJournal
+from outreach_async.bulk.journal.objects import is_url
+from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter
+from outreach_async.bulk.journal.reader import JournalReader, RunQuery, read_snapshot
+from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.journal.writer_thread import WriterThread
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.rows import Repeats
+from outreach_async.errors import InvalidRequest
 
-__all__ = ["Identity", "Journal", "JournalOptions", "JournalReport", "JournalWriter", "OpenJournal", "open_journal"]
+__all__ = [
+    "Identity",
+    "Journal",
+    "JournalOptions",
+    "JournalReader",
+    "JournalReport",
+    "JournalStore",
+    "JournalWriter",
+    "ObjectJournal",
+    "OpenJournal",
+    "open_journal",
+]
 
 
 def _to_path(path: str | os.PathLike[str]) -> Path:
+    if is_url(path):
+        raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
     return Path(path)  # `Path` itself has no signature that tools could show
 
 
 @attrs.define(eq=False, repr=False, slots=False)
-class Journal:
+class Journal(JournalReader):
     """The journal of a bulk run. It can be read at any time.
 
     Args:
@@ -55,10 +131,12 @@ class Journal:
     fingerprint: str | None = attrs.field(default=None, kw_only=True)
     mapping: Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
     inline: bool = attrs.field(default=False, kw_only=True)
+    linger: ClassVar[float] = 0.05
+    backlog: ClassVar[int] = 4096
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run, and return its writer; see `JournalWriter.open`."""
-        return JournalWriter.open(self.path, identity, resume=resume, earlier=earlier)
+        """Open the journal for a run, and return its writer; see `JournalStore`."""
+        return FileWriter.open(self.path, identity, resume=resume, earlier=earlier)
 
     def writer_thread(self) -> WriterThread:
         """Return a new `WriterThread`, which runs the calls of the journal's writer."""
@@ -67,78 +145,28 @@ class Journal:
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"
 
-    def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
-
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. The outcome's `error`
-        has the original class, message, status and attempts; headers and body are not recorded.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
+    def exists(self) -> bool:
+        """Return whether there is a file at the path.
 
         Example:
             ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
-            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
-            # -> [(0, 'added'), (1, 'rejected')]
+            print(Journal("june.db").exists())  # -> False
             ```
         """
-        first = 0
-        while page := read_snapshot(self.path, partial(read_page, first=first)):
-            yield from page
-            first = page[-1].index + 1
+        return os.path.lexists(self.path)
 
-    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time, kind, details). The time is taken from the writer's clock.
+    @contextmanager
+    def _snapshot(self) -> Iterator[RunQuery]:
+        yield partial(read_snapshot, self.path)
 
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
 
-        Example:
-            ```python
-            rows = [{"email": "ann@company.example"}]
-            async with client.contacts.create_many(rows, journal="run.db"):
-                pass  # left before its end
-            await client.contacts.create_many(rows, journal="run.db", resume=True)
-            print([(kind, details) for at, kind, details in Journal("run.db").events()])
-            # -> [('resumed', {'after': 'interrupted'})]
-            ```
-        """
-        yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
+def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | ObjectJournal:
+    """Return the journal at a path or URL; `identity` may have the arguments `source`, `fingerprint` and `mapping`.
 
-    def report(self) -> JournalReport:
-        """Return the report of the run. The counts are stored in the journal, so the outcomes are not read.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            report = Journal("run.db").report()
-            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
-            ```
-        """
-        return read_snapshot(self.path, read_report)
-
-    def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as JSON to a file. The file is replaced atomically.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-            OSError: The file cannot be written.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            Journal("run.db").write_report("report.json")
-            ```
-        """
-        atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
+    Raises:
+        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+    """
+    return ObjectJournal(str(location), **identity) if is_url(location) else Journal(location, **identity)
 
 
 @attrs.frozen
@@ -154,7 +182,7 @@ class JournalOptions:
         earlier: `known`, or `unknown` to count every row without an outcome as possibly sent.
     """
 
-    journal: Journal
+    journal: JournalStore
     identity: Identity
     resume: bool
     spool: bool

@@ -13,11 +13,14 @@ log is open, and how many commits the file contains. A log with fewer commits th
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import struct
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -25,6 +28,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import attrs
 import msgspec
 
+from outreach_async.atomic import atomic_write
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.identity import JournalReport
 from outreach_async.bulk.journal.records import DECODING_ERRORS, require
@@ -200,6 +204,96 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
         events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, metadata["events"])).items())),
         **{name: identity[name] for name in ("workspace", "source", "fingerprint", "mapping")},
     )
+
+
+RunQuery: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
+"""A function that runs a query on a journal and returns its result."""
+
+
+class JournalReader(ABC):
+    """Reads the outcomes, events and report of a run from its journal, at any time."""
+
+    @abstractmethod
+    def _snapshot(self) -> AbstractContextManager[RunQuery]:
+        """Provide a function that runs queries on the journal."""
+
+    def outcomes(self) -> Iterator[ContactOutcome]:
+        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
+
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
+        class, message, status and attempts; headers and body are not recorded.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
+            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
+            # -> [(0, 'added'), (1, 'rejected')]
+            ```
+        """
+        first = 0
+        with self._snapshot() as run_query:
+            while page := run_query(partial(read_page, first=first)):
+                yield from page
+                first = page[-1].index + 1
+
+    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
+        """Iterate over the events of the run as (Unix time, kind, details). The time is that of the writer's clock.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example"}]
+            async with client.contacts.create_many(rows, journal="run.db"):
+                pass  # left before its end
+            await client.contacts.create_many(rows, journal="run.db", resume=True)
+            print([(kind, details) for at, kind, details in Journal("run.db").events()])
+            # -> [('resumed', {'after': 'interrupted'})]
+            ```
+        """
+        with self._snapshot() as run_query:
+            events = run_query(lambda db: read_events(db, read_metadata(db)["events"]))
+        yield from events
+
+    def report(self) -> JournalReport:
+        """Return the report of the run. The counts are stored in the journal, so the outcomes are not read.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            report = Journal("run.db").report()
+            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
+            ```
+        """
+        with self._snapshot() as run_query:
+            report: JournalReport = run_query(read_report)
+        return report
+
+    def write_report(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as JSON to a file. The file is replaced atomically.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+            OSError: The file cannot be written.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            Journal("run.db").write_report("report.json")
+            ```
+        """
+        atomic_write(path, msgspec.json.format(records.to_json(self.report().to_dict()), indent=2) + "\n")
 
 
 class DamagedJournalError(JournalError):

@@ -14,10 +14,10 @@ from typing import Any, Final, Self
 import msgspec
 
 from outreach_async.bulk.journal import records
+from outreach_async.bulk.journal.database import Database, FileDatabase, Transaction
 from outreach_async.bulk.journal.identity import END_STATES, Earlier, Identity, MarkedWindow, encode_identity, require_same_run
-from outreach_async.bulk.journal.opening import LockedJournal, open_locked
+from outreach_async.bulk.journal.opening import open_locked
 from outreach_async.bulk.journal.records import checksum, require, to_json
-from outreach_async.bulk.journal.store import Store
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.bulk.rows import WHOLE_INPUT, Repeats, SpooledRow
@@ -28,20 +28,6 @@ _PAGE_SIZE: Final = 200
 """Number of rows with the same e-mail that are read and merged at a time."""
 
 
-def _insert_many(verb: str, table: str, columns: str) -> str:
-    """Return an SQL statement that inserts the rows of a JSON array."""
-    # One statement inserts many rows. Each step of a statement releases the interpreter's lock, and a busy event loop delays
-    # getting the lock back.
-    values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns.split(", "))))
-    return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
-
-
-# OR REPLACE: an existing row was left by a process that was killed while it spooled.
-_ADD_SPOOLED: Final = _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc")
-# OR IGNORE: an error is stored once for all its rows.
-_ADD_ERRORS: Final = _insert_many("INSERT OR IGNORE", "error", "digest, text")
-# A plain INSERT: a second outcome for a row is an error.
-_ADD_OUTCOMES: Final = _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, crc")
 _SELECT_ROWS: Final = """
     SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
 """
@@ -58,28 +44,30 @@ _SELECT_GROUP: Final = """
     )
 """
 _SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
-_ADD_WINDOW: Final = "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)"
-_ADD_EVENT: Final = "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)"
 _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 
 
-class JournalWriter:
-    """A journal that is open for writing. Its methods may be called from any thread, one at a time.
+class DatabaseWriter:
+    """The writer of a journal that is kept in a database. It implements `JournalWriter`, which documents its methods.
 
-    After a JournalError, nothing more is written: every later call raises the same error. Earlier contents remain valid.
-
-    Attributes:
-        resumed: Whether the run continues in an existing journal.
-        state: `running`, or how the run ended.
-        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless `earlier` is `unknown`.
-        possibly_sent: Rows without an outcome that an earlier process may have sent.
-        spooled: Number of rows in the input; `None` until the whole input is spooled.
+    Args:
+        database: The database, which the writer closes.
+        metadata: The run's metadata in the database.
+        created: Whether the journal is new.
+        identity: Identity of the run.
+        wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
     """
 
-    def __init__(self, journal: LockedJournal, store: Store, identity: Identity, wall: Callable[[], float]) -> None:
-        metadata = journal.metadata
-        self._lock = journal.lock
-        self._store = store
+    def __init__(
+        self,
+        database: Database,
+        metadata: Mapping[str, Any],
+        identity: Identity,
+        wall: Callable[[], float],
+        *,
+        created: bool,
+    ) -> None:
+        self._database = database
         self._identity = identity
         self._wall = wall
         self._opened_at = wall()
@@ -88,11 +76,228 @@ class JournalWriter:
         self._earlier_seconds = self._totals.seconds
         self._events: int = metadata["events"]
         self._fingerprint: str | None = metadata["identity"]["fingerprint"]
-        self.resumed = not journal.created
+        self.resumed = not created
         self.state: str = metadata["state"]
         self.hwm: int = metadata["hwm"]
         self.possibly_sent = _possibly_sent_rows(metadata)
         self.spooled: int | None = metadata["spooled"]
+
+    def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
+        """Set the state to `running` before anything is sent, so that marked rows count as possibly sent after a kill.
+
+        A finished run is left as it is.
+
+        Args:
+            earlier: With `unknown`, every row without an outcome counts as possibly sent.
+            damage: Details of the damaged journal that this one replaces; `None` if there is none.
+        """
+        if self.finished:
+            return
+        with self._database.first_transaction() as transaction:
+            if self.resumed:
+                self._add_event(transaction, "resumed", {"after": self.state})
+                transaction.set_metadata("state", "running")
+            if earlier == "unknown":
+                self.possibly_sent = _ALL_ROWS
+                transaction.set_metadata("earlier", earlier)
+        self.state = "running"
+        if damage is not None:
+            self.record_event("damaged", damage)
+
+    @property
+    def finished(self) -> bool:
+        """True if every row of the input has its outcome."""
+        return self.state == "finished"
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the run is finished, and the rows of the input need not be compared with the marked rows.
+
+        No comparison is needed if the spool contains the rows, or if the fingerprints of the recorded run and of this run are
+        known, because these were compared when the journal was opened.
+        """
+        return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
+
+    def create_counts(self) -> OutcomeCounts:
+        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
+        return OutcomeCounts(self._totals)
+
+    def window_at(self, first: int) -> MarkedWindow | None:
+        """Return the marked window that starts at row `first`; `None` if there is none."""
+        with self._database.connection() as db:
+            columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
+        return None if columns is None else MarkedWindow(*columns)
+
+    def mark(self, window: MarkedWindow) -> None:
+        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
+
+        The mark is in the file itself when this returns, so it survives the loss of the log.
+
+        Raises:
+            InvalidRequest: The window was marked with other rows, or does not follow the previous one.
+            JournalError: The mark cannot be written, or a program that reads the journal blocks it for more than 10 seconds.
+        """
+        if window.rows < 1 or window.first > self.hwm:
+            raise InvalidRequest(
+                f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
+                f" starting at row {window.first}; mark rows in order"
+            )
+        if window.first < self.hwm:
+            if self.window_at(window.first) != window:
+                raise InvalidRequest(
+                    f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
+                    f" {self._database.name}; resume with the same input, or pass another journal path"
+                )
+            return
+        with self._database.mark_transaction() as transaction:
+            columns = (window.first, window.rows, window.digest)
+            transaction.apply("window", *columns, checksum(columns))
+            transaction.set_metadata("hwm", window.end)
+        self.hwm = window.end
+
+    def completed_rows(self, first: int, rows: int) -> frozenset[int]:
+        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
+        with self._database.connection() as db:
+            (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
+        return frozenset(msgspec.json.decode(indexes))
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        """Record outcomes in one transaction: all of them, or none if it fails.
+
+        Raises:
+            InvalidRequest: A row was not marked.
+            JournalError: A row already has an outcome, or the journal cannot be written.
+        """
+        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
+            raise InvalidRequest(
+                f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before you record its outcome"
+            )
+        rows, errors = records.encode_batch(outcomes)
+        totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
+        with self._database.transaction() as transaction:
+            if errors is not None:
+                transaction.apply("errors", errors)
+            transaction.apply("outcomes", rows)
+            transaction.set_metadata("totals", records.encode_totals(totals))
+        self._totals = totals
+
+    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Record an event.
+
+        Args:
+            kind: Kind of the event; a report counts events by kind.
+            data: Details, as JSON values.
+        """
+        with self._database.transaction() as transaction:
+            self._add_event(transaction, kind, data)
+
+    def _add_event(self, transaction: Transaction, kind: str, data: Mapping[str, Any]) -> None:
+        columns = (self._events + 1, float(self._wall()), kind, to_json(data))
+        transaction.apply("event", *columns, checksum(columns))
+        transaction.set_metadata("events", self._events + 1)
+        self._events += 1
+
+    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
+        """Record how the run ended. A run that has already finished stays finished.
+
+        Args:
+            state: `finished`, `suspended`, `stopped` or `interrupted`.
+            possibly_sent: Rows without an outcome that may have been sent.
+
+        Raises:
+            InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
+        """
+        require_choice("state", state, END_STATES)
+        if self.finished:
+            return
+        if state == "finished" and (missing := self.hwm - self._totals.rows):
+            raise InvalidRequest(
+                f"journal: expected an outcome for every marked row, got none for {missing} rows;"
+                " record every outcome before the end"
+            )
+        totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
+        with self._database.transaction() as transaction:
+            transaction.set_metadata("state", state)
+            transaction.set_metadata("suspects", possibly_sent.ranges)
+            transaction.set_metadata("totals", records.encode_totals(totals))
+        self.state, self._totals = state, totals
+
+    def _elapsed_seconds(self) -> float:
+        return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
+
+    def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Store rows of the input in the spool.
+
+        Args:
+            rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
+
+        Raises:
+            InvalidRequest: The spool is already complete.
+        """
+        if self.spooled is not None:
+            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
+        columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
+        with self._database.transaction() as transaction:
+            transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
+
+    def end_spool(self, rows: int) -> None:
+        """Record that the spool contains the whole input, which has this number of rows.
+
+        Raises:
+            InvalidRequest: Rows are missing from the spool.
+        """
+        with self._database.connection() as db:
+            (stored,) = db.execute("SELECT count(*) FROM spool WHERE seq < ?", (rows,)).fetchone()
+        if stored != rows:
+            raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before the end")
+        with self._database.transaction() as transaction:
+            transaction.apply("truncate spool", rows)
+            transaction.set_metadata("spooled", rows)
+        self.spooled = rows
+
+    def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
+        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead.
+
+        Args:
+            first: Index of the first row.
+            rows: Maximum number of rows.
+            policy: With `first` and `last`, one row per e-mail is sent. With `coalesce`, the later rows are merged into the
+                first, by the rules of the run's `duplicates` option, and the merged row is sent. Otherwise, every row is sent.
+        """
+        keyed = policy in WHOLE_INPUT
+        if keyed and not self._spool_indexed:
+            with self._database.connection() as db:  # an index changes no content, so it is no change of the journal
+                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
+            self._spool_indexed = True
+        with self._database.connection() as db:
+            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
+            return [self._build_row(db, columns, policy) for columns in sorted(stored)]
+
+    def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
+        index, key, payload, crc, earliest, latest = columns
+        require(checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
+        sent = latest if policy == "last" else earliest
+        if index != sent:
+            return SpooledRow(index, payload.encode(), repeats=sent)
+        duplicates = self._identity.options.get("duplicates", "skip")
+        if policy == "coalesce" and latest != index and duplicates != "skip":
+            return SpooledRow(index, _merge_rows(db, index, payload, duplicates))
+        return SpooledRow(index, payload.encode())
+
+    def close(self) -> None:
+        """Close the journal; closing it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._database.close()
+
+
+class FileWriter(DatabaseWriter):
+    """The writer of a journal in an SQLite file. It holds the file's lock until it is closed."""
+
+    _database: FileDatabase
+
+    heartbeat_due = None
+    """A heartbeat is never due: the lock keeps other runs out."""
 
     @classmethod
     def open(
@@ -119,226 +324,28 @@ class JournalWriter:
                 by another run, or is on a file system whose locks are unreliable.
             JournalError: The journal is damaged, or cannot be read or written.
         """
-        path, metadata = str(path), _create_metadata(identity, earlier)
+        path, metadata = str(path), create_metadata(identity, earlier)
         locked = open_locked(path, metadata, resume=resume, earlier=earlier, link=cls._link)
         with ExitStack() as stack:
-            # Closed in reverse order, the lock last, because releasing it also drops SQLite's locks on the file.
             stack.callback(locked.lock.release)
             require_same_run(path, identity, locked.metadata["identity"])
-            store = Store(path, locked.metadata["log"])
-            stack.callback(store.close)
-            writer = cls(locked, store, identity, wall)
-            if not writer.finished:
-                writer._set_running(earlier)
-                if locked.damage is not None:
-                    writer.record_event("damaged", locked.damage)
+            database = FileDatabase(path, locked.metadata["log"], locked.lock)
+            stack.pop_all()
+            stack.callback(database.close)
+            writer = cls(database, locked.metadata, identity, wall, created=locked.created)
+            writer.start(earlier, locked.damage)
             stack.pop_all()
         return writer
+
+    def heartbeat(self, due: float) -> None:
+        """Do nothing: a heartbeat is never due."""
 
     @staticmethod
     def _link(draft: str, path: str) -> None:
         os.link(draft, path)
 
-    def _set_running(self, earlier: Earlier) -> None:
-        """Set the state to `running` before anything is sent, so that marked rows count as possibly sent after a kill."""
-        with self._store.first_transaction() as db:
-            if self.resumed:
-                self._add_event(db, "resumed", {"after": self.state})
-                self._store.set_metadata(db, "state", "running")
-            if earlier == "unknown":
-                self.possibly_sent = _ALL_ROWS
-                self._store.set_metadata(db, "earlier", earlier)
-        self.state = "running"
 
-    @property
-    def finished(self) -> bool:
-        """True if every row of the input has its outcome."""
-        return self.state == "finished"
-
-    @property
-    def is_settled(self) -> bool:
-        """True if the run is finished, and the rows of the input need not be compared with the marked rows.
-
-        No comparison is needed if the spool contains the rows, or if the fingerprints of the recorded run and of this run are
-        known, because these were compared when the journal was opened.
-        """
-        return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
-
-    def create_counts(self) -> OutcomeCounts:
-        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
-        return OutcomeCounts(self._totals)
-
-    def window_at(self, first: int) -> MarkedWindow | None:
-        """Return the marked window that starts at row `first`; `None` if there is none."""
-        with self._store.connection() as db:
-            columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
-        return None if columns is None else MarkedWindow(*columns)
-
-    def mark(self, window: MarkedWindow) -> None:
-        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
-
-        The mark is in the file itself when this returns, so it survives the loss of the log.
-
-        Raises:
-            InvalidRequest: The window was marked with other rows, or does not follow the previous one.
-            JournalError: The mark cannot be written, or a program that reads the journal blocks it for more than 10 seconds.
-        """
-        if window.rows < 1 or window.first > self.hwm:
-            raise InvalidRequest(
-                f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
-                f" starting at row {window.first}; mark rows in order"
-            )
-        if window.first < self.hwm:
-            if self.window_at(window.first) != window:
-                raise InvalidRequest(
-                    f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
-                    f" {self._store.path}; resume with the same input, or pass another journal path"
-                )
-            return
-        with self._store.transaction() as db:
-            columns = (window.first, window.rows, window.digest)
-            db.execute(_ADD_WINDOW, (*columns, checksum(columns)))
-            self._store.set_metadata(db, "hwm", window.end)
-        self._store.move_log()
-        self.hwm = window.end
-
-    def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
-        with self._store.connection() as db:
-            (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
-        return frozenset(msgspec.json.decode(indexes))
-
-    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes in one transaction: all of them, or none if it fails.
-
-        Raises:
-            InvalidRequest: A row was not marked.
-            JournalError: A row already has an outcome, or the journal cannot be written.
-        """
-        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
-            raise InvalidRequest(
-                f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before you record its outcome"
-            )
-        rows, errors = records.encode_batch(outcomes)
-        totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
-        with self._store.transaction() as db:
-            if errors is not None:
-                db.execute(_ADD_ERRORS, (errors,))
-            db.execute(_ADD_OUTCOMES, (rows,))
-            self._store.set_metadata(db, "totals", records.encode_totals(totals))
-        self._totals = totals
-
-    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Record an event.
-
-        Args:
-            kind: Kind of the event; a report counts events by kind.
-            data: Details, as JSON values.
-        """
-        with self._store.transaction() as db:
-            self._add_event(db, kind, data)
-
-    def _add_event(self, db: sqlite3.Connection, kind: str, data: Mapping[str, Any]) -> None:
-        columns = (self._events + 1, float(self._wall()), kind, to_json(data))
-        db.execute(_ADD_EVENT, (*columns, checksum(columns)))
-        self._store.set_metadata(db, "events", self._events + 1)
-        self._events += 1
-
-    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
-        """Record how the run ended. A run that has already finished stays finished.
-
-        Args:
-            state: `finished`, `suspended`, `stopped` or `interrupted`.
-            possibly_sent: Rows without an outcome that may have been sent.
-
-        Raises:
-            InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
-        """
-        require_choice("state", state, END_STATES)
-        if self.finished:
-            return
-        if state == "finished" and (missing := self.hwm - self._totals.rows):
-            raise InvalidRequest(
-                f"journal: expected an outcome for every marked row, got none for {missing} rows;"
-                " record every outcome before the end"
-            )
-        totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
-        with self._store.transaction() as db:
-            self._store.set_metadata(db, "state", state)
-            self._store.set_metadata(db, "suspects", possibly_sent.ranges)
-            self._store.set_metadata(db, "totals", records.encode_totals(totals))
-        self.state, self._totals = state, totals
-
-    def _elapsed_seconds(self) -> float:
-        return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
-
-    def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Store rows of the input in the spool.
-
-        Args:
-            rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
-
-        Raises:
-            InvalidRequest: The spool is already complete.
-        """
-        if self.spooled is not None:
-            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
-        columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
-        with self._store.transaction() as db:
-            db.execute(_ADD_SPOOLED, (to_json([(*row, checksum(row)) for row in columns]),))
-
-    def end_spool(self, rows: int) -> None:
-        """Record that the spool contains the whole input, which has this number of rows.
-
-        Raises:
-            InvalidRequest: Rows are missing from the spool.
-        """
-        with self._store.transaction() as db:
-            db.execute("DELETE FROM spool WHERE seq >= ?", (rows,))
-            (stored,) = db.execute("SELECT count(*) FROM spool").fetchone()
-            if stored != rows:
-                raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before the end")
-            self._store.set_metadata(db, "spooled", rows)
-        self.spooled = rows
-
-    def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead.
-
-        Args:
-            first: Index of the first row.
-            rows: Maximum number of rows.
-            policy: With `first` and `last`, one row per e-mail is sent. With `coalesce`, the later rows are merged into the
-                first, by the rules of the run's `duplicates` option, and the merged row is sent. Otherwise, every row is sent.
-        """
-        keyed = policy in WHOLE_INPUT
-        if keyed and not self._spool_indexed:
-            with self._store.transaction() as db:
-                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
-            self._spool_indexed = True
-        with self._store.connection() as db:
-            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
-            return [self._build_row(db, columns, policy) for columns in sorted(stored)]
-
-    def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
-        index, key, payload, crc, earliest, latest = columns
-        require(checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
-        sent = latest if policy == "last" else earliest
-        if index != sent:
-            return SpooledRow(index, payload.encode(), repeats=sent)
-        duplicates = self._identity.options.get("duplicates", "skip")
-        if policy == "coalesce" and latest != index and duplicates != "skip":
-            return SpooledRow(index, _merge_rows(db, index, payload, duplicates))
-        return SpooledRow(index, payload.encode())
-
-    def close(self) -> None:
-        """Close and unlock the journal; closing it again does nothing."""
-        if not self._closed:
-            self._closed = True
-            self._store.close()
-            self._lock.release()
-
-
-def _create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
+def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
     """Return the run's metadata for a new journal."""
     return {
         "identity": encode_identity(identity),

@@ -1,0 +1,316 @@
+"""A journal in an object store, which outlives the machine of its run."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from typing import Any, Final, Self
+
+import attrs
+
+from outreach_async.bulk.journal import records
+from outreach_async.bulk.journal.database import STATEMENTS, Database, Transaction
+from outreach_async.bulk.journal.identity import Earlier, Identity, require_same_run
+from outreach_async.bulk.journal.object_log import ObjectLog, TakenOverError
+from outreach_async.bulk.journal.objects import Objects, open_objects
+from outreach_async.bulk.journal.protocol import JournalWriter
+from outreach_async.bulk.journal.reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
+from outreach_async.bulk.journal.records import DECODING_ERRORS
+from outreach_async.bulk.journal.writer import DatabaseWriter, create_metadata
+from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+
+_HEARTBEAT_INTERVAL: Final = 5.0
+"""Seconds after the start of the last write from which on a heartbeat is written before the next request is sent."""
+
+if hasattr(time, "CLOCK_BOOTTIME"):
+    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # it also counts while a machine is suspended
+else:  # pragma: no cover - only Linux has this clock
+    _clock = time.monotonic
+
+
+class ObjectDatabase(Database):
+    """A private SQLite copy of an object journal. Each transaction is an object, which is created before it is committed.
+
+    Args:
+        log: The log of the journal.
+        clock: Monotonic clock, in seconds.
+
+    Attributes:
+        last_write: The time on the clock at which the last successful write was begun.
+    """
+
+    def __init__(self, log: ObjectLog, clock: Callable[[], float]) -> None:
+        super().__init__(log.name)
+        self.last_write = clock()
+        self._log = log
+        self._clock = clock
+        # Without a name, SQLite uses a private temporary file, which the operating system removes even after a kill.
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA synchronous = OFF")
+        self._db.execute("PRAGMA journal_mode = MEMORY")
+        for table in records.TABLES:
+            self._db.execute(table)
+
+    def replay(self) -> None:
+        """Apply the objects that the log has found.
+
+        Raises:
+            DamagedJournalError: An object is missing or damaged.
+            OSError: An object cannot be read.
+        """
+        self._db.execute("BEGIN")
+        try:
+            for changes in self._log.read():
+                for name, *values in changes:
+                    self._db.execute(STATEMENTS[name], values)
+        except OutreachError:  # some of these errors are also ValueErrors
+            raise
+        except (sqlite3.Error, *DECODING_ERRORS) as error:
+            raise self._log.damaged(str(error)) from error
+        finally:
+            self._db.execute("COMMIT")
+
+    def read_metadata(self, *, intact: bool) -> dict[str, Any]:
+        """Return the run's metadata.
+
+        Args:
+            intact: Whether to check everything that a resumed run relies on.
+
+        Raises:
+            DamagedJournalError: The content differs from what was written.
+        """
+        metadata: dict[str, Any] = self.query(require_intact if intact else read_metadata)
+        return metadata
+
+    def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Run a query and return its result.
+
+        Raises:
+            DamagedJournalError: The content is inconsistent.
+        """
+        try:
+            return query(self._db)
+        except (sqlite3.Error, *DECODING_ERRORS) as error:
+            raise self._log.damaged(str(error)) from error
+
+    def take_over(self) -> None:
+        """Write an object, so that the next write of any earlier writer fails. First apply the objects written until then."""
+        while True:
+            try:
+                self.write_heartbeat()
+            except TakenOverError:  # its writer has just written one more
+                self._log.find()
+                self.replay()
+            else:
+                return
+
+    def write_heartbeat(self) -> None:
+        """Write an object without changes."""
+        self._append(())
+
+    def _before_commit(self, transaction: Transaction) -> None:
+        if transaction.changes:
+            self._append(transaction.changes)
+
+    def _append(self, changes: Any) -> None:
+        # The time before the write: if the process stands still during the write, the reply says nothing about the time after it.
+        begun = self._clock()
+        self._log.append(changes)
+        self.last_write = begun
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time, if the last write was begun too long ago; otherwise `None`."""
+        now = self._clock()
+        return now if now - self.last_write > _HEARTBEAT_INTERVAL else None
+
+    def close(self) -> None:
+        """Close the connection; later calls raise JournalError."""
+        self._failure = (f"journal {self.name} is closed", None)
+        with suppress(sqlite3.Error):
+            self._db.close()
+
+
+class ObjectWriter(DatabaseWriter):
+    """The writer of an object journal. There is no lock: the writer that has resumed the run last stops all earlier ones."""
+
+    _database: ObjectDatabase
+
+    @classmethod
+    def open(
+        cls,
+        objects: Objects,
+        name: str,
+        identity: Identity,
+        *,
+        resume: bool,
+        earlier: Earlier = "known",
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = _clock,
+    ) -> Self:
+        """Open a journal for writing: create it, or take over its run.
+
+        Args:
+            objects: Where the objects of the journal are.
+            name: Name of the journal, for messages.
+            identity: Identity of the run.
+            resume: Whether to resume an existing journal; a missing one is created.
+            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is set aside.
+            wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
+            clock: Monotonic clock, in seconds.
+
+        Raises:
+            InvalidRequest: The journal exists although `resume` is false, or belongs to another run.
+            JournalError: The journal is damaged, or cannot be read or written.
+        """
+        log, damage = ObjectLog(objects, name), None
+        with translate_errors(name):
+            if log.find():
+                if not resume and earlier == "known":
+                    raise InvalidRequest(
+                        f"journal: {name} already exists; resume its run, or pass another URL to start a new one"
+                    )
+                try:
+                    return cls._resume(log, identity, earlier, wall=wall, clock=clock)
+                except DamagedJournalError as error:
+                    if earlier == "known":
+                        raise
+                    damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
+                log.set_aside()
+            return cls._create(log, identity, earlier, damage, wall=wall, clock=clock)
+
+    @classmethod
+    def _resume(
+        cls, log: ObjectLog, identity: Identity, earlier: Earlier, *, wall: Callable[[], float], clock: Callable[[], float]
+    ) -> Self:
+        with ExitStack() as stack:
+            database = ObjectDatabase(log, clock)
+            stack.callback(database.close)
+            database.replay()
+            metadata = database.read_metadata(intact=False)
+            require_same_run(log.name, identity, metadata["identity"])
+            if metadata["state"] != "finished":
+                database.take_over()
+            writer = cls(database, database.read_metadata(intact=True), identity, wall, created=False)
+            writer.start(earlier)
+            stack.pop_all()
+        return writer
+
+    @classmethod
+    def _create(
+        cls,
+        log: ObjectLog,
+        identity: Identity,
+        earlier: Earlier,
+        damage: Mapping[str, Any] | None,
+        *,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> Self:
+        metadata = create_metadata(identity, earlier)
+        with ExitStack() as stack:
+            database = ObjectDatabase(log, clock)
+            stack.callback(database.close)
+            with database.transaction() as transaction:
+                for name, value in metadata.items():
+                    transaction.set_metadata(name, value)
+            writer = cls(database, metadata, identity, wall, created=True)
+            writer.start(earlier, damage)
+            stack.pop_all()
+        return writer
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        return self._database.heartbeat_due
+
+    def heartbeat(self, due: float) -> None:
+        """Write a heartbeat, unless a change has been written that was begun after the time `due`."""
+        if self._database.last_write < due:
+            with self._database.connection():
+                self._database.write_heartbeat()
+
+
+@contextmanager
+def translate_errors(name: str) -> Iterator[None]:
+    """Convert an `OSError` that the block raises into a JournalError that names the journal."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(f"journal {name}: {error}; fix the cause and try again") from error
+
+
+@attrs.define(eq=False, repr=False, slots=False)
+class ObjectJournal(JournalReader):
+    """The journal of a bulk run in an object store or a shared folder. Any machine can read it, and resume its run.
+
+    Args:
+        url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or `memory://name`. The last
+            one lasts as long as the process. Credentials are read from the environment.
+        source: Name of the run's input, such as the path of a file; reports show it.
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming.
+        mapping: Field codes by column name, if the input has columns; a different code for a column is refused on resuming.
+        inline: Whether to write on the event loop's own thread. Virtual time needs this: its clock does not wait for threads.
+        linger: Maximum seconds that an outcome waits for others to be written with it. Each write is a paid request.
+        objects: Objects to use instead of those at the URL, such as `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
+        clock: Monotonic clock, in seconds. If the last write was begun over 5 seconds ago, the next request waits for another.
+
+    Raises:
+        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+
+    Example:
+        ```python
+        journal = ObjectJournal("memory://may/contacts", source="list of May")
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=journal, resume=True)
+        print(journal.report().source, journal.report().state)  # -> list of May finished
+        ```
+    """
+
+    url: str
+    source: str | None = attrs.field(default=None, kw_only=True)
+    fingerprint: str | None = attrs.field(default=None, kw_only=True)
+    mapping: Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
+    inline: bool = attrs.field(default=False, kw_only=True)
+    linger: float = attrs.field(default=1.0, kw_only=True)
+    objects: Objects = attrs.field(default=attrs.Factory(lambda self: open_objects(self.url), takes_self=True), kw_only=True)
+    clock: Callable[[], float] = attrs.field(default=_clock, kw_only=True)
+    backlog = 1000
+
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
+        """Open the journal for a run, and return its writer; see `JournalStore`."""
+        return ObjectWriter.open(self.objects, self.url, identity, resume=resume, earlier=earlier, clock=self.clock)
+
+    def writer_thread(self) -> WriterThread:
+        """Return a new `WriterThread`, which runs the calls of the journal's writer."""
+        return WriterThread(inline=self.inline)
+
+    def __repr__(self) -> str:
+        return f"ObjectJournal({self.url!r})"
+
+    def exists(self) -> bool:
+        """Return whether there is a journal.
+
+        Raises:
+            JournalError: The objects cannot be listed.
+
+        Example:
+            ```python
+            print(ObjectJournal("memory://june").exists())  # -> False
+            ```
+        """
+        with translate_errors(self.url):
+            return ObjectLog(self.objects, self.url).find()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[RunQuery]:
+        log = ObjectLog(self.objects, self.url)
+        with closing(ObjectDatabase(log, self.clock)) as database:
+            with translate_errors(self.url):
+                if not log.find():
+                    raise InvalidRequest(f"journal: {self.url} does not exist; pass the URL of a journal")
+                database.replay()
+            yield database.query

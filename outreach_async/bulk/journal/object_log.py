@@ -1,0 +1,211 @@
+"""The log of an object journal: numbered objects, each of which holds the changes of one transaction.
+
+The writer creates object after object, and never replaces one. If two writers create the object with the same number, one of
+them fails: this is how a run that was taken over is stopped. Each object has a checksum, and the digest of the object before it,
+so that a missing, torn, changed or foreign object is detected.
+
+Names are `GENERATION-NUMBER`. Only the last generation counts: a damaged journal is set aside by starting the next one.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from itertools import count
+from secrets import token_bytes
+from typing import Any, Final
+
+import msgspec
+
+from outreach_async.bulk.journal.database import Change
+from outreach_async.bulk.journal.objects import Objects
+from outreach_async.bulk.journal.reader import DamagedJournalError
+from outreach_async.bulk.journal.records import DECODING_ERRORS, CorruptContentError, require
+from outreach_async.errors import InvalidRequest, JournalError
+
+_NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
+_MAGIC: Final = b"OAOJ"  # outreach_async, object journal
+_VERSION: Final = b"\1"
+_CHECKSUM_SIZE: Final = 8
+_DIGEST_SIZE: Final = 16
+_NO_DIGEST: Final = bytes(_DIGEST_SIZE)
+_READERS: Final = 16
+"""Number of objects that are read at the same time: a store answers each request slowly."""
+
+
+class TakenOverError(JournalError):
+    """Another run has created the next object of the log."""
+
+
+def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
+    """Return the content of an object.
+
+    Args:
+        writer: Random id of the writer (8 bytes), by which it recognises its own objects.
+        number: Number of the object in its generation.
+        previous: Digest of the object before it.
+        changes: The changes of the transaction.
+    """
+    body = b"".join((writer, number.to_bytes(8), previous, zlib.compress(msgspec.msgpack.encode(changes), 9)))
+    return _MAGIC + _VERSION + _checksum(body) + body
+
+
+def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
+    """Return the changes that an object holds.
+
+    Raises:
+        CorruptContentError: The object is not complete, not the one with this number, or does not follow the previous one.
+    """
+    start = len(_MAGIC) + len(_VERSION)
+    checksum, body = content[start : start + _CHECKSUM_SIZE], content[start + _CHECKSUM_SIZE :]
+    require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "its checksum does not match")
+    require(int.from_bytes(body[8:16]) == number, "it has another number")
+    require(body[16 : 16 + _DIGEST_SIZE] == previous, "it does not follow the object before it")
+    return msgspec.msgpack.decode(zlib.decompress(body[16 + _DIGEST_SIZE :]), type=list[list[Any]])
+
+
+def is_newer(content: bytes) -> bool:
+    """Return whether an object was written by a newer version of this library."""
+    return content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION
+
+
+def _checksum(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECKSUM_SIZE).digest()
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_SIZE).digest()
+
+
+class ObjectLog:
+    """The objects of a journal's last generation, as far as they have been read or written.
+
+    Args:
+        objects: Where the objects are.
+        name: Name of the journal, for messages.
+
+    Attributes:
+        generation: Number of the generation.
+        number: Number of the next object to read or write.
+    """
+
+    def __init__(self, objects: Objects, name: str) -> None:
+        self.name = name
+        self.generation = self.number = 0
+        self._objects = objects
+        self._end = 0
+        self._previous = _NO_DIGEST
+        self._writer = token_bytes(8)
+
+    def find(self) -> bool:
+        """Find the last generation and its last object. Return whether there is any object.
+
+        Raises:
+            InvalidRequest: There are objects that do not belong to a journal.
+            TakenOverError: Another run has set aside the generation that this log has begun to read.
+            OSError: The objects cannot be listed.
+        """
+        last = (self.generation, self.number - 1)
+        for name in self._objects.names():
+            match = _NAME.fullmatch(name)
+            if match is None:
+                raise InvalidRequest(
+                    f"journal: {self.name} contains objects that are not a journal's, such as {name!r}; pass another prefix"
+                )
+            last = max(last, (int(match[1]), int(match[2])))
+        if last[0] > self.generation and self.number:
+            raise self._taken_over()
+        if last[0] > self.generation:
+            self._begin_generation(last[0])
+        self._end = last[1] + 1
+        return last >= (0, 0)
+
+    def read(self) -> Iterator[list[list[Any]]]:
+        """Read the objects that `find` has found, and yield the changes of each.
+
+        Raises:
+            DamagedJournalError: An object is missing or damaged.
+            InvalidRequest: An object was written by a newer version of this library.
+            OSError: An object cannot be read.
+        """
+        # Objects are read by number: a listing may miss objects that are created meanwhile, though not the last one that it has.
+        with ThreadPoolExecutor(_READERS) as pool:
+            while self.number < self._end:
+                numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
+                for content in pool.map(self._read, numbers):
+                    yield self._accept(content)
+
+    def _read(self, number: int) -> bytes | None:
+        try:
+            return self._objects.read(self._name_of(number))
+        except FileNotFoundError:
+            return None
+
+    def _accept(self, content: bytes | None) -> list[list[Any]]:
+        name = self._name_of(self.number)
+        if content is None:
+            raise self.damaged(f"object {name} is missing")
+        if is_newer(content):
+            raise InvalidRequest(f"journal: {self.name} was written by a newer version of this library; use that version")
+        try:
+            changes = decode_object(content, self.number, self._previous)
+        except (CorruptContentError, zlib.error, *DECODING_ERRORS) as error:
+            raise self.damaged(f"object {name} is damaged: {error}") from error
+        self._advance(content)
+        return changes
+
+    def append(self, changes: Sequence[Change]) -> None:
+        """Write the next object.
+
+        Raises:
+            TakenOverError: Another run has written this object.
+            OSError: The object cannot be written.
+        """
+        content = encode_object(self._writer, self.number, self._previous, changes)
+        if not self._create(self.number, content):
+            raise self._taken_over()
+        self._advance(content)
+
+    def _create(self, number: int, content: bytes) -> bool:
+        """Create an object, and return whether it is ours."""
+        name = self._name_of(number)
+        # A request whose reply was lost is retried, and the retry finds the object. Only its content shows whose it is.
+        return self._objects.create(name, content) or self._objects.read(name) == content
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"journal {self.name}: another run has taken it over; this run sends nothing more,"
+            " and the other run continues with its rows"
+        )
+
+    def set_aside(self) -> None:
+        """Stop the writer of a damaged generation, if it still runs, and continue with a new generation.
+
+        Raises:
+            OSError: The object that stops the writer cannot be written.
+        """
+        for number in count(self._end):
+            if self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
+                break
+        self._begin_generation(self.generation + 1)
+
+    def damaged(self, reason: str) -> DamagedJournalError:
+        """Return the error for a damaged journal."""
+        return DamagedJournalError(
+            f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
+            " (on the command line: --resume --earlier unknown), which sets the objects aside and starts over with every row"
+            " counted as possibly sent"
+        )
+
+    def _begin_generation(self, generation: int) -> None:
+        self.generation, self.number, self._end, self._previous = generation, 0, 0, _NO_DIGEST
+
+    def _advance(self, content: bytes) -> None:
+        self.number += 1
+        self._previous = _digest(content)
+
+    def _name_of(self, number: int) -> str:
+        return f"{self.generation:04}-{number:010}"

@@ -1,0 +1,180 @@
+"""The protocols of journals: what a bulk run needs of a store of journals, and of the writer that the store opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from outreach_async.bulk.journal.identity import Earlier, Identity, MarkedWindow
+from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.bulk.rows import Repeats, SpooledRow
+
+
+class JournalWriter(Protocol):
+    """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
+
+    When a method returns, its changes are durable. After a JournalError nothing more is written: every later call raises the same
+    error. What was written before remains valid.
+
+    Attributes:
+        resumed: Whether an earlier process started the run.
+        state: `running`, or how the run ended.
+        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless earlier runs are unknown.
+        possibly_sent: Rows without an outcome that an earlier process may have sent.
+        spooled: Number of rows in the input; `None` until the whole input is spooled.
+    """
+
+    resumed: bool
+    state: str
+    hwm: int
+    possibly_sent: PossiblySent
+    spooled: int | None
+
+    @property
+    def finished(self) -> bool:
+        """True if every row of the input has its outcome."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the run is finished, and the rows of the input need not be compared with the marked rows."""
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`.
+
+        A journal without a lock may be taken over by another run while this process stands still. A heartbeat, or any other
+        change, detects this.
+        """
+
+    def heartbeat(self, due: float) -> None:
+        """Write a heartbeat, unless a change has been written that was begun after the time `due`.
+
+        Raises:
+            JournalError: Another run has taken over the journal, or it cannot be written.
+        """
+
+    def create_counts(self) -> OutcomeCounts:
+        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
+
+    def window_at(self, first: int) -> MarkedWindow | None:
+        """Return the marked window that starts at row `first`; `None` if there is none."""
+
+    def mark(self, window: MarkedWindow) -> None:
+        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
+
+        Raises:
+            InvalidRequest: The window was marked with other rows, or does not follow the previous one.
+            JournalError: The mark cannot be written.
+        """
+
+    def completed_rows(self, first: int, rows: int) -> frozenset[int]:
+        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        """Record outcomes in one transaction: all of them, or none if it fails.
+
+        Raises:
+            InvalidRequest: A row was not marked.
+            JournalError: A row already has an outcome, or the journal cannot be written.
+        """
+
+    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Record an event.
+
+        Args:
+            kind: Kind of the event; a report counts events by kind.
+            data: Details, as JSON values.
+        """
+
+    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
+        """Record how the run ended. A run that has already finished stays finished.
+
+        Args:
+            state: `finished`, `suspended`, `stopped` or `interrupted`.
+            possibly_sent: Rows without an outcome that may have been sent.
+
+        Raises:
+            InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
+        """
+
+    def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Store rows of the input in the spool.
+
+        Args:
+            rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
+
+        Raises:
+            InvalidRequest: The spool is already complete.
+        """
+
+    def end_spool(self, rows: int) -> None:
+        """Record that the spool contains the whole input, which has this number of rows.
+
+        Raises:
+            InvalidRequest: Rows are missing from the spool.
+        """
+
+    def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
+        """Return rows of a complete spool: the content to send, or the index of the row that is sent instead.
+
+        Args:
+            first: Index of the first row.
+            rows: Maximum number of rows.
+            policy: `first` and `last` send one row per e-mail; `coalesce` merges the later rows into the first, by
+                the rules of the run's `duplicates` option, and sends that; the remaining policies send every row.
+        """
+
+    def close(self) -> None:
+        """Close the journal; closing it again does nothing."""
+
+
+@runtime_checkable
+class JournalStore(Protocol):
+    """What `create_many` takes as a journal: it opens the journal's writer.
+
+    Example:
+        ```python
+        from outreach_async.bulk.journal import JournalStore
+
+        print(isinstance(Journal("run.db"), JournalStore))  # -> True
+        ```
+    """
+
+    @property
+    def source(self) -> str | None:
+        """Name of the run's input, such as the path of a file; reports show it."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming."""
+
+    @property
+    def mapping(self) -> Mapping[str, str] | None:
+        """Field codes by column name, if the input has columns; a different code for a column is refused on resuming."""
+
+    @property
+    def linger(self) -> float:
+        """Maximum seconds that an outcome waits for others to be recorded with it."""
+
+    @property
+    def backlog(self) -> int:
+        """Maximum number of rows that are in flight, or answered and not yet recorded."""
+
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
+        """Open the journal for a run, and return its writer.
+
+        Args:
+            identity: Identity of the run.
+            resume: Whether to resume the run of an existing journal; a missing one is created.
+            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is set aside
+                and replaced.
+
+        Raises:
+            InvalidRequest: The journal exists although `resume` is false, belongs to another run, or cannot be used here.
+            JournalError: The journal is damaged, or cannot be read or written.
+        """
+
+    def writer_thread(self) -> WriterThread:
+        """Return a new `WriterThread`, which runs the calls of the journal's writer."""

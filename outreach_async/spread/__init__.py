@@ -1,0 +1,137 @@
+r"""Import files in parts, on several processes or machines, with any engine.
+
+`plan` divides files into parts, `import_part` imports one part, and `merge_reports` adds up the results. The three are plain
+functions. A process pool, Dask, Ray, Spark or a shell loop runs the parts, in any order and at the same time:
+
+```python
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from outreach_async.spread import Connection, import_part, merge_reports, plan
+
+if __name__ == "__main__":
+    Path("may.csv").write_text("E-mail,Firm\nann@company.example,Acme\n,Acme\ncy@company.example,\n")
+    Path("june.csv").write_text("E-mail\nANN@company.example\ndee@company.example\n")
+    made = plan(["may.csv", "june.csv"], overrides={"Firm": "company_name"})
+    print(made.rows, "rows in parts of", [part.rows for part in made.parts])
+    # -> 5 rows in parts of [2, 1, 2]
+    connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=os.environ["OUTREACH_WORKSPACE"])
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(import_part, part, "journals", connection) for part in made.parts]
+        report = merge_reports(job.result() for job in jobs)
+    print(report.outcomes["added"], "added,", report.outcomes["skipped"], "skipped,", report.uncertain, "uncertain")
+    # -> 3 added, 1 skipped, 0 uncertain
+    for row in report.failures:
+        print(row.file, row.line, row.message)
+    # -> .../may.csv 3 email: expected an address, got a blank string; ...
+```
+
+Choose the smallest tool that is enough
+---------------------------------------
+    one machine, any number of rows      `create_many` with a journal, or `outreach-async import`. One process creates thousands
+                                         of contacts per second of CPU time, which is more than most services permit
+    one machine, more than one CPU       this package and a `ProcessPoolExecutor`, as above
+    files on an object store             this package, with URLs of the files; one process is enough for a permitted rate of
+                                         hundreds of requests per second
+    machines that may be lost            this package and an engine, with the journals on storage that outlives the machines
+
+More processes do not raise the service's limit. Import in parts if one process cannot keep up, or if a machine may be lost.
+
+Plan
+----
+A row group of a Parquet file becomes a part, and so does a whole file of any other format that `outreach_async.importer` reads.
+Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
+Only S3 is tested. The rows of e-mails that occur more than once, by the comparison that `create_many` uses, are taken out of
+their parts and become one more part, `repeats`. It sends them in the order of the files, one at a time per e-mail. No two parts
+share an e-mail, so a contact does not depend on which part runs first.
+
+The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. With
+`repeats="error"`, a row is compared with the last 10,000 rows of the part `repeats`. Columns named after labels of the workspace
+need `fields=await client.workspaces.fields()`.
+
+A plan is a value without secrets, and can be pickled or stored as JSON. It records the size and the time of change of each file,
+or the entity tag of each object. A part whose file has changed is refused, so copies of a file for other machines must keep its
+time. Planning reads each file once (JSON Lines twice), and of Parquet only the column of the e-mails. It takes less than 32 bytes
+of memory per row.
+
+```python
+from pathlib import Path
+
+from outreach_async.spread import ImportPlan, plan
+
+Path("people.csv").write_text("E-mail\nann@company.example\n")
+Path("plan.json").write_bytes(plan(["people.csv"]).to_json())
+(part,) = ImportPlan.from_json(Path("plan.json").read_bytes()).parts
+print(part.id, [row["email"] for _, row in part.read_rows()])  # -> 00000 ['ann@company.example']
+Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
+try:
+    part.require_unchanged()
+except ValueError as error:
+    print(error)  # -> ...people.csv: the file has changed since it was planned; ...
+```
+
+Journals
+--------
+Each part has a journal in the folder that you pass, named after the part. It records which rows were sent. If a worker dies, run
+its part again, on any machine that sees the same folder: the part resumes, rows that may have been sent are sent again, and their
+outcomes are uncertain. A finished part sends nothing and returns the same report. A journal in use is refused, so a part that
+runs twice at the same time fails once; run it again, or ignore the failure. Parts of another plan are refused too. Use a new
+folder for a new plan.
+
+A journal protects what was sent as long as the journal exists. It cannot protect a run whose journal is lost: a part that starts
+with a new journal reports the contacts that its predecessor created as certainly `skipped`. So keep the folder where every worker
+that may run a part finds it, and not on a disk that is lost with its machine. If journals are lost nevertheless, pass
+`earlier="unknown"` for their parts: no `skipped` is then certain. The locks of some network file systems are unreliable: make
+sure there that your engine does not run a part twice at the same time.
+
+Results
+-------
+`import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
+throttling for too long (run the part again later), `BulkStopped` if the cause concerns every row (fix it first). The errors and
+the reports can be pickled. `merge_reports` accepts reports in any order, also several of one part. The import is complete if
+`report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows` lists all.
+
+Rate and key
+------------
+Each part learns the permitted rate alone, and parts at the same time disturb each other while they learn. If you know the limit,
+divide it by the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` also counts for
+each part.
+
+The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set it
+where the worker starts. Options of engines that pass variables, such as Ray's `runtime_env` and Spark's `spark.executorEnv`,
+store the key in the engine and show it in its web pages.
+
+Engines
+-------
+Dask, Ray and Spark run the same function. Let them retry: a part may run any number of times. Turn off speculative execution.
+
+    # Dask; it gives a part up when the fourth worker dies, and you submit it again
+    futures = client.map(import_part, made.parts, journal=folder, connection=connection, retries=10)
+    report = merge_reports(future.result() for future in as_completed(futures))
+
+    # Ray
+    task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)
+    report = merge_reports(ray.get([task.remote(part, folder, connection) for part in made.parts]))
+
+    # Spark
+    parts = spark.sparkContext.parallelize(made.parts, len(made.parts))
+    report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
+"""
+
+from outreach_async.spread.planning import ImportPlan, Part, plan
+from outreach_async.spread.task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
+
+__all__ = [
+    "Connection",
+    "FailedRow",
+    "ImportPlan",
+    "Part",
+    "PartReport",
+    "SpreadReport",
+    "failed_rows",
+    "import_part",
+    "merge_reports",
+    "plan",
+]

@@ -1,0 +1,362 @@
+"""Import one part of a plan, and merge the reports of all parts. The functions know no engine, and pickle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import anyio
+import attrs
+
+from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.outcomes import BulkReport
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.rejects import is_reject
+from outreach_async.spread.planning import Part
+from outreach_async.transport.urls import parse_base_url
+from outreach_async.transport.wire import Transport
+from outreach_async.validation import require_choice, require_id, require_number, require_seconds
+from outreach_async.vocabulary import Outcome
+
+Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp"]
+
+_MAX_FAILURES: Final = 100
+"""Maximum number of failed rows that a report lists. `failed_rows` lists all of them."""
+_FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+
+
+@attrs.frozen(kw_only=True)
+class Connection:
+    """How a worker connects to the service. Every worker creates a client from it, because clients cannot be pickled.
+
+    It contains no secret: the client reads the owner key from `OUTREACH_OWNER_KEY` in the worker's environment, and proxies and
+    certificates from the usual variables.
+
+    Attributes:
+        base_url: Address of the service, without user and password.
+        workspace: Id of the workspace.
+        backend: The HTTP library: `"httpx"`, `"httpx2"` or `"aiohttp"`.
+        concurrency: Maximum number of requests in flight of each part.
+        rate: Maximum number of requests per second of each part; `None` to learn it. Divide the permitted rate by the number of
+            parts that run at the same time.
+        timeout: Timeout per attempt, in seconds; `None` for no limit.
+        deadline: Time limit for a row's own attempts in seconds; `None` for no limit.
+        max_outage: Number of seconds without any success after which a part is suspended.
+
+    Raises:
+        InvalidRequest: A value is invalid, or the URL contains a password.
+
+    Example:
+        ```python
+        connection = Connection(base_url="https://api.example", workspace="space_1", concurrency=16)
+        print(connection.backend, connection.timeout)  # -> httpx 30.0
+        ```
+    """
+
+    base_url: str
+    workspace: str
+    backend: Backend = "httpx"
+    concurrency: int = 64
+    rate: float | None = None
+    timeout: float | None = 30.0
+    deadline: float | None = 120.0
+    max_outage: float = 900.0
+
+    def __attrs_post_init__(self) -> None:
+        if parse_base_url(self.base_url).authorization is not None:
+            raise InvalidRequest("base_url: expected a URL without user and password, which would reach logs; remove them")
+        require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
+        require_choice("backend", self.backend, get_args(Backend))
+        require_number("concurrency", self.concurrency, least=1)
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise InvalidRequest(f"rate: expected a positive number of requests per second, got {self.rate}; pass your limit")
+        for name in ("timeout", "deadline", "max_outage"):
+            require_seconds(name, getattr(self, name))
+
+    def _client_options(self) -> dict[str, Any]:
+        """Return the arguments of `OutreachClient`, but neither a transport nor a key."""
+        options = {
+            "workspace": self.workspace,
+            "timeout": self.timeout,
+            "deadline": self.deadline,
+            "max_in_flight": self.concurrency,
+        }
+        return options if self.rate is None else {**options, "rate": self.rate}
+
+    def _create_transport(self) -> Transport:
+        if self.backend == "aiohttp":
+            from outreach_async.transport.aiohttp import AiohttpTransport
+
+            return AiohttpTransport(self.base_url)
+        from outreach_async.transport.httpx import HttpxTransport
+
+        return HttpxTransport(self.base_url, family=self.backend, max_in_flight=self.concurrency)
+
+    def create_client(self) -> OutreachClient:
+        """Return a new client, with the owner key from the environment.
+
+        Raises:
+            InvalidRequest: The backend is not installed.
+
+        Example:
+            ```python
+            connection = Connection(base_url="https://api.example", workspace="space_1")
+            async with connection.create_client() as client:
+                print(client)  # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
+            ```
+        """
+        return OutreachClient(transport=self._create_transport(), **self._client_options())
+
+
+@attrs.frozen
+class FailedRow:
+    """A row that created no contact, or may not have created one.
+
+    Attributes:
+        file: Location of the file.
+        line: The line on which the row begins, from 1. The first row of a Parquet file has line 2, as if it had a header line.
+        status: The row's outcome: `rejected`, `not_applied` or `unknown`.
+        message: The error's message.
+
+    Example:
+        ```python
+        row = FailedRow("/data/people.csv", 7, "rejected", "email: missing")
+        print(f"{row.file}:{row.line}: {row.message}")  # -> /data/people.csv:7: email: missing
+        ```
+    """
+
+    file: str
+    line: int
+    status: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class PartReport(BulkReport):
+    """The report of one part. A finished part always has the same report.
+
+    Attributes:
+        part: Id of the part.
+        fingerprint: Digest of the part; see `Part.fingerprint`.
+        rows: Number of rows.
+        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
+            `not_applied`.
+        seconds: Duration of the part in seconds, without the time between an interruption and the resumption.
+        failures: The first 100 failed rows, in the order of the part's rows.
+
+    Example:
+        ```python
+        outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2, Outcome.REJECTED: 1}
+        report = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        print(report.failed)  # -> 1
+        ```
+    """
+
+    part: str
+    fingerprint: str
+    failures: tuple[FailedRow, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Number of rows that are rejected, not applied or unknown. Rows that another row replaced do not count."""
+        return _count_failed(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values.
+
+        Example:
+            ```python
+            outcomes = dict.fromkeys(Outcome, 0)
+            report = PartReport(part="00000", fingerprint="4f", rows=0, outcomes=outcomes, uncertain=0, seconds=0.5)
+            print(report.to_dict()["part"])  # -> 00000
+            ```
+        """
+        failures = [attrs.asdict(row) for row in self.failures]
+        return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), "failures": failures}
+
+
+@attrs.frozen(kw_only=True)
+class SpreadReport(BulkReport):
+    """The report of an import in parts.
+
+    Attributes:
+        parts: The ids of the parts, sorted.
+        rows: Number of rows.
+        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
+            `not_applied`.
+        seconds: Total duration of all parts, in seconds. Parts that ran at the same time count separately.
+        failures: The failed rows that the reports of the parts list, in the order of the parts.
+
+    Example:
+        ```python
+        report = merge_reports([])
+        print(report.rows, report.parts)  # -> 0 ()
+        ```
+    """
+
+    parts: tuple[str, ...]
+    failures: tuple[FailedRow, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Number of rows that are rejected, not applied or unknown. Rows that another row replaced do not count."""
+        return _count_failed(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values.
+
+        Example:
+            ```python
+            print(merge_reports([]).to_dict()["rows"])  # -> 0
+            ```
+        """
+        return {**super().to_dict(), "parts": list(self.parts), "failures": [attrs.asdict(row) for row in self.failures]}
+
+
+def import_part(part: Part, journal: str | os.PathLike[str], connection: Connection, *, earlier: Earlier = "known") -> PartReport:
+    r"""Create the contacts of a part, in any process and any number of times. Finished parts send nothing again.
+
+    Run it as a task of any engine: it is synchronous, its arguments and its result can be pickled, and it keeps no state but the
+    journal. Run it again if it raises, or if its process or machine dies: it resumes with the remaining rows. It must not run in
+    a thread that runs an event loop.
+
+    Args:
+        part: The part.
+        journal: Folder of the journals, the same for all parts of one plan and for every worker that may run the part. It is
+            created if necessary. The part's journal in it is named after the part.
+        connection: How to connect to the service. The owner key comes from `OUTREACH_OWNER_KEY`.
+        earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part's journal is lost or damaged
+            although the part may have run before.
+
+    Raises:
+        InvalidRequest: A file has changed since it was planned or cannot be read; there is no owner key in the environment; or
+            the journal belongs to another plan, or is in use by another worker.
+        JournalError: The journal is damaged, or cannot be read or written.
+        BulkSuspended: The service was down or throttling for too long; run the part again later.
+        BulkStopped: An error of the service concerns every row, such as an unknown key; fix the cause and run the part again.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
+        (part,) = plan(["people.csv"]).parts
+        try:
+            import_part(part, "journals", Connection(base_url="https://api.example", workspace="space_1"))
+        except InvalidRequest as error:
+            print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
+        ```
+    """
+    if not os.environ.get("OUTREACH_OWNER_KEY"):
+        raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
+    part.require_unchanged()
+    record = _open_journal(part, journal)
+    record.path.parent.mkdir(parents=True, exist_ok=True)
+    anyio.run(_create_contacts, part, record, connection, earlier)
+    report = record.report()
+    return PartReport(
+        part=part.id,
+        fingerprint=part.fingerprint(),
+        rows=report.rows,
+        outcomes=report.outcomes,
+        uncertain=report.uncertain,
+        repeats=report.repeats,
+        seconds=report.seconds,
+        failures=tuple(islice(failed_rows(part, journal), _MAX_FAILURES)) if _count_failed(report) else (),
+    )
+
+
+def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedRow]:
+    r"""Yield the failed rows of a part, as far as its journal has them, in the order of the part's rows.
+
+    Args:
+        part: The part.
+        journal: Folder of the journals, as for `import_part`.
+
+    Raises:
+        InvalidRequest: There is no journal; or a file has changed since it was planned, or cannot be read.
+        JournalError: The journal is damaged or cannot be read.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\n,Lyon\n")
+        (part,) = plan(["people.csv"]).parts
+        await client.contacts.create_many([row for _, row in part.read_rows()], journal=Path(f"{part.id}.db"))
+        print([(row.line, row.status) for row in failed_rows(part, ".")])  # -> [(2, 'rejected')]
+        ```
+    """
+    rows = enumerate(part.read_rows())
+    for outcome in filter(is_reject, _open_journal(part, journal).outcomes()):
+        file, row = next(found for index, found in rows if index == outcome.index)
+        yield FailedRow(file, row.line, outcome.status.value, str(outcome.error or ""))
+
+
+def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
+    """Merge the reports of parts. Their order does not matter, and a report may occur more than once.
+
+    Compare the result's `rows` with those of the plan: if they are equal, no part is missing.
+
+    Raises:
+        InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.
+
+    Example:
+        ```python
+        outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3}
+        one = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        other = PartReport(part="00001", fingerprint="5a", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        print(merge_reports([other, one, other]).rows)  # -> 6
+        ```
+    """
+    by_id: dict[str, PartReport] = {}
+    for report in reports:
+        if by_id.setdefault(report.part, report) != report:
+            what = "different plans" if by_id[report.part].fingerprint != report.fingerprint else "different journals"
+            raise InvalidRequest(f"reports: part {report.part} has two reports, from {what}; pass the reports of one import")
+    ordered = [by_id[name] for name in sorted(by_id)]
+    return SpreadReport(
+        parts=tuple(sorted(by_id)),
+        rows=sum(report.rows for report in ordered),
+        outcomes={outcome: sum(report.outcomes[outcome] for report in ordered) for outcome in Outcome},
+        uncertain=sum(report.uncertain for report in ordered),
+        repeats=sum(report.repeats for report in ordered),
+        seconds=sum(report.seconds for report in ordered),
+        failures=tuple(row for report in ordered for row in report.failures),
+    )
+
+
+def _count_failed(report: BulkReport) -> int:
+    return sum(report.outcomes[outcome] for outcome in _FAILED_OUTCOMES) - report.repeats
+
+
+def _open_journal(part: Part, journal: str | os.PathLike[str]) -> Journal:
+    """Return the journal of a part. Its fingerprint is that of the part, so that another plan cannot resume it."""
+    folder = os.fspath(journal)
+    if "://" in folder:
+        raise InvalidRequest("journal: expected the path of a folder, got a URL; pass a folder that all workers share")
+    return Journal(Path(folder, f"{part.id}.db"), source=part.describe(), fingerprint=part.fingerprint())
+
+
+async def _create_contacts(part: Part, record: Journal, connection: Connection, earlier: Earlier) -> None:
+    options = part.options
+    async with connection.create_client() as client:
+        await client.contacts.create_many(
+            (row for _, row in part.read_rows()),
+            duplicates=options.duplicates,
+            strict_validation=options.strict_validation,
+            campaign=options.campaign,
+            concurrency=connection.concurrency,
+            # Only the part with the repeated e-mails needs the policy, which may read and store its whole input first.
+            repeats=options.repeats if part.repeated else "serial",
+            journal=record,
+            resume=True,
+            earlier=earlier,
+            total=part.rows,
+            max_outage=connection.max_outage,
+        )

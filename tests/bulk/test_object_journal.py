@@ -1,0 +1,448 @@
+"""Journals as objects: their form, damage, races, lost replies, and secrets."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from support.journal import facts, run_to_end
+from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
+from support.scenarios import KEY, SPACE
+from support.takeovers import DictObjects
+from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
+
+from outreach_async import Journal, ObjectJournal, OutreachClient
+from outreach_async.bulk.journal import journal_at
+from outreach_async.bulk.journal.object_log import encode_object
+from outreach_async.bulk.journal.objects import FolderObjects, open_objects
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.fake import FakeService, FakeTransport
+
+URL = "memory://run"
+
+
+def journal_in(objects: Any, **options: Any) -> ObjectJournal:
+    return ObjectJournal(URL, objects=objects, **options)
+
+
+def require_complete(journal: ObjectJournal) -> None:
+    assert [facts(each) for each in journal.outcomes()] == [facts(outcome_of(index)) for index in range(ROWS)]
+    assert journal.report().state == "finished"
+
+
+def killed(commits: int) -> DictObjects:
+    """Return the objects that a process leaves which is killed after so many commits."""
+    objects = DictObjects()
+    with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
+        for _ in islice(steps(writer), commits):
+            pass
+    return objects
+
+
+class TestForm:
+    def test_each_transaction_is_one_numbered_object(self) -> None:
+        objects = killed(3)
+        assert list(objects.names()) == [f"0000-{number:010}" for number in range(4)]
+
+    def test_resuming_writes_an_object_that_stops_the_earlier_writer_and_an_event(self) -> None:
+        objects = killed(3)
+        journal_in(objects).writer(IDENTITY, resume=True).close()
+        assert len(objects.contents) == 6
+
+    def test_a_finished_journal_is_resumed_without_a_write(self) -> None:
+        objects = killed(ROWS)
+        before = dict(objects.contents)
+        with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
+            assert writer.finished
+        assert objects.contents == before
+
+    def test_a_row_takes_at_most_40_bytes(self) -> None:
+        objects, chance = DictObjects(), random.Random(1)  # noqa: S311 - repeatable, not secret
+        with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
+            for first in range(0, 10_000, 500):
+                writer.mark(window(first, 500))
+                ids = [f"contact_{chance.randbytes(8).hex()}" for _ in range(500)]
+                writer.record([outcome(first + index, id=id_) for index, id_ in enumerate(ids)])
+        assert sum(map(len, objects.contents.values())) / 10_000 <= 40
+
+    def test_the_files_of_a_folder_are_private_and_drafts_do_not_count(self, tmp_path: Path) -> None:
+        objects = FolderObjects(tmp_path / "a" / "run")
+        assert objects.create("0000-0000000000", b"x")
+        assert not objects.create("0000-0000000000", b"y")
+        (tmp_path / "a" / "run" / ".outreach-draft.tmp").write_bytes(b"")
+        assert list(objects.names()) == ["0000-0000000000"]
+        modes = {entry.stat().st_mode & 0o777 for entry in (tmp_path / "a" / "run").glob("0000*")}
+        assert modes == {0o600}
+
+
+def delete(objects: DictObjects, name: str) -> None:
+    del objects.contents[name]
+
+
+def empty(objects: DictObjects, name: str) -> None:
+    objects.contents[name] = b""
+
+
+def tear(objects: DictObjects, name: str) -> None:
+    objects.contents[name] = objects.contents[name][:-1]
+
+
+def flip(objects: DictObjects, name: str) -> None:
+    content = bytearray(objects.contents[name])
+    content[len(content) // 2] ^= 1
+    objects.contents[name] = bytes(content)
+
+
+def exchange(objects: DictObjects, name: str) -> None:
+    other = "0000-0000000005" if name != "0000-0000000005" else "0000-0000000006"
+    objects.contents[name] = objects.contents[other]
+
+
+def take_from_another_run(objects: DictObjects, name: str) -> None:
+    objects.contents[name] = killed(12).contents[name]
+
+
+DAMAGE = (delete, empty, tear, flip, exchange, take_from_another_run)
+
+
+class TestDamage:
+    @pytest.mark.parametrize("number", range(11))
+    @pytest.mark.parametrize("damage", DAMAGE)
+    def test_damage_is_refused_and_the_journal_can_be_given_up(
+        self, damage: Callable[[DictObjects, str], None], number: int
+    ) -> None:
+        objects = killed(12)
+        damage(objects, f"0000-{number:010}")
+        journal = journal_in(objects)
+        for read in (
+            journal.report,
+            lambda: list(journal.outcomes()),
+            lambda: list(journal.events()),
+            lambda: journal.writer(IDENTITY, resume=True),
+        ):
+            with pytest.raises(JournalError, match=r'memory://run is damaged: object 0000-\d+ is .*earlier="unknown"'):
+                read()
+        before = dict(objects.contents)
+        with closing(journal.writer(IDENTITY, resume=True, earlier="unknown")) as writer:
+            assert 2**62 in writer.possibly_sent
+            assert len(list(steps(writer))) == 90
+        assert before.items() <= objects.contents.items()
+        require_complete(journal)
+        ((_, kind, details),) = journal.events()
+        assert (kind, details["kept"]) == ("damaged", "generation 0000")
+        assert "is damaged: object" in details["reason"]
+
+    def test_a_changed_last_object_is_damage(self) -> None:
+        for damage in (empty, tear, flip):
+            objects = killed(12)
+            damage(objects, "0000-0000000012")
+            with pytest.raises(JournalError, match="0000-0000000012 is damaged: its checksum does not match"):
+                journal_in(objects).report()
+
+    def test_consistent_objects_with_inconsistent_content_are_damage(self) -> None:
+        objects = DictObjects()
+        inconsistent: list[Any] = [[("no such change",)], [("window", 0)], [("metadata", "hwm", "{", 0)]]
+        for changes in inconsistent:
+            objects.contents = {"0000-0000000000": encode_object(b"12345678", 0, bytes(16), changes)}
+            with pytest.raises(JournalError, match="memory://run is damaged"):
+                journal_in(objects).report()
+
+    def test_an_object_of_a_newer_version_is_refused_and_kept(self) -> None:
+        objects = killed(2)
+        objects.contents["0000-0000000001"] = b"OAOJ\2"
+        earlier: Any
+        for earlier in ("known", "unknown"):
+            with pytest.raises(InvalidRequest, match="written by a newer version"):
+                journal_in(objects).writer(IDENTITY, resume=True, earlier=earlier)
+        assert len(objects.contents) == 3
+
+    def test_other_objects_at_the_prefix_are_refused_and_kept(self) -> None:
+        objects = DictObjects()
+        objects.create("may/contacts.parquet", b"")
+        with pytest.raises(InvalidRequest, match=r"contains objects that are not a journal's, such as 'may/contacts\.parquet'"):
+            journal_in(objects).writer(IDENTITY, resume=False)
+        assert len(objects.contents) == 1
+
+    def test_the_writer_of_a_journal_that_is_given_up_is_stopped(self) -> None:
+        objects = killed(0)
+        writer = journal_in(objects).writer(IDENTITY, resume=True)
+        writer.mark(window(0))
+        flip(objects, "0000-0000000000")
+        with closing(journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown")) as successor:
+            with pytest.raises(JournalError, match="another run has taken it over"):
+                writer.record([outcome(0)])
+            successor.mark(window(0))
+        assert journal_in(objects).report().rows == 0
+
+    def test_the_rows_of_a_journal_that_is_given_up_are_uncertain(self) -> None:
+        fake = FakeService()
+        fake.add_workspace(SPACE)
+        fake.add_owner_key(SPACE, key=KEY)
+        rows = [{"email": f"user{index}@a.example"} for index in range(20)]
+        objects = DictObjects()
+
+        async def create(earlier: Any) -> None:
+            async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
+                await client.contacts.create_many(rows, journal=journal_in(objects), earlier=earlier)
+
+        anyio.run(create, "known")
+        flip(objects, "0000-0000000001")
+        anyio.run(create, "unknown")
+        assert {(each.status, each.possible) for each in journal_in(objects).outcomes()} == {
+            ("skipped", frozenset({"added", "skipped"}))
+        }
+
+
+class Racing(DictObjects):
+    """Objects of a journal whose earlier writer writes once more, while the journal is opened."""
+
+    race: Callable[[], object] | None = None
+
+    def create(self, name: str, content: bytes) -> bool:
+        race, self.race = self.race, None
+        if race is not None:
+            race()
+        return super().create(name, content)
+
+
+class TestRaces:
+    def test_the_last_write_before_a_takeover_counts(self) -> None:
+        objects = Racing()
+        earlier = journal_in(objects).writer(IDENTITY, resume=False)
+        objects.race = lambda: earlier.mark(window(0))
+        with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
+            assert writer.hwm == 20
+            assert 19 in writer.possibly_sent
+            with pytest.raises(JournalError, match="another run has taken it over"):
+                earlier.record([outcome(0)])
+            with pytest.raises(JournalError, match="another run has taken it over"):  # and it stays so
+                earlier.completed_rows(0, 1)
+            writer.record([outcome(0)])
+
+    def test_of_two_runs_that_create_a_journal_one_fails(self) -> None:
+        objects = Racing()
+        objects.race = lambda: journal_in(objects).writer(IDENTITY, resume=False)
+        with pytest.raises(JournalError, match="another run has taken it over"):
+            journal_in(objects).writer(IDENTITY, resume=True)
+
+    def test_a_takeover_during_which_the_journal_is_given_up_fails(self) -> None:
+        objects = Racing()
+        journal_in(objects).writer(IDENTITY, resume=False)
+
+        def give_up() -> None:
+            whole, objects.contents["0000-0000000000"] = objects.contents["0000-0000000000"], b""
+            journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown").close()
+            objects.contents["0000-0000000000"] = whole
+
+        objects.race = give_up
+        with pytest.raises(JournalError, match="another run has taken it over"):
+            journal_in(objects).writer(IDENTITY, resume=True)
+
+    def test_a_heartbeat_is_due_five_seconds_after_the_start_of_the_last_write(self) -> None:
+        now = 100.0
+        with closing(journal_in(DictObjects(), clock=lambda: now).writer(IDENTITY, resume=False)) as writer:
+            now = 105.0
+            assert [writer.heartbeat_due] == [None]
+            now = 105.5
+            assert [writer.heartbeat_due] == [105.5]
+            writer.heartbeat(105.5)
+            assert [writer.heartbeat_due] == [None]
+
+    def test_workers_that_wait_for_the_same_heartbeat_share_it(self) -> None:
+        now, objects = 0.0, DictObjects()
+        with closing(journal_in(objects, clock=lambda: now).writer(IDENTITY, resume=False)) as writer:
+            now = 10.0
+            writer.heartbeat(9.0)
+            writer.heartbeat(9.5)
+            assert len(objects.contents) == 2
+
+
+class Failing(DictObjects):
+    """Objects that cannot be written, read or listed."""
+
+    broken = ""
+
+    def create(self, name: str, content: bytes) -> bool:
+        self._fail("create")
+        return super().create(name, content)
+
+    def read(self, name: str) -> bytes:
+        self._fail("read")
+        return super().read(name)
+
+    def names(self) -> Iterator[str]:
+        self._fail("names")
+        return super().names()
+
+    def _fail(self, verb: str) -> None:
+        if self.broken == verb:
+            raise OSError("503 Service Unavailable")
+
+
+class TestFailures:
+    def test_a_failed_write_ends_the_journal_and_the_run_can_be_resumed(self) -> None:
+        objects = Failing()
+        with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
+            writer.mark(window(0))
+            objects.broken = "create"
+            with pytest.raises(JournalError, match="journal memory://run: 503 Service Unavailable; fix the cause"):
+                writer.record([outcome(0)])
+            objects.broken = ""
+            with pytest.raises(JournalError, match="503"):
+                writer.mark(window(20))
+        with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
+            assert (writer.hwm, writer.completed_rows(0, 20)) == (20, frozenset())
+
+    @pytest.mark.parametrize("verb", ["read", "names", "create"])
+    def test_a_failure_while_opening_or_reading_is_no_damage(self, verb: str) -> None:
+        objects = Failing()
+        journal_in(objects).writer(IDENTITY, resume=False).close()
+        objects.broken = verb
+        with pytest.raises(JournalError, match="503 Service Unavailable; fix the cause and try again"):
+            journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown")
+        if verb != "create":
+            with pytest.raises(JournalError, match="503 Service Unavailable; fix the cause and try again"):
+                journal_in(objects).report()
+        objects.broken = ""
+        assert journal_in(objects).report().state == "running"
+
+    def test_a_closed_reader_leaves_nothing_behind(self) -> None:
+        outcomes = journal_in(killed(40)).outcomes()
+        assert next(outcomes).index == 0
+        outcomes.close()  # type: ignore[attr-defined] # it is a generator
+
+
+class TestUrls:
+    @pytest.mark.parametrize(
+        ("url", "message"),
+        [
+            ("s3://id:s3cret@bucket/run", "without user, password"),
+            ("s3://bucket/run?key=s3cret", "without user, password"),
+            ("s3://bucket/run#s3cret", "without user, password"),
+            ("s3://bucket", "expected a bucket and a prefix, as in s3://bucket/run, got 's3://bucket'"),
+            ("s3:///run", "expected a bucket and a prefix"),
+            ("memory://", "expected a bucket and a prefix"),
+            ("file://host/folder", "expected the absolute path of a folder, as in file:///data/run"),
+            ("file:///", "expected the absolute path of a folder"),
+            ("https://a.example/run", "expected a path or a URL that starts with one of s3://, gs://, az://, file://, memory://"),
+            ("az://container/run", "az://container/run cannot be opened: Account must be specified"),
+        ],
+    )
+    def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(
+        self, url: str, message: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in [name for name in os.environ if name.startswith("AZURE_")]:
+            monkeypatch.delenv(name)
+        with pytest.raises(InvalidRequest, match="journal: ") as caught:
+            journal_at(url)
+        assert message in str(caught.value)
+        assert "s3cret" not in str(caught.getrepr(style="long").reprcrash)
+        assert caught.value.__context__ is None or "s3cret" not in str(caught.value.__context__)
+
+    def test_other_stores_are_opened_without_a_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+        for url in ("gs://bucket/run", "az://container/run"):
+            assert repr(journal_at(url)) == f"ObjectJournal('{url}')"
+
+    def test_a_journal_in_a_file_refuses_urls(self) -> None:
+        with pytest.raises(InvalidRequest, match=r"expected a path, got a URL; pass ObjectJournal\(url\)"):
+            Journal("s3://bucket/run")
+
+    def test_memory_lasts_as_long_as_the_process(self) -> None:
+        assert open_objects("memory://one/two").create("a", b"1")
+        assert open_objects("memory://one/two").read("a") == b"1"
+        assert list(open_objects("memory://one").names()) == ["two/a"]
+        assert list(open_objects("memory://on").names()) == []
+
+    def test_without_the_extra_the_error_names_it(self, tmp_path: Path) -> None:
+        code = (
+            "import sys; sys.modules['obstore'] = None; from outreach_async.bulk.journal import journal_at\n"
+            "print(journal_at(sys.argv[1]))\n"
+            "try: journal_at('s3://bucket/run')\n"
+            "except ValueError as error: print(error)"
+        )
+        url = f"file://{tmp_path}/run"
+        done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines() == [
+            f"ObjectJournal('{url}')",
+            "journal: s3:// needs the extra 'lake'; run pip install 'outreach_async[lake]'",
+        ]
+
+
+def test_a_killed_run_in_a_folder_is_resumed_from_a_copy_elsewhere(tmp_path: Path) -> None:
+    for number, step in enumerate((1, 2, 40)):
+        folder, elsewhere = tmp_path / f"run{number}", tmp_path / f"copy{number}"
+        code, (marked, recorded) = run_to_end(f"file://{folder}", "--die", step)
+        assert code == -9
+        shutil.copytree(folder, elsewhere)
+        report = ObjectJournal(f"file://{elsewhere}").report()
+        assert (report.marked, report.rows) == (marked, recorded)
+        assert run_to_end(f"file://{elsewhere}")[0] == 0
+        require_complete(ObjectJournal(f"file://{elsewhere}"))
+
+
+@pytest.fixture(scope="module")
+def s3_port() -> Iterator[int]:
+    with serve_s3() as port:
+        yield port
+
+
+@pytest.fixture
+def proxy(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with Proxy(s3_port).running() as proxy:
+        for name, value in environment(proxy.port).items():
+            monkeypatch.setenv(name, value)
+        yield proxy
+
+
+class TestS3:
+    @pytest.mark.parametrize("fault", ["drop the reply", "answer 503", "refuse with 503"])
+    def test_a_lost_reply_is_no_takeover(self, proxy: Proxy, fault: Fault) -> None:
+        journal = ObjectJournal(f"s3://journals/{fault.replace(' ', '-')}")
+        proxy.faults.append(fault)
+        with closing(journal.writer(IDENTITY, resume=False)) as writer:
+            for _ in islice(steps(writer), 5):
+                proxy.faults.append(fault)
+        proxy.faults.extend([fault, "pass", fault])
+        with closing(journal.writer(IDENTITY, resume=True)) as writer:
+            writer.mark(window(40))
+        assert len(proxy.puts) > len([*journal.objects.names()])
+        assert journal.report().marked == 60
+
+    def test_a_real_takeover_behind_a_lost_reply_is_one(self, proxy: Proxy) -> None:
+        journal = ObjectJournal("s3://journals/two")
+        with closing(journal.writer(IDENTITY, resume=False)) as writer:
+            proxy.faults.append("drop the reply")
+            with closing(journal.writer(IDENTITY, resume=True)):
+                proxy.faults.append("drop the reply")
+                with pytest.raises(JournalError, match="another run has taken it over"):
+                    writer.mark(window(0))
+
+    def test_errors_hold_no_secret(self, proxy: Proxy) -> None:
+        journal = ObjectJournal("s3://journals/forbidden")
+        proxy.faults.append("forbid")
+        with pytest.raises(JournalError, match=r"cannot be written: 403 Forbidden, AccessDenied; fix the cause") as caught:
+            journal.writer(IDENTITY, resume=False)
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert SECRET not in f"{error!r} {error}"
+            error = error.__cause__ or error.__context__
+        assert SECRET not in repr(journal) + repr(attrs.asdict(journal))
+
+    def test_a_missing_bucket_is_named(self, proxy: Proxy) -> None:
+        assert proxy.port
+        with pytest.raises(JournalError, match=r"journal s3://nobody/run: .*404 Not Found, NoSuchBucket; fix the cause"):
+            ObjectJournal("s3://nobody/run").report()
+        with pytest.raises(FileNotFoundError):
+            open_objects("s3://journals/x").read("missing")

@@ -1,0 +1,75 @@
+"""A run that stands still while another run takes over its journal says nothing false, and sends nothing new."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from support.scenarios import ROW, Scenario
+from support.takeovers import Takeover
+
+from outreach_async.vocabulary import DuplicatePolicy
+
+LONG = 60.0
+
+
+def scene(duplicates: DuplicatePolicy = "skip", rows: int = 8, trouble: float = 0.3, concurrency: int = 2) -> Scenario:
+    people = [{"email": f"user{index}@a.example", ROW: str(index)} for index in range(rows)]
+    before = [person["email"] for person in people[::3]]
+    return Scenario(
+        rows=people, before=before, duplicates=duplicates, trouble=trouble, concurrency=concurrency, seed=5, attempts=4
+    )
+
+
+def played(point: int, seconds: float, backend: str = "asyncio", given: Scenario | None = None) -> Takeover:
+    takeover = Takeover(given or scene(), backend, point, seconds)
+    takeover.play()
+    return takeover
+
+
+@pytest.mark.parametrize("seconds", [0.0, LONG])
+@pytest.mark.parametrize(
+    ("duplicates", "backend"), [("skip", "asyncio"), ("overwrite", "trio"), ("update_missing_fields", "asyncio")]
+)
+def test_a_takeover_at_any_point_makes_no_label_false(duplicates: DuplicatePolicy, backend: str, seconds: float) -> None:
+    happened = 0
+    for point in count(1):
+        takeover = played(point, seconds, backend, scene(duplicates))
+        assert list(takeover.violations()) == [], f"point {point}"
+        happened += takeover.happened
+        if point > 5 and not takeover.happened:  # at the first points there is no journal to take over
+            break
+    assert happened > 25
+
+
+def test_a_run_that_was_taken_over_ends_with_an_error() -> None:
+    ends = [played(point, LONG) for point in range(5, 30, 3)]
+    errors = [str(error) for each in ends for error in each.errors]
+    assert len(errors) > 5
+    assert all("memory://run: another run has taken it over; this run sends nothing more" in error for error in errors)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_after_a_long_stop_a_run_that_was_taken_over_sends_nothing_new(backend: str) -> None:
+    for point in range(5, 40, 4):
+        takeover = played(point, LONG, backend, scene(rows=30, concurrency=4))
+        assert takeover.happened
+        assert takeover.sent_after == set(), f"point {point}"
+
+
+def test_after_a_short_stop_a_run_that_was_taken_over_may_send_marked_rows() -> None:
+    assert any(played(point, 0.0, given=scene(rows=30, concurrency=4)).sent_after for point in range(5, 40, 4))
+
+
+def test_the_rows_of_an_undisturbed_run_are_certain() -> None:
+    takeover = played(10_000, 0.0, given=scene(trouble=0.0))
+    assert not takeover.happened
+    assert all(outcome.certain for outcome in takeover.delivered)
+    assert list(takeover.violations()) == []
+
+
+def test_with_a_clock_that_stands_still_a_run_that_was_taken_over_sends_more() -> None:
+    takeovers = [Takeover(scene(rows=30, concurrency=4), "asyncio", point, LONG, clock=lambda: 0.0) for point in range(5, 40, 4)]
+    for takeover in takeovers:
+        takeover.play()
+    assert any(takeover.sent_after for takeover in takeovers)

@@ -1,0 +1,190 @@
+"""Files by location: paths and URLs, objects read over a real socket, and versions."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import io
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from support.files import opendocument
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.spread import plan
+from outreach_async.spread.objects import StoredObject, open_store, parse_location, read_version
+
+CSV = b"E-mail,City\nann@x.example,Lyon\nbo@x.example,Rome\n"
+
+
+def put(url: str, data: bytes) -> str:
+    store, key = open_store(url)
+    obstore.put(store, key, data)
+    return url
+
+
+def parquet_bytes() -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(pa.table({"E-mail": [f"u{at}@x.example" for at in range(6)]}), file, row_group_size=4)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("file", "location"),
+    [
+        ("/data/a.csv", "/data/a.csv"),
+        (Path("/data/a b.csv"), "/data/a b.csv"),
+        ("file:///data/a%20b.csv", "/data/a b.csv"),
+        ("file://localhost/data/a.csv", "/data/a.csv"),
+        ("S3://Bucket/a/b%20c.csv", "s3://Bucket/a/b%20c.csv"),
+        ("gs://bucket/a.csv", "gs://bucket/a.csv"),
+        ("az://container//a.csv", "az://container/a.csv"),
+    ],
+)
+def test_a_location_is_an_absolute_path_or_a_url(file: str, location: str) -> None:
+    assert parse_location(file) == location == parse_location(location)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("-", "got '-' .standard input."),
+        ("s3://user:hidden@bucket/a.csv", "without user, query and fragment"),
+        ("s3://bucket/a.csv?signature=hidden", "without user, query and fragment"),
+        ("file://host/a.csv", "without a host"),
+        ("https://host/a.csv", "expected a path or a URL with file://, s3://"),
+        ("s3://bucket", "with a bucket and a key"),
+        ("s3:///a.csv", "with a bucket and a key"),
+    ],
+)
+def test_other_locations_are_refused_without_their_secrets(file: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^files: .*{message}") as caught:
+        parse_location(file)
+    assert "hidden" not in str(caught.value)
+
+
+@given(st.binary(max_size=200_000), st.lists(st.tuples(st.integers(0, 210_000), st.integers(0, 150_000)), max_size=6))
+def test_an_object_reads_like_a_file(data: bytes, reads: list[tuple[int, int]]) -> None:
+    url = put("memory://reads/a.bin", data)
+    with StoredObject(url, read_version(url)).open() as reader:
+        for at, size in reads:
+            assert reader.seek(at) == at
+            assert reader.read(size) == data[at : at + size]
+            assert reader.read(10) == data[at : at + size + 10][min(size, len(data[at:])) :]
+        assert reader.seek(0, io.SEEK_END) == len(data)
+        reader.seek(0)
+        assert reader.read() == data
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "rows"),
+    [
+        ("a.csv", CSV, [2]),
+        ("a.csv.gz", gzip.compress(CSV), [2]),
+        ("a.jsonl", b'{"email": "ann@x.example"}\n', [1]),
+        ("a.parquet", parquet_bytes(), [4, 2]),
+        ("a.ods", opendocument([["E-mail"], ["ann@x.example"]]), [1]),
+    ],
+)
+def test_every_format_is_read_from_an_object_store(name: str, data: bytes, rows: list[int]) -> None:
+    made = plan([put(f"memory://formats/{name}", data)])
+    assert [len(list(part.read_rows())) for part in made.parts] == rows
+    assert made.files[0].location == f"memory://formats/{name}"
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
+    url = put("memory://changes/a.csv", b"E-mail\n" + b"".join(b"u%d@x.example\n" % at for at in range(30_000)))
+    (part,) = plan([url]).parts
+    rows = part.read_rows()
+    next(rows)
+    put(url, CSV)
+    with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since it was planned"):
+        list(rows)
+    with pytest.raises(InvalidRequest, match="the file has changed"):
+        part.require_unchanged()
+
+
+def test_a_missing_object_is_an_error_with_its_url() -> None:
+    with pytest.raises(InvalidRequest, match=r"^memory://none/a.csv: no such object; pass the URL"):
+        plan(["memory://none/a.csv"])
+
+
+class _S3(http.server.BaseHTTPRequestHandler):
+    """Answers as S3 does: one object, one that may not be read, and no other."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        data, status = CSV, 200
+        if "secret" in self.path:
+            data, status = b"", 403
+        elif not self.path.endswith("/data/a.csv"):
+            data, status = b"", 404
+        elif named := self.headers["range"]:
+            first, last = map(int, named.removeprefix("bytes=").split("-"))
+            data, status = CSV[first : last + 1], 206
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.send_header("etag", '"1"')
+        self.send_header("last-modified", "Sun, 22 Nov 2026 16:49:04 GMT")
+        if status == 206:
+            self.send_header("content-range", f"bytes {first}-{last}/{len(CSV)}")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def _s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _S3) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "AKIDHIDDEN",
+            "AWS_SECRET_ACCESS_KEY": "hidden-secret",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("_s3")
+def test_an_object_on_s3_is_read_with_credentials_from_the_environment() -> None:
+    made = plan(["s3://lake/data/a.csv"])
+    assert [row["email"] for part in made.parts for _, row in part.read_rows()] == ["ann@x.example", "bo@x.example"]
+    assert b"hidden" not in made.to_json().lower()
+
+
+@pytest.mark.usefixtures("_s3")
+def test_an_object_that_may_not_be_read_is_an_error_without_secrets() -> None:
+    with pytest.raises(InvalidRequest, match=r"^s3://lake/secret.csv: .*403.*; check the URL, and the credentials") as caught:
+        plan(["s3://lake/secret.csv"])
+    assert "hidden" not in str(caught.value).lower()
+
+
+def test_without_the_extra_the_error_names_it() -> None:
+    code = """
+import sys
+sys.modules["obstore"] = None
+from outreach_async.spread import plan
+plan(["s3://bucket/a.csv"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("obstore is not installed; run: pip install 'outreach_async[lake]'")

@@ -1,0 +1,265 @@
+"""Plans of imports in parts: every row is in one part, and rows of one e-mail are in one part, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import tempfile
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+from support.examples import scaled
+
+from outreach_async.bulk.rows import order_key
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import open_file
+from outreach_async.models import WorkspaceField
+from outreach_async.spread import ImportPlan, Part, plan
+from outreach_async.spread.planning import KeyIndex
+
+HEADERS = ["E-mail", "City", "Last Name"]
+EMAILS = st.sampled_from(
+    ["", " ", "a@x.example", "A@X.example", "a+tag@x.example", "b@x.example", "c.d@gmail.com", "cd@googlemail.com", "é@x.example"]
+) | st.integers(0, 40).map("u{}@x.example".format)
+
+
+@attrs.frozen
+class Table:
+    """A file to write.
+
+    Attributes:
+        kind: Its format, which is its suffix.
+        emails: The e-mail of each row.
+        group: Rows of a row group.
+        broken: Rows without their last cell, in CSV only.
+    """
+
+    kind: str
+    emails: Sequence[str]
+    group: int
+    broken: frozenset[int]
+
+    def write(self, path: Path) -> None:
+        rows = [(email, "Lyon", f"row {at}") for at, email in enumerate(self.emails)]
+        if self.kind == "csv":
+            lines = [",".join(row[:2] if at in self.broken else row) for at, row in enumerate(rows)]
+            path.write_text("\n".join([",".join(HEADERS), *lines]) + "\n", encoding="utf-8")
+        elif self.kind == "jsonl":
+            lines = [json.dumps(dict(zip(HEADERS, row, strict=True))) for row in [("", "", "first"), *rows]]
+            path.write_text("\n".join(lines), encoding="utf-8")
+        else:
+            columns: Any = zip(*rows, strict=True) if rows else ([], [], [])
+            names = ["City", "Last Name", "E-mail"] if self.group % 2 else HEADERS
+            table = pa.table({name: pa.array(column, pa.string()) for name, column in zip(HEADERS, columns, strict=True)})
+            parquet.write_table(table.select(names), path, row_group_size=self.group)
+
+
+tables = st.builds(
+    Table,
+    st.sampled_from(["csv", "jsonl", "parquet"]),
+    st.lists(EMAILS, max_size=30),
+    st.integers(1, 12),
+    st.frozensets(st.integers(0, 29), max_size=2),
+)
+
+
+def rows_of(part: Part) -> list[tuple[str, int, str]]:
+    """Return location, line and last name of each row."""
+    return [(location, row.line, row.cells[-1]) for location, row in part.read_rows()]
+
+
+def planned(folder: Path, written: Sequence[Table]) -> tuple[list[Path], ImportPlan]:
+    paths = [folder / f"{at}.{table.kind}" for at, table in enumerate(written)]
+    for path, table in zip(paths, written, strict=True):
+        table.write(path)
+    return paths, plan(paths)
+
+
+def all_rows(paths: Sequence[Path]) -> Iterator[tuple[str, int, str, str]]:
+    """Yield location, line, last name and e-mail of every row of the files."""
+    for path in paths:
+        file = open_file(path)
+        email = [header.strip() for header in file.headers].index("E-mail")
+        for line, cells, _ in file.records():
+            yield str(path), line, cells[-1], cells[email]
+
+
+@settings(max_examples=scaled(90))
+@given(st.lists(tables, min_size=1, max_size=4))
+def test_each_row_is_in_one_part_and_rows_of_one_email_are_in_order(written: list[Table]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        paths, made = planned(Path(name), written)
+        everything = list(all_rows(paths))
+        found = {part.id: rows_of(part) for part in made.parts}
+        assert sorted(row for rows in found.values() for row in rows) == sorted(row[:3] for row in everything)
+        assert [(part.id, part.rows) for part in made.parts] == [(id_, len(rows)) for id_, rows in found.items()]
+        assert (made.rows, len(made.parts)) == (len(everything), len({part.id for part in made.parts}))
+        by_key = defaultdict(list)
+        for *row, email in everything:
+            if email.strip():
+                by_key[order_key(email)].append(tuple(row))
+        for rows in by_key.values():
+            (home,) = [part for part in found.values() if set(rows) & set(part)]
+            assert [row for row in home if row in rows] == rows
+        assert made.repeated == sum(len(rows) for rows in by_key.values() if len(rows) > 1)
+
+
+@settings(max_examples=scaled(40))
+@given(st.lists(tables, min_size=1, max_size=3))
+def test_a_plan_survives_json_and_pickle_and_is_made_alike_again(written: list[Table]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        paths, made = planned(Path(name), written)
+        assert plan(paths) == made
+        assert ImportPlan.from_json(made.to_json()) == pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - our own bytes
+        assert [part.fingerprint() for part in pickle.loads(pickle.dumps(made.parts))] == [  # noqa: S301 - our own bytes
+            part.fingerprint() for part in ImportPlan.from_json(made.to_json()).parts
+        ]
+
+
+@given(st.lists(st.integers(0, 300).map(str), max_size=60), st.sampled_from([1, 8]))
+def test_a_hash_collision_only_adds_repeated_rows(keys: list[str], hash_size: int) -> None:
+    index, bits = KeyIndex(hash_size), bytearray(len(keys) + 7 >> 3)
+    for place, key in enumerate(keys):
+        index.add(place, key)
+    index.mark_repeats(bits)
+    marked = {place for place in range(len(keys)) if bits[place >> 3] >> (place & 7) & 1}
+    repeated = {place for place, key in enumerate(keys) if keys.count(key) > 1}
+    assert marked >= repeated
+    assert hash_size == 1 or marked == repeated
+
+
+def test_planning_takes_at_most_32_bytes_per_row() -> None:
+    index, rows = KeyIndex(), 200_000
+    tracemalloc.start()
+    try:
+        for place in range(rows):
+            index.add(place, str(place // 2))
+        index.mark_repeats(bytearray(rows >> 3))
+        assert tracemalloc.get_traced_memory()[1] <= 32 * rows
+    finally:
+        tracemalloc.stop()
+
+
+def test_row_groups_of_parquet_are_parts_with_lines_of_the_file(tmp_path: Path) -> None:
+    Table("parquet", [f"u{at}@x.example" for at in range(10)], 4, frozenset()).write(tmp_path / "p.parquet")
+    made = plan([tmp_path / "p.parquet"])
+    assert [(part.id, [line for _, line, _ in rows_of(part)]) for part in made.parts] == [
+        ("00000", [2, 3, 4, 5]),
+        ("00001", [6, 7, 8, 9]),
+        ("00002", [10, 11]),
+    ]
+    assert made.parts[1].describe() == f"{tmp_path / 'p.parquet'}, piece 1"
+
+
+def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        Path("a.csv").write_text("E-mail\nann@x.example\nbo@x.example\nbo@x.example\n", encoding="utf-8")
+        Path("b.csv").write_text("E-mail\nANN@x.example\n", encoding="utf-8")
+        made = plan(["a.csv", "b.csv"])
+    (part,) = made.parts
+    assert [(Path(file).name, line) for file, line, _ in rows_of(part)] == [
+        ("a.csv", 2),
+        ("a.csv", 3),
+        ("a.csv", 4),
+        ("b.csv", 2),
+    ]
+    assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails of 2 files")
+
+
+def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("E-mail,City\n,Lyon\n ,Rome\n", encoding="utf-8")
+    assert [part.repeated for part in plan([path]).parts] == [False]
+
+
+def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
+    one, other = tmp_path / "a.csv", tmp_path / "b.csv"
+    one.write_text("E-mail,Firm,Plan,Notes\na@x.example,Acme,gold,x\n", encoding="utf-8")
+    other.write_text("Address\nb@x.example\n", encoding="utf-8")
+    fields = [WorkspaceField(code="custom_1", label="Plan", searchable=[])]
+    made = plan([one, other], overrides={" Firm": "company_name", "Address": "email"}, fields=fields, ignore_unknown=True)
+    assert [file.codes for file in made.files] == [("email", "company_name", "custom_1", None), ("email",)]
+    assert [dict(row) for part in made.parts for _, row in part.read_rows()] == [
+        {"email": "a@x.example", "company_name": "Acme", "custom_1": "gold"},
+        {"email": "b@x.example"},
+    ]
+
+
+REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
+    ([], {}, "files: expected at least one file, got none"),
+    ("a.csv", {}, "files: expected an iterable of paths or URLs, got one str"),
+    (["a.csv", Path("a.csv")], {}, "files: expected each file once, got .*a.csv twice"),
+    (["none.csv"], {}, "none.csv: No such file or directory"),
+    (["."], {}, "expected a file that can be read more than once"),
+    (["b.csv"], {}, "b.csv: unknown column 'Firm'"),
+    (["a.csv"], {"overrides": {"Firm": "company_name"}}, "map: no file has the column 'Firm'"),
+    (["a.csv"], {"duplicates": "replace"}, "duplicates: expected one of"),
+    (["a.csv"], {"campaign": "spring"}, "campaign: "),
+    (["a.csv"], {"repeats": "never"}, "repeats: expected one of"),
+    (["a.csv"], {"sheet": "People"}, "sheet: expected a workbook"),
+)
+
+
+@pytest.mark.parametrize(("files", "options", "message"), REFUSED, ids=[message for *_, message in REFUSED])
+def test_a_plan_that_cannot_be_made_is_refused(files: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        Path("a.csv").write_text("E-mail\nann@x.example\n", encoding="utf-8")
+        Path("b.csv").write_text("E-mail,Firm\nann@x.example,Acme\n", encoding="utf-8")
+        with pytest.raises(InvalidRequest, match=message):
+            plan(files, **options)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"version": 2, "plan": {}}', b'{"version": 1, "plan": {"files": []}}'])
+def test_other_data_is_not_a_plan(data: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="plan: expected a stored plan, got other data"):
+        ImportPlan.from_json(data)
+
+
+CHANGES = {
+    "another size": "E-mail\nann@x.example\nbo@x.example\n",
+    "another time": "E-mail\nbob@x.example\n",
+}
+
+
+@pytest.mark.parametrize("content", CHANGES.values(), ids=CHANGES)
+def test_a_changed_file_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("E-mail\nann@x.example\n", encoding="utf-8")
+    (part,) = plan([path]).parts
+    path.write_text(content, encoding="utf-8")
+    os.utime(path, ns=(0, part.files[0].version.size))
+    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed since it was planned; restore it, or plan again"):
+        part.require_unchanged()
+    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
+        list(part.read_rows())
+
+
+@pytest.mark.parametrize("content", ["E-mail,City\na@x.ex,L\n", "E-mail\na@x.ex\n"])
+def test_a_file_that_changed_unnoticed_is_refused_by_its_content(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("E-mail\nann@x.ex\nbo@x.ex\n", encoding="utf-8")
+    (part,) = plan([path]).parts
+    path.write_text(content.ljust(part.files[0].version.size, "\n"), encoding="utf-8")
+    os.utime(path, ns=(0, int(part.files[0].version.tag)))
+    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
+        list(part.read_rows())
+
+
+def test_a_parquet_file_that_lost_row_groups_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    Table("parquet", ["a@x.ex", "b@x.ex"], 1, frozenset()).write(path)
+    part = plan([path]).parts[1]
+    (piece,) = part.pieces
+    with pytest.raises(InvalidRequest, match=r"p.parquet: the file has changed"):
+        list(attrs.evolve(part, pieces=(attrs.evolve(piece, number=2),)).read_rows())

@@ -1,0 +1,276 @@
+"""One part of an import as a task: its connection, its journal, its report, and its secrets."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.spread import KEY, ROW, SPACE, KillingService, served
+
+from outreach_async import Journal, Outcome
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
+from outreach_async.fake import faults
+from outreach_async.spread import (
+    Connection,
+    FailedRow,
+    ImportPlan,
+    PartReport,
+    SpreadReport,
+    failed_rows,
+    import_part,
+    merge_reports,
+    plan,
+)
+
+CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
+
+
+@pytest.fixture
+def service() -> KillingService:
+    return KillingService()
+
+
+@pytest.fixture
+def connection(service: KillingService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    with served(service) as found:
+        yield found
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> ImportPlan:
+    path = tmp_path / "people.csv"
+    path.write_text(CSV.replace("City", "personal note"), encoding="utf-8")
+    return plan([path])
+
+
+def numbered(made: ImportPlan) -> ImportPlan:
+    """Give every row a number, so that the service can tell the rows apart."""
+    path = Path(made.files[0].location)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([lines[0], *(f"{line.split(',')[0]},{at}" for at, line in enumerate(lines[1:]))]), encoding="utf-8")
+    return plan([path])
+
+
+def test_parts_create_the_contacts_and_report_failures_by_line(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    made = numbered(made)
+    folder = tmp_path / "new" / "journals"
+    reports = [import_part(part, folder, connection) for part in made.parts]
+    merged = merge_reports(reports)
+    counts = {outcome.value: count for outcome, count in merged.outcomes.items() if count}
+    assert (merged.rows, merged.parts, counts) == (5, ("00000", "repeats"), {"added": 2, "skipped": 1, "rejected": 2})
+    message = "email: expected an address, got a blank string; give the contact an e-mail address"
+    where = made.files[0].location
+    assert merged.failures == (FailedRow(where, 3, "rejected", message), FailedRow(where, 6, "rejected", message))
+    assert [report.failed for report in reports] == [2, 0]
+    assert merged.failed == 2
+    assert [service.effects[row] for row in (0, 2, 3)] == [["added"], ["added"], ["skipped"]]
+    assert sorted(path.name for path in folder.glob("*.db")) == ["00000.db", "repeats.db"]
+
+
+def test_a_finished_part_sends_nothing_and_reports_the_same(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    made = numbered(made)
+    reports = [import_part(part, tmp_path, connection) for part in made.parts]
+    requests = service.requests
+    assert [import_part(part, tmp_path, connection) for part in made.parts] == reports
+    assert service.requests == requests
+
+
+def test_a_plan_passes_its_options_to_the_service(connection: Connection, service: KillingService, tmp_path: Path) -> None:
+    service.fake.add_contacts(SPACE, [{"email": "bo@x.example"}])
+    path = tmp_path / "people.csv"
+    path.write_text(f"E-mail,{ROW}\nann@x.example,0\nbo@x.example,1\nann@x.example,2\n", encoding="utf-8")
+    changed = plan([path], duplicates="overwrite", repeats="first", strict_validation=False)
+    merged = merge_reports(import_part(part, tmp_path, connection) for part in changed.parts)
+    assert (merged.outcomes[Outcome.OVERWRITTEN], merged.outcomes[Outcome.ADDED]) == (1, 1)
+    assert (merged.repeats, merged.outcomes[Outcome.NOT_APPLIED], merged.failed) == (1, 1, 0)
+    assert service.options == {"duplicates": "overwrite", "strict_validation": False, "campaign": None}
+
+
+def test_a_report_lists_a_hundred_failures_and_failed_rows_lists_all(connection: Connection, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("E-mail,City\nann@x.example,0\n" + ",Rome\n" * 130, encoding="utf-8")
+    (part,) = plan([path], overrides={"City": ROW}).parts
+    report = import_part(part, tmp_path, connection)
+    assert (len(report.failures), report.failed) == (100, 130)
+    assert [row.line for row in failed_rows(part, tmp_path)] == list(range(3, 133))
+
+
+def test_a_part_of_a_changed_file_is_refused_before_anything_is_sent(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    path = Path(made.files[0].location)
+    path.write_text(path.read_text(encoding="utf-8") + "cy@x.example,Wien\n", encoding="utf-8")
+    for part in made.parts:
+        with pytest.raises(InvalidRequest, match=r"people.csv: the file has changed since it was planned"):
+            import_part(part, tmp_path, connection)
+    assert service.requests == 0
+
+
+def test_a_journal_of_another_plan_is_refused(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    made = numbered(made)
+    import_part(made.parts[0], tmp_path, connection)
+    path = Path(made.files[0].location)
+    path.write_text(path.read_text(encoding="utf-8").replace("bo@", "bob@"), encoding="utf-8")
+    requests = service.requests
+    with pytest.raises(InvalidRequest, match=r"00000.db belongs to another run: the input has changed since the run began"):
+        import_part(plan([path]).parts[0], tmp_path, connection)
+    assert service.requests == requests
+
+
+def test_after_a_lost_journal_no_label_is_certain_if_told_so(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
+    part = numbered(made).parts[0]
+    import_part(part, tmp_path / "lost", connection)
+    report = import_part(part, tmp_path / "new", connection, earlier="unknown")
+    assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
+
+
+def test_a_suspended_part_is_resumed_by_running_it_again(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    part = numbered(made).parts[0]
+    service.fake.faults.script("create_contact", faults.status(503, retry_after=3600))
+    with pytest.raises(BulkSuspended) as caught:
+        import_part(part, tmp_path, connection)
+    assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600  # noqa: S301 - our own bytes
+    assert import_part(part, tmp_path, connection).rows == 3
+
+
+def test_urls_are_not_yet_places_of_journals(made: ImportPlan, connection: Connection) -> None:
+    with pytest.raises(InvalidRequest, match=r"^journal: expected the path of a folder, got a URL"):
+        import_part(made.parts[0], "s3://bucket/journals", connection)
+
+
+def test_without_a_key_in_the_environment_the_error_says_so(
+    made: ImportPlan, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OUTREACH_OWNER_KEY")
+    with pytest.raises(InvalidRequest, match=r"^owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment"):
+        import_part(made.parts[0], tmp_path, connection)
+
+
+def test_no_argument_result_error_log_or_file_contains_the_key(
+    made: ImportPlan,
+    connection: Connection,
+    service: KillingService,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = numbered(made)
+    seen: list[Any] = [made, connection, made.parts, made.to_json()]
+    with caplog.at_level(logging.DEBUG):
+        seen += [import_part(part, tmp_path / "journals", connection) for part in made.parts]
+        service.fake.faults.add(faults.status(401, body=f'{{"message": "unknown key {KEY}"}}'))
+        with pytest.raises(BulkStopped) as caught:
+            import_part(made.parts[0], tmp_path / "others", connection)
+    seen += [caught.value, merge_reports(seen[4:6]), caplog.text, [vars(record) for record in caplog.records]]
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for content in [*map(pickle.dumps, seen[:-1]), *(repr(value).encode() for value in seen), *files]:
+        assert KEY.encode() not in content
+    assert len(files) >= 4
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"base_url": "https://user:hidden@api.example"}, "base_url: expected a URL without user and password"),
+        ({"base_url": "api.example"}, "base_url: expected a URL with a host"),
+        ({"workspace": "x"}, "workspace: "),
+        ({"backend": "curl"}, "backend: expected one of 'httpx', 'httpx2', 'aiohttp'"),
+        ({"concurrency": 0}, "concurrency: expected at least 1"),
+        ({"rate": 0.0}, "rate: expected a positive number of requests per second, got 0.0"),
+        ({"timeout": -1.0}, "timeout: expected more than 0 seconds"),
+        ({"max_outage": 0.0}, "max_outage: expected more than 0 seconds"),
+    ],
+)
+def test_a_connection_checks_its_values(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        Connection(**{"base_url": "https://api.example", "workspace": SPACE, **values})
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
+def test_a_part_is_imported_over_every_backend(
+    backend: Any, made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    report = import_part(numbered(made).parts[0], tmp_path, attrs.evolve(connection, backend=backend))
+    assert (report.rows, service.effects[2]) == (3, ["added"])
+
+
+def test_a_rate_reaches_the_client_only_if_it_is_set() -> None:
+    connection = Connection(base_url="https://api.example", workspace=SPACE)
+    assert "rate" not in connection._client_options()
+    assert attrs.evolve(connection, rate=5.0)._client_options()["rate"] == 5.0
+
+
+counts = st.fixed_dictionaries(dict.fromkeys(Outcome, st.integers(0, 9)))
+part_reports = st.lists(
+    st.builds(
+        lambda at, outcomes, seconds: PartReport(
+            part=f"{at:05}",
+            fingerprint=str(at),
+            rows=sum(outcomes.values()),
+            outcomes=outcomes,
+            uncertain=0,
+            seconds=seconds,
+            failures=(FailedRow("a.csv", at, "rejected", "no"),),
+        ),
+        st.integers(0, 99),
+        counts,
+        st.floats(0, 9),
+    ),
+    unique_by=lambda report: report.part,
+)
+
+
+@given(part_reports, st.randoms(use_true_random=False), st.integers(0, 5))
+def test_merging_ignores_order_and_duplicates(reports: list[PartReport], chance: random.Random, copies: int) -> None:
+    several = reports + reports[:copies]
+    chance.shuffle(several)
+    merged = merge_reports(several)
+    assert merged == merge_reports(reports)
+    assert merged.rows == sum(report.rows for report in reports)
+    assert merged.failed == sum(report.failed for report in reports)
+    assert len(merged.failures) == len(merged.parts) == len(reports)
+
+
+CONFLICTS: dict[str, Callable[[PartReport], PartReport]] = {
+    "different plans": lambda report: attrs.evolve(report, fingerprint="other"),
+    "different journals": lambda report: attrs.evolve(report, uncertain=1),
+}
+
+
+@pytest.mark.parametrize(("what", "change"), CONFLICTS.items(), ids=CONFLICTS)
+def test_two_reports_of_one_part_that_differ_are_refused(what: str, change: Callable[[PartReport], PartReport]) -> None:
+    one = PartReport(part="00000", fingerprint="4f", rows=0, outcomes=dict.fromkeys(Outcome, 0), uncertain=0, seconds=0.0)
+    with pytest.raises(InvalidRequest, match=f"part 00000 has two reports, from {what}"):
+        merge_reports([one, change(one)])
+
+
+def test_reports_are_json_values_with_their_failures() -> None:
+    row = FailedRow("a.csv", 2, "rejected", "no")
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: 1}
+    report = PartReport(part="00000", fingerprint="4f", rows=1, outcomes=outcomes, uncertain=0, seconds=1.0, failures=(row,))
+    failure = {"file": "a.csv", "line": 2, "status": "rejected", "message": "no"}
+    assert report.to_dict()["failures"] == merge_reports([report]).to_dict()["failures"] == [failure]
+    assert (report.to_dict()["part"], merge_reports([report]).to_dict()["parts"]) == ("00000", ["00000"])
+    assert isinstance(merge_reports([]), SpreadReport)
+
+
+def test_a_journal_names_the_input_of_its_part(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
+    import_part(numbered(made).parts[0], tmp_path, connection)
+    assert Journal(tmp_path / "00000.db").report().source == f"{made.files[0].location}, piece 0"

@@ -1,0 +1,61 @@
+"""Parts on real processes that are killed with -9 and run again: rows are conserved, and no label is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.outcome_oracle import find_wrong_labels
+from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, run_parts, served, write_people
+
+from outreach_async.bulk.journal import Journal
+from outreach_async.spread import import_part, merge_reports, plan
+from outreach_async.vocabulary import DuplicatePolicy, Outcome
+
+FILES, ROWS = 4, 60
+
+
+def email_of(number: int) -> str:
+    """Every seventh row has the e-mail of the one 70 rows before, in other letters, and every fifth is a contact before."""
+    return f"U{number - 70}@x.example" if number % 7 == 0 and number >= 70 else f"u{number}@x.example"
+
+
+@pytest.mark.parametrize("duplicates", ["skip", "overwrite"])
+def test_killed_workers_lose_duplicate_and_mislabel_no_row(
+    duplicates: DuplicatePolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)  # the workers inherit it
+    emails = [email_of(number) for number in range(FILES * ROWS)]
+    paths = [tmp_path / f"{at}.csv" for at in range(FILES)]
+    for at, path in enumerate(paths):
+        write_people(path, emails[at * ROWS : (at + 1) * ROWS], at * ROWS)
+    made = plan(paths, overrides={"Note": ROW}, duplicates=duplicates)
+    service = KillingService(before=emails[:70:5])
+    service.kills = {20, 61, 98, 141, 190}
+    folder = tmp_path / "journals"
+    folder.mkdir()
+    with served(service) as connection:
+        reports, uncertain = run_parts(service, made.parts, folder, connection)
+        sent = service.requests
+        assert [import_part(part, folder, connection) for part in made.parts] == [reports[part.id] for part in made.parts]
+    assert service.requests == sent, "a finished part sent something"
+    assert service.killed == len(service.kills)
+
+    merged = merge_reports(reports.values())
+    assert merged.rows == made.rows == len(emails)
+    assert sorted(service.effects) == list(range(len(emails))), "rows were lost"
+    assert sent - len(emails) <= uncertain, "rows were sent again that no process may have sent"
+    assert merged.uncertain <= uncertain
+    wrong = []
+    for part in made.parts:
+        numbers = numbers_of(part)
+        for outcome in Journal(folder / f"{part.id}.db").outcomes():
+            effects = service.effects[numbers[outcome.index]]
+            truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
+            wrong += [(part.id, outcome, kind) for kind in find_wrong_labels(outcome, truth, sent=True)]
+    assert wrong == []
+    contacts = {contact["email"].lower(): contact for contact in service.fake.contacts(SPACE)}
+    assert len(contacts) == len(service.fake.contacts(SPACE)) == len({email.lower() for email in emails})
+    if duplicates == "overwrite":
+        last = {email.lower(): number for number, email in enumerate(emails)}
+        assert {email: int(contact["fields"][ROW]) for email, contact in contacts.items()} == last, "an older row was sent last"

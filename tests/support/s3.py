@@ -1,0 +1,133 @@
+"""S3 for tests: moto's server on loopback, and a proxy in front of it that loses replies."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+
+from support.s3_server import BUCKET
+
+Fault = Literal["pass", "drop the reply", "answer 503", "refuse with 503", "forbid"]
+
+SECRET = "s3cr3t/k3y"
+
+
+def environment(port: int) -> dict[str, str]:
+    """Return the environment variables with which obstore uses a server on loopback."""
+    return {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+@contextmanager
+def serve_s3() -> Iterator[int]:
+    """Run an S3 server with an empty bucket in a process of its own, and yield its port."""
+    command = [sys.executable, "-m", "support.s3_server"]
+    with subprocess.Popen(
+        command,
+        cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+        process.stdin.close()
+
+
+class Proxy:
+    """A proxy in front of an S3 server. Each PUT takes the next of `faults`; without one, it passes.
+
+    Attributes:
+        port: The port of the proxy.
+        faults: What becomes of the next PUTs.
+        puts: The paths of the PUTs that arrived.
+    """
+
+    def __init__(self, upstream: int) -> None:
+        self.faults: deque[Fault] = deque()
+        self.puts: list[str] = []
+        self._upstream = upstream
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _forward(self) -> None:
+                proxy.answer(self)
+
+            do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _forward  # noqa: N815 - names of http.server
+
+            def log_message(self, *_: Any) -> None: ...
+
+        return Handler
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Forward a request, and return or lose its reply."""
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        fault: Fault = "pass"
+        if handler.command == "PUT":
+            self.puts.append(handler.path)
+            fault = self.faults.popleft() if self.faults else "pass"
+        if fault == "refuse with 503":
+            _reply(handler, 503, {}, b"<Error><Code>SlowDown</Code></Error>")
+            return
+        if fault == "forbid":
+            _reply(handler, 403, {}, f"<Error><Code>AccessDenied</Code><Message>{SECRET}</Message></Error>".encode())
+            return
+        upstream = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=30)
+        upstream.request(handler.command, handler.path, body, dict(handler.headers))
+        response = upstream.getresponse()
+        content = response.read()
+        upstream.close()
+        if fault == "drop the reply":
+            handler.close_connection = True
+        elif fault == "answer 503":
+            _reply(handler, 503, {}, b"<Error><Code>SlowDown</Code></Error>")
+        else:
+            _reply(handler, response.status, dict(response.getheaders()), content)
+
+    @contextmanager
+    def running(self) -> Iterator[Proxy]:
+        """Answer requests until the block ends."""
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+
+def _reply(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], content: bytes) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        if name.lower() not in {"connection", "content-length", "transfer-encoding", "date", "server"}:
+            handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(content)
+
+
+__all__ = ["BUCKET", "SECRET", "Fault", "Proxy", "environment", "serve_s3"]

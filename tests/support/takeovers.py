@@ -1,0 +1,181 @@
+"""A run stands still at any of its points while another run takes over its journal and finishes; then it returns.
+
+Both are the real pipeline, in event loops of their own in virtual time. The first one stands still because its event loop is
+blocked: the second one runs to its end in another thread meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from support.crashes import MortalTransport
+from support.outcome_oracle import find_wrong_labels
+from support.processes import Process
+from support.scenarios import KEY, SPACE, Scenario, World
+from support.time import jump
+
+from outreach_async import BulkStopped, ContactOutcome, ObjectJournal, Outcome, OutreachClient, RetryPolicy
+from outreach_async.bulk.journal.objects import Objects
+from outreach_async.errors import JournalError
+from outreach_async.testing import VirtualTime
+
+
+class DictObjects:
+    """Objects in a dictionary."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    def create(self, name: str, content: bytes) -> bool:
+        return self.contents.setdefault(name, content) is content
+
+    def read(self, name: str) -> bytes:
+        if name not in self.contents:
+            raise FileNotFoundError(2, "No such file or directory", name)
+        return self.contents[name]
+
+    def names(self) -> Iterator[str]:
+        yield from tuple(self.contents)
+
+
+class _PassingProcess(Process):
+    """A process that reports its points to a takeover."""
+
+    def __init__(self, takeover: Takeover) -> None:
+        super().__init__()
+        self._takeover = takeover
+
+    def at(self, name: str, row: Any) -> None:
+        self._takeover.at(name, row)
+
+
+class _PassingObjects:
+    """Objects of the first run: writing one has a point before it and a point between the write and its reply."""
+
+    def __init__(self, objects: Objects, takeover: Takeover) -> None:
+        self._objects = objects
+        self._takeover = takeover
+        self.read, self.names = objects.read, objects.names
+
+    def create(self, name: str, content: bytes) -> bool:
+        self._takeover.at("create", None)
+        created = self._objects.create(name, content)
+        self._takeover.at("created", None)
+        return created
+
+
+class Takeover:
+    """Two runs of one journal.
+
+    Args:
+        scene: What is to be done.
+        backend: `asyncio` or `trio`.
+        point: Number of the point at which the first run stands still.
+        seconds: How long, on the clock of the first run's event loop.
+        clock: The clock of the journals.
+
+    Attributes:
+        happened: Whether the first run reached the point.
+        errors: The journal's errors, with which a run ended.
+        marked: Rows that were marked at the point.
+        sent_before: Rows that the first run had begun to send before the point.
+        sent_after: Rows that it began to send afterwards.
+        delivered: Outcomes that it delivered.
+        objects: The journal.
+    """
+
+    def __init__(
+        self, scene: Scenario, backend: str, point: int, seconds: float, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self.scene = scene
+        self.happened = False
+        self.errors: list[JournalError] = []
+        self.marked = 0
+        self.sent_before: set[int] = set()
+        self.sent_after: set[int] = set()
+        self.delivered: list[ContactOutcome] = []
+        self.objects = DictObjects()
+        self.journal = ObjectJournal("memory://run", objects=self.objects)
+        self._backend = backend
+        self._clock = clock
+        self._left = point
+        self._seconds = seconds
+        self._world = World(scene, lambda: 0.0)
+
+    def at(self, name: str, row: Any) -> None:
+        """Pass a point of the first run."""
+        if name == "send":
+            (self.sent_after if self.happened else self.sent_before).add(row)
+        self._left -= 1
+        if self._left == 0 and self.objects.contents:
+            self.marked = self.journal.report().marked
+            self.happened = True
+            successor = threading.Thread(target=self._finish)
+            successor.start()
+            successor.join()
+            jump(self._seconds)
+
+    def play(self) -> None:
+        """Let both runs live to their ends."""
+        self._live(_PassingProcess(self), _PassingObjects(self.objects, self), self.delivered)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Resume the run until it is finished; a response may stop it."""
+        for _ in range(100):
+            self._live(Process(), self.objects, [])
+            if self.journal.report().state == "finished":
+                break
+
+    def _live(self, process: Process, objects: Objects, delivered: list[ContactOutcome]) -> None:
+        options = VirtualTime().options(self._backend)
+        with suppress(BulkStopped, JournalError):
+            anyio.run(self._create, process, objects, delivered, backend=self._backend, backend_options=options)
+
+    async def _create(self, process: Process, objects: Objects, delivered: list[ContactOutcome]) -> None:
+        retry = RetryPolicy(attempts=self.scene.attempts, jitter=lambda: 0.5)
+        transport = MortalTransport(self._world, process)
+        client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry)
+        journal = ObjectJournal("memory://run", objects=objects, inline=True, clock=self._clock)
+        try:
+            async with client.contacts.create_many(
+                self.scene.rows,
+                duplicates=self.scene.duplicates,
+                strict_validation=False,
+                concurrency=self.scene.concurrency,
+                journal=journal,
+                resume=True,
+            ) as outcomes:
+                async for outcome in outcomes:
+                    delivered += [outcome]
+        except JournalError as error:
+            self.errors.append(error)
+            raise
+
+    def violations(self) -> Iterator[str]:
+        """Yield every wrong label, and every outcome that was lost or changed."""
+        recorded = list(self.journal.outcomes())
+        if [outcome.index for outcome in recorded] != list(range(len(self.scene.rows))):
+            yield "not one outcome a row"
+        if self.journal.report().state != "finished":
+            yield "the journal is not finished"
+        truths: dict[int, Outcome] = {}
+        for row, done in self._world.ledger:
+            truths.setdefault(row, done)
+        for outcome in recorded:
+            truth = truths.get(outcome.index)
+            yield from (f"row {outcome.index}: {wrong}" for wrong in find_wrong_labels(outcome, truth, sent=truth is not None))
+        labels = _labels(recorded)
+        yield from (
+            f"row {index}: delivered otherwise" for index, said in _labels(self.delivered).items() if said != labels[index]
+        )
+        if self.happened and (wrong := {row for row in self.sent_after if row >= self.marked}):
+            yield f"rows {wrong} were sent after the takeover, but not marked before"
+
+
+def _labels(outcomes: Sequence[ContactOutcome]) -> dict[int, Any]:
+    return {each.index: (each.status, each.possible, each.id) for each in outcomes}
