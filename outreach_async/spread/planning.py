@@ -22,7 +22,7 @@ from outreach_async.importer.columns import Columns, map_columns
 from outreach_async.importer.formats import open_source
 from outreach_async.importer.table import File, Row
 from outreach_async.models import WorkspaceField
-from outreach_async.spread.objects import (
+from outreach_async.spread.stored_files import (
     FileVersion,
     changed_error,
     open_location,

@@ -30,7 +30,7 @@ from outreach_async.bulk.journal.objects import FolderObjects, open_objects
 from outreach_async.bulk.recording import JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.limits import RetryAfterGate
+from outreach_async.limiter import RateLimiter
 
 URL = "memory://run"
 
@@ -479,11 +479,12 @@ class _SlowRecorder:
 
 @virtual_time
 async def test_a_cancelled_heartbeat_starts_no_attempt() -> None:
-    throttle = JournalledThrottle(RetryPolicy(), RetryAfterGate())
+    limiter = RateLimiter(RetryPolicy(), max_in_flight=1)
+    throttle = JournalledThrottle(limiter, RetryPolicy())
     throttle.recorder = cast("Any", _SlowRecorder())
     assert not throttle.try_start(anyio.current_time())
     with anyio.move_on_after(1) as scope:
         await throttle.wait_and_start(0.0)
     assert scope.cancelled_caught
-    assert throttle._in_flight == 0
+    assert limiter.in_flight == 0
     assert throttle.halted is None
