@@ -155,6 +155,7 @@ from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
 from outreach_async.audit.evaluation import check
 from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
+from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 from outreach_async.audit.report import Delta, Diff, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
@@ -164,6 +165,7 @@ from outreach_async.audit.scoring import Score, Scores, mailbox_score
 __all__ = [
     "CATALOGUE",
     "RULES",
+    "AuditPart",
     "AuditProgress",
     "AuditRun",
     "Case",
@@ -186,9 +188,12 @@ __all__ = [
     "ServerRule",
     "Severity",
     "Sign",
+    "WorkspacePart",
     "audit",
+    "audit_part",
     "check",
     "explain",
     "mailbox_score",
+    "merge",
     "stream",
 ]
