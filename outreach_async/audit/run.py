@@ -121,7 +121,8 @@ async def audit(
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and the rest is checked. Mailboxes without findings are not stored, so the number of mailboxes is not limited.
+    and the rest is checked. Mailboxes without findings are not stored, except about 50 bytes of each, and the totals of at most a
+    million domains, types and servers.
 
     While the service is down or throttling, the audit waits. These waits do not use up the client's deadline. After 15 minutes
     without any success, and if the service was never reached, the audit ends, and the other workspaces are unreadable.
