@@ -7,8 +7,7 @@ from support.audit import NOW, REPORTS, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
 from outreach_async.audit import Group, Report, Severity
-from outreach_async.audit.evaluation import CompactSet
-from outreach_async.audit.findings import GroupTotals, MailboxTotals
+from outreach_async.audit.totals import CompactSet, GroupTotals, MailboxTotals, to_thousandths
 from outreach_async.errors import StatusError
 
 
@@ -137,8 +136,8 @@ def test_a_compact_set_tells_colliding_digests_apart(digest: int) -> None:
 def test_totals_are_integers_where_possible_and_keep_the_first_workspace() -> None:
     tally = GroupTotals()
     for sent, place in ((0.1, 3), (0.2, 1), (0.7, 2)):
-        tally.add("a", sent, 40, place)
-    tally.add("b", 0.125, 1, 0)
+        tally.add("a", to_thousandths(sent), 40_000, place)
+    tally.add("b", to_thousandths(0.125), 1_000, 0)
 
     assert (tally["a"], tally["b"].sent_30days, tally["c"]) == (MailboxTotals(3, 1, 120, 1), 0.125, MailboxTotals())
     assert (len(tally), list(tally)) == (2, ["a", "b"])
