@@ -260,10 +260,7 @@ class AuditState:
         """Count each mailbox once for its domain and its server, as the first of its workspaces lists it."""
         seen = CompactSet()
         for columns in self.columns:
-            rows = zip(
-                columns.digests, columns.domains, columns.servers, columns.sent, columns.limits, columns.flags, strict=True
-            )
-            for digest, domain, server, sent, limit, flags in rows:
+            for digest, domain, server, _, sent, limit, flags in columns.rows():
                 if seen.add(digest):
                     self._count_server(server, flags)
                 elif domain >= 0:

@@ -141,3 +141,11 @@ def test_totals_are_integers_where_possible_and_keep_the_first_workspace() -> No
 
     assert (tally["a"], tally["b"].sent_30days, tally["c"]) == (MailboxTotals(3, 1, 120, 1), 0.125, MailboxTotals())
     assert (len(tally), list(tally)) == (2, ["a", "b"])
+
+
+def test_a_shared_mailbox_without_a_domain_counts_once_for_its_server() -> None:
+    shared = [mailbox(email="ann", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", email="bob", type="SMTP & IMAP")]
+
+    found = report(reading(shared), reading(shared, workspace="space_2"))
+
+    assert [one.message for one in found.findings if one.rule == "OA172"] == ["2 mailboxes share this server (blacklisted: 1)"]

@@ -68,6 +68,18 @@ def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: r
     assert as_json(merged(fleet, parts + parts[::-1], most)) == whole
 
 
+def test_parts_with_too_many_domains_give_the_report_of_one_audit() -> None:
+    def space(place: int) -> Shown:
+        boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", spf=False) for n in range(7 * place, 7 * place + 20)]
+        return reading(boxes, workspace=f"space_{place}")
+
+    fleet = [space(place) for place in range(4)]
+    parts = [part_of(*fleet[:1], most=5), part_of(*fleet[1:], most=5)]
+
+    assert all(part.dropped["domain"] for part in parts)
+    assert as_json(merged(fleet, parts, most=5)) == as_json(report(*fleet, most=5))
+
+
 async def test_parts_read_from_a_service_give_the_report_of_one_audit() -> None:
     server = {"server_ip": "192.0.2.7", "type": "SMTP & IMAP", "blacklists": 1}
     shared = [wire(box) for box in mailboxes(4, spf=False, daily_limit=2000, **server)]
