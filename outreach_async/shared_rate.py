@@ -55,8 +55,8 @@ _INITIAL_RATE: Final = 10.0
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the rate to the achieved rate during that search. The rate grows tenfold in about five seconds."""
 _BETA: Final = 0.8
-"""Fraction of the achieved rate to which a cut lowers the limit. Many clients exceed it at different times and by less than one
-client would, so a smaller cut than that of a single client is enough, and wastes less."""
+"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction of a single
+client left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
 """Time constant of the measured rate of a client's successes, in seconds."""
 _DEMAND_DECAY: Final = 1.0

@@ -34,7 +34,7 @@ PART_VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class WorkspacePart:
-    """What a part contains of one workspace.
+    """The data of one workspace in a part.
 
     Attributes:
         workspace: Id of the workspace.

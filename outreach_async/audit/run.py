@@ -47,7 +47,7 @@ _MAX_ERROR_SHOWN: Final = 400
 
 @attrs.frozen
 class ReadSummary:
-    """What a report needs of the result of reading one workspace.
+    """A summary of reading one workspace, for the report.
 
     Attributes:
         workspace: Id of the workspace.

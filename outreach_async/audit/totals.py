@@ -192,7 +192,7 @@ BLACKLISTED: Final = 2
 
 
 class MailboxColumns:
-    """What the rules about groups need of each mailbox of a workspace: 37 bytes, in arrays.
+    """The figures of each mailbox of a workspace that the rules about groups need, in arrays of 37 bytes per mailbox.
 
     Attributes:
         digests: Digest of the mailbox's id and address.

@@ -61,7 +61,8 @@ its process is gone, or should end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
 generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
-so let no rule of the bucket delete objects of a run that has not finished.
+and rows that it marked may then be reported as `skipped` with certainty although this run created them. So let no rule of the
+bucket delete objects of a run that has not finished.
 
 Use `earlier="unknown"` with any kind of journal if rows of this input may have been sent by a run whose journal you do not have:
 it was on a disk that is gone, its objects were deleted, or an older copy was restored. Without it, the new run takes contacts
