@@ -51,10 +51,12 @@ _THROTTLE: Final = (
 )
 _JOURNAL: Final = (
     "bulk/test_journal_records.py",
+    "bulk/test_journal_writers.py",
     "bulk/test_journal.py",
     "bulk/test_journal_machine.py",
     "bulk/test_journal_damage.py",
 )
+_OBJECTS: Final = ("bulk/test_journal_writers.py", "bulk/test_object_journal.py", "bulk/test_takeovers.py")
 
 TESTS: Final = {
     "retry": ("client/test_retry.py", *_CLIENT, "bulk/test_labels.py"),
@@ -71,11 +73,15 @@ TESTS: Final = {
     "bulk/journal/__init__": (*_JOURNAL, *_BULK),
     "bulk/journal/reader": (*_JOURNAL, *_BULK),
     "bulk/journal/writer": (*_JOURNAL, *_BULK),
-    "bulk/journal/store": (*_JOURNAL, *_BULK),
+    "bulk/journal/database": (*_JOURNAL, *_BULK),
+    "bulk/journal/protocol": (*_JOURNAL, *_BULK),
     "bulk/journal/records": (*_JOURNAL, *_BULK),
     "bulk/journal/identity": (*_JOURNAL, *_BULK),
     "bulk/journal/opening": (*_JOURNAL, *_BULK),
     "bulk/journal/lock": (*_JOURNAL, *_BULK),
+    "bulk/journal/object_log": (*_OBJECTS, *_BULK),
+    "bulk/journal/object_journal": (*_OBJECTS, *_BULK),
+    "limits": ("client/test_limits.py", *_CLIENT),
     "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
 }
 """The modules to change, and the tests that should notice, in the order in which they run."""
