@@ -26,6 +26,7 @@ from benchmarks.groups.lists import pages, walks
 from benchmarks.groups.memory import memory
 from benchmarks.groups.own import linear, own
 from benchmarks.groups.posts import creates, posts
+from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
 from benchmarks.groups.startup import checks, clients, imports
 from benchmarks.machine import described
@@ -52,6 +53,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "clients": clients,
     "memory": memory,
     "journal": journal,
+    "rates": rates,
     "audit": audit,
 }
 

@@ -47,6 +47,7 @@ _LOOP_WALK: Final = ("httpx loop, dicts", _LATE)
 _CLIENT: Final = "from outreach_async import OutreachClient"
 _FAST_BULK: Final = ("create_many, aiohttp", "asyncio")
 _FAST_WALK: Final = "OutreachClient, aiohttp, prefetch=4"
+_NO_RATE: Final = ("create_many, null transport", "asyncio")
 _HTTPX: Final = ("import httpx", "CPU")
 _LONG: Final = "long create_many"
 _MSGSPEC: Final = ("msgspec, the same classes", "CPU")
@@ -55,6 +56,8 @@ _CREATE_BY_RESPX: Final = ("contacts.create on respx, a callback", "CPU")
 _BESIDE: Final = "a creation, us"
 
 TARGETS: Final = (
+    Target("a configured rate / none", ("rates", 0), ("create_many, null transport, rate=", "asyncio"), 1.03, _NO_RATE),
+    Target("a shared rate / none", ("rates", 0), ("create_many, null transport, SharedRate", "asyncio"), 1.06, _NO_RATE),
     Target("HttpxTransport / one httpx.AsyncClient, 64 in flight", ("posts", 0), (_LANES, "64"), 0.3, _LOOP_64),
     Target("HttpxTransport p99 / p50, 64 in flight", ("posts", 1), (_LANES, "64: p99"), 2, (_LANES, "64: p50")),
     Target("create_many's own us a contact, 64 in flight", ("own", 0), ("create_many, less the transport", "64"), 25),

@@ -184,7 +184,7 @@ class RateLimiter:
         """Forget everything that was learned or stated."""
         self.gate = RetryAfterGate()
         # False while nothing was refused and no quota header was seen: the fast path of a healthy service.
-        self._is_learning = self._usage is not None
+        self._is_learning = False
         self._share_expires_at = math.inf if self._usage is None else -math.inf
         self._hold_until = self._lowered_at = -math.inf
         self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
@@ -263,8 +263,13 @@ class RateLimiter:
             # Nothing was sent, so nothing was learned: the limit must not change, nor the measured rate fall.
             self._exclude_time(self._ended_at, now)
             self._meter.restart(now, now)
+        usage = self._usage
         if self._is_learning or (self._bucket is not None and self._bucket.opens_at > now):
             return self.start_if_due(now) <= now
+        if usage is not None:
+            if not self._hold_until <= now < self._share_expires_at:
+                return False
+            usage.wanted += 1
         self.in_flight += 1
         if self._bucket is not None:
             self._bucket.record_start(now)
@@ -287,11 +292,11 @@ class RateLimiter:
 
     def _earliest_start(self, now: float) -> float:
         """Return the earliest time at which an attempt may start. Later results may change this time."""
-        opens_at = -math.inf if self._bucket is None else self._bucket.opens_at
+        opens_at = self._hold_until if self._bucket is None else max(self._bucket.opens_at, self._hold_until)
         if self._is_learning:
             rate = self._slow_start.rate(self._cubic.limit, now)
             due = -math.inf if rate is None else self._schedule.next_start(rate)
-            opens_at = max(opens_at, due, self.gate.opens_at, self._hold_until, self._quota.opens_at(now))
+            opens_at = max(opens_at, due, self.gate.opens_at, self._quota.opens_at(now))
         return opens_at if max(opens_at, now) < self._share_expires_at else math.inf
 
     def _record_start(self, now: float) -> None:
@@ -303,8 +308,8 @@ class RateLimiter:
             rate = self._slow_start.rate(self._cubic.limit, now)
             if rate is not None:
                 self._schedule.record_start(rate, now)
-            if self._usage is not None:
-                self._usage.wanted += 1
+        if self._usage is not None:
+            self._usage.wanted += 1
 
     # Results of attempts
 
@@ -323,6 +328,8 @@ class RateLimiter:
         """
         self.in_flight -= 1
         self._ended_at = now
+        if self._usage is not None:
+            self._usage.answered += 1
         if self._is_learning or paused_at is not None or has_quota(headers):
             self._learn_from_success(now, started, headers, paused_at)
         self._meter.add(now, started)
@@ -362,8 +369,6 @@ class RateLimiter:
         self._cubic.grow(now, self._meter.rate(now))
         if paused_at is not None:  # after the limit has grown: refusals may have cut it to almost nothing
             self._slow_start.start(now, self._base_rate(now))
-        if self._usage is not None:
-            self._usage.answered += 1
 
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
         """Lower the limit, or wait as long as the service asks; return whether the response states a quota."""

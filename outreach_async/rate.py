@@ -228,7 +228,7 @@ class QuotaTracker:
 
 
 BETA: Final = 0.7
-"""Fraction of the achieved rate to which a cut lowers the limit."""
+"""Fraction of the achieved rate to which a cut lowers the limit of a single client."""
 FLOOR: Final = 0.1
 """Minimum limit in requests per second: a service that allows less is expected to say how long to wait."""
 SPACING: Final = 0.5
@@ -316,13 +316,17 @@ class RateMeter:
 class CubicLimit:
     """The rate limit. Refusals lower it, and it rises again along a cubic curve.
 
+    Args:
+        beta: Fraction of the achieved rate to which a cut lowers the limit.
+
     Attributes:
         limit: The limit in requests per second; `None` until the first cut.
     """
 
-    __slots__ = ("_cut_at", "_futile_cuts", "_futile_since", "_peak", "_recovery_time", "_since", "limit")
+    __slots__ = ("_beta", "_cut_at", "_futile_cuts", "_futile_since", "_peak", "_recovery_time", "_since", "limit")
 
-    def __init__(self) -> None:
+    def __init__(self, beta: float = BETA) -> None:
+        self._beta = beta
         self.limit: float | None = None
         self._cut_at = self._since = self._futile_since = -math.inf
         self._peak = self._recovery_time = 0.0
@@ -356,12 +360,12 @@ class CubicLimit:
             self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._futile_since)))
             return
         else:
-            peak = max(FLOOR / BETA, min(self.limit, _MAX_LAG * achieved))
+            peak = max(FLOOR / self._beta, min(self.limit, _MAX_LAG * achieved))
             recovery_time = max(_RECOVERY_TIME, _MIN_RECOVERY_REQUESTS / peak, _RECOVERY_PER_RETRY_AFTER * retry_after)
             self._recovery_time = min(recovery_time, _MAX_RECOVERY_TIME, _MAX_RECOVERY_GROWTH * self._recovery_time)
         self._peak = peak
         self._since = now
-        self.limit = BETA * peak
+        self.limit = self._beta * peak
 
     def grow(self, now: float, achieved: float) -> None:
         """Raise the limit according to the time since the last cut, but never far above the achieved rate."""
@@ -377,7 +381,7 @@ class CubicLimit:
             if now - self._cut_at < SPACING:
                 self._peak = max(self._peak, achieved)  # includes answers to requests in flight at the first cut
         x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the old rate is reached
-        rise = (1 - BETA) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
+        rise = (1 - self._beta) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:

@@ -14,8 +14,9 @@ local HEADROOM = 1.25
 local IDLE_SHARE = 1
 local KEY_LIFETIME = 600000 -- milliseconds; a learned limit is forgotten ten minutes after the last report
 
+local BETA = 0.8
+
 -- The numbers of `CubicLimit`
-local BETA = 0.7
 local FLOOR = 0.1
 local SPACING = 0.5
 local DEFAULT_RATE = 1

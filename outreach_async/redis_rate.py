@@ -25,9 +25,9 @@ from outreach_async.shared_rate import RateCoordinator, RateShare, RateUsage
 from outreach_async.transport.urls import require_module
 from outreach_async.validation import require_rate, require_seconds, type_name
 
-_MAX_TIMEOUT: Final = 1.0
-"""Maximum number of seconds that a report may take. Together with the time between two reports, it is less than the lifetime of
-a share: a client whose server hangs receives half of its last share before that share expires."""
+_DEFAULT_TIMEOUT: Final = 1.0
+"""Together with the time between two reports, this is less than the lifetime of a share: a client whose server hangs receives
+half of its last share before that share expires."""
 _ATTEMPTS: Final = 2
 """Number of attempts to run the script. The second uses a new connection, because a restarted server has closed the old one."""
 _REMEMBERED: Final = 60.0
@@ -64,7 +64,8 @@ class RedisRate:
         key: Redis key that holds the state of the rate.
         limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals. A
             lower limit of the service is learned in any case.
-        timeout: Timeout of a report in seconds, at most 1.0. After that, the server counts as not reached.
+        timeout: Timeout of a report in seconds. After that, the server counts as not reached. With more than 1.0, a client whose
+            server hangs pauses, because its last share expires first.
 
     Raises:
         InvalidRequest: An argument is invalid, or redis-py is not installed.
@@ -78,10 +79,10 @@ class RedisRate:
     """
 
     @drop_frames
-    def __init__(self, url: str, *, key: str, limit: float | None = None, timeout: float = _MAX_TIMEOUT) -> None:
+    def __init__(self, url: str, *, key: str, limit: float | None = None, timeout: float = _DEFAULT_TIMEOUT) -> None:
         self._key = _require_key(key)
         self._limit = None if limit is None else require_rate("limit", limit)
-        self._timeout = _require_timeout(timeout)
+        self._timeout = require_seconds("timeout", timeout) or _DEFAULT_TIMEOUT
         require_module("redis", "outreach_async[redis]")
         self._credentials = _Credentials()
         self._pool = _build_pool(url, self._credentials, self._timeout / _ATTEMPTS)
@@ -133,7 +134,6 @@ class RedisRate:
     def _run_script(self, usage: RateUsage) -> RateShare | str:
         """Run the script in a worker thread. Return the client's share, or a description of the error."""
         from redis.exceptions import ConnectionError as RedisConnectionError
-        from redis.exceptions import RedisError
 
         limit = "" if self._limit is None else self._limit
         arguments = [*attrs.astuple(usage), limit, ""]
@@ -142,8 +142,7 @@ class RedisRate:
             try:
                 rate, expires_in, hold = map(float, self._script(keys=[self._key], args=arguments))
                 return RateShare(rate=rate, expires_in=expires_in, hold=hold)
-            except (RedisError, OSError, ValueError) as error:
-                # Frames of redis-py hold the password, so the error itself must not leave this function.
+            except Exception as error:  # noqa: BLE001 - frames of redis-py hold the password, so no error may leave this function
                 text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
                 if not isinstance(error, RedisConnectionError):
                     break
@@ -176,13 +175,6 @@ def _require_key(key: object) -> str:
         return key
     got = "an empty string" if key == "" else type_name(key)
     raise InvalidRequest(f"key: expected the name of a Redis key, got {got}; pass a string such as 'outreach:rate'")
-
-
-def _require_timeout(timeout: object) -> float:
-    seconds = require_seconds("timeout", timeout)
-    if seconds is None or seconds > _MAX_TIMEOUT:
-        raise InvalidRequest(f"timeout: expected at most {_MAX_TIMEOUT} s, got {seconds}; a share expires soon after that")
-    return seconds
 
 
 @attrs.define

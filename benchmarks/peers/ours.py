@@ -12,7 +12,7 @@ from benchmarks.measuring import Once, Whole
 from benchmarks.peers.loops import JSON
 from benchmarks.peers.nothing import NullTransport
 from benchmarks.workload import BODY, FIELDS, OWNER_KEY, WORKSPACE, email
-from outreach_async import AiohttpTransport, HttpxTransport, NewContact, Outcome, OutreachClient, Request, Transport
+from outreach_async import AiohttpTransport, HttpxTransport, NewContact, Outcome, OutreachClient, Rate, Request, Transport
 from outreach_async.transport.wire import Progress
 
 Rows = Callable[[int], Iterable[NewContact]]
@@ -29,9 +29,9 @@ def transport(backend: str, url: str, concurrency: int) -> Transport:
     return HttpxTransport(url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=concurrency)
 
 
-def _client(backend: str, url: str, concurrency: int) -> OutreachClient:
+def _client(backend: str, url: str, concurrency: int, rate: float | Rate | None = None) -> OutreachClient:
     carrier = transport(backend, url, concurrency)
-    return OutreachClient(transport=carrier, owner_key=OWNER_KEY, workspace=WORKSPACE, max_in_flight=concurrency)
+    return OutreachClient(transport=carrier, owner_key=OWNER_KEY, workspace=WORKSPACE, max_in_flight=concurrency, rate=rate)
 
 
 def contact(number: int) -> NewContact:
@@ -83,7 +83,13 @@ async def mailboxes(backend: str, workspace: str, display: int, url: str, concur
 
 @asynccontextmanager
 async def bulk(
-    backend: str, url: str, concurrency: int, rows: Rows | None = None, *, journal: bool = False
+    backend: str,
+    url: str,
+    concurrency: int,
+    rows: Rows | None = None,
+    *,
+    journal: bool = False,
+    rate: float | Rate | None = None,
 ) -> AsyncIterator[Whole]:
     """Create contacts in one bulk run, and read every outcome.
 
@@ -93,8 +99,9 @@ async def bulk(
         concurrency: Number of concurrent requests.
         rows: Returns the contacts; `None` to build them on demand.
         journal: Whether the run has a journal.
+        rate: The client's rate.
     """
-    async with _client(backend, url, concurrency) as client:
+    async with _client(backend, url, concurrency, rate) as client:
 
         async def whole(count: int) -> int:
             added = 0

@@ -25,21 +25,8 @@ anyio.run(main)
 Rules
 -----
 `RULES` holds every rule. Most rules check one mailbox; some check all mailboxes of a domain or a sending server. `CATALOGUE` maps
-ids to rules, including the three rules about reading errors (`OA901` to `OA903`), which make an audit incomplete. `explain`
-describes a rule: its condition, its thresholds with their source, and the remedy:
-
-```python
-from outreach_async.audit import RULES, explain
-
-print(len(RULES), "rules")  # -> 20 rules
-print(explain("OA170"))
-# -> OA170  Too many mailboxes on a domain
-# -> Severity: warning
-# -> Condition: more than 5 mailboxes share a domain
-# -> Thresholds: mailboxes 5
-# -> Source: ...
-# -> Remedy: Use more domains with fewer mailboxes each: all mailboxes on <domain> share its reputation.
-```
+ids to rules, including the three rules about reading errors (`OA901` to `OA903`), which make an audit incomplete.
+`explain("OA170")` describes a rule: its condition, its thresholds with their source, and the remedy.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
 if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
@@ -47,7 +34,6 @@ bound of its 95 % confidence interval. A mailbox starts with 100 points, and eac
 points, depending on the severity.
 `report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent. `report.exit_code("warning")` is
 the exit code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
-
 To check a single mailbox, you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
 
 Policies
@@ -95,7 +81,6 @@ JSON values:
 
 ```python
 import json
-from pathlib import Path
 
 import anyio
 from outreach_async import OutreachClient
@@ -106,9 +91,8 @@ from outreach_async.audit.reports import write
 async def main() -> None:
     async with OutreachClient() as client:
         today = await audit(client, ["space_1"])
-    Path("audit.json").write_text(json.dumps(today.to_dict()))
-    yesterday = Report.from_dict(json.loads(Path("audit.json").read_text()))
-    compared = today.since(yesterday)
+    kept = json.dumps(today.to_dict())
+    compared = today.since(Report.from_dict(json.loads(kept)))
     print(len(compared.diff.new), "new,", len(compared.diff.unchanged), "unchanged,", len(compared.diff.resolved), "resolved")
     # -> 0 new, 1 unchanged, 0 resolved
     print(write(compared, "csv").splitlines()[1])  # -> OA101,error,space_1,mailbox_2,bob@north.example,...
@@ -118,8 +102,7 @@ anyio.run(main)
 ```
 
 `outreach_async.audit.reports.write(report, form)` renders a report in the format `terminal`, `json`, `csv`, `markdown` or `html`.
-The HTML page is self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON
-Schema of the `json` format.
+The HTML page is self-contained. `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
 
 Streaming
 ---------
@@ -130,23 +113,42 @@ much has been read, how long the rest takes, and why the audit waits.
 
 While the service refuses requests or is down, an audit waits, up to 15 minutes without a success. A workspace is given up only
 while others can be read. `deadline=600` limits the whole audit to ten minutes; what is not read by then is unreadable.
+An audit keeps the totals of at most a million domains, types and servers, in about 250 MB each. Beyond that, it keeps those with
+the smallest digests; `report.totals` is an estimate, and `report.not_judged` says what was left out.
+
+Auditing in parts
+-----------------
+`audit_part` audits some workspaces, in another process or on another host. `merge` makes of the parts the report that `audit` of
+all workspaces returns, whatever the split and the order. Run a part again if its process died; a repeated part counts once. A
+part can be pickled or stored as JSON, and contains no keys. All parts need the same time `at`, `salt` and policy:
 
 ```python
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
 import anyio
 from outreach_async import OutreachClient
-from outreach_async.audit import stream
+from outreach_async.audit import AuditPart, audit_part, merge
 
 
-async def main() -> None:
-    async with OutreachClient() as client:
-        async with stream(client, ["space_1"]) as findings:
-            async for finding in findings:
-                print(finding.rule, finding.email)  # -> OA101 bob@north.example
-            print(findings.report.scores.overall)  # -> 89.8
+def work(spaces: list[str], at: float, salt: str) -> AuditPart:
+    async def read() -> AuditPart:
+        async with OutreachClient() as client:
+            return await audit_part(client, spaces, at=at, salt=salt)
+
+    return anyio.run(read)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    job = partial(work, at=time.time(), salt=os.urandom(16).hex())
+    with ProcessPoolExecutor(2) as pool:
+        parts = list(pool.map(job, [["space_1"], ["space_2"]]))
+    print(merge(parts, workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
 ```
+
+With Dask, the parts are `cluster.gather(cluster.map(job, groups))`. All clients share the service's limit: see `RedisRate`.
 """
 
 from __future__ import annotations
@@ -155,6 +157,7 @@ from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
 from outreach_async.audit.evaluation import check
 from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
+from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 from outreach_async.audit.report import Delta, Diff, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
@@ -164,6 +167,7 @@ from outreach_async.audit.scoring import Score, Scores, mailbox_score
 __all__ = [
     "CATALOGUE",
     "RULES",
+    "AuditPart",
     "AuditProgress",
     "AuditRun",
     "Case",
@@ -186,9 +190,12 @@ __all__ = [
     "ServerRule",
     "Severity",
     "Sign",
+    "WorkspacePart",
     "audit",
+    "audit_part",
     "check",
     "explain",
     "mailbox_score",
+    "merge",
     "stream",
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import chain
@@ -13,57 +13,24 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign, build_missing_authentication_sign, email_domain
-from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind, GroupTotals, MailboxTotals
+from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.rules import Rule
+from outreach_async.audit.totals import (
+    BLACKLISTED,
+    MAX_KEPT,
+    OWN_SERVER,
+    CompactSet,
+    GroupTotals,
+    MailboxColumns,
+    MailboxTotals,
+    digest64,
+    is_used,
+    to_thousandths,
+)
 from outreach_async.audit.values import valid_or_zero
 from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxType
-
-_MIN_SLOTS: Final = 1_024
-_HASH_MASK: Final = 2**64 - 1
-
-
-class CompactSet:
-    """A set that stores only the 64-bit hashes of the added names, in an open-addressing hash table.
-
-    The probability that any two of a million hashes are equal is about one in forty million. Python randomizes string hashes in
-    each process, which prevents deliberate collisions. The table is at most three quarters full.
-    """
-
-    def __init__(self) -> None:
-        self._slots = array("Q", bytes(8 * _MIN_SLOTS))
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names, and return the names that were not in the set before."""
-        return {name for name in names if self.add(name)}
-
-    def add(self, name: Hashable) -> bool:
-        """Add a name, and return whether the name was not in the set before."""
-        if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
-            return False
-        self._count += 1
-        if 4 * self._count > 3 * len(self._slots):
-            full, self._slots = self._slots, array("Q", bytes(2 * 8 * len(self._slots)))
-            for digest in filter(None, full):
-                self._insert(digest)
-        return True
-
-    def _insert(self, digest: int) -> bool:
-        """Store a digest in its slot or in the next free slot, and return whether the digest was not in the table before."""
-        slots = self._slots
-        last = len(slots) - 1  # the size is a power of two, so `&` computes the remainder
-        slot = digest & last
-        while held := slots[slot]:
-            if held == digest:
-                return False
-            slot = (slot + 1) & last
-        slots[slot] = digest
-        return True
 
 
 def check(
@@ -131,7 +98,14 @@ def _fill_remedy(remedy: str, domain: str | None) -> str:
     return remedy.replace("<domain>", domain) if domain else remedy
 
 
+_HASH_MASK: Final = 2**64 - 1
 _OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
+
+
+FIGURES: Final = (
+    "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
+)  # fmt: skip
+"""The figures that a report shows of a mailbox with findings."""
 
 
 @attrs.define(eq=False)
@@ -140,13 +114,39 @@ class FlaggedMailbox:
 
     Attributes:
         workspace: Id of the workspace that lists the mailbox.
-        mailbox: The mailbox.
+        id: Id of the mailbox.
+        email: Address of the mailbox.
+        type: Mailbox type, as the service returned it.
+        status: Mailbox status, as the service returned it.
+        server_ip: Address of the sending server.
+        figures: The numbers named in `FIGURES`; an invalid one is 0.
         findings: Findings about the mailbox, in the order of the rules.
     """
 
     workspace: str
-    mailbox: Mailbox
+    id: str
+    email: str
+    type: str
+    status: str
+    server_ip: str
+    figures: Sequence[Number]
     findings: list[Finding]
+
+    @classmethod
+    def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
+        """Keep of a mailbox what a report shows."""
+        figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
+        kind, status = str(mailbox.type), str(mailbox.status)
+        return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
+
+
+_KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
+"""The kinds of groups whose number is limited, and the column with their indexes."""
+
+MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
+"""What groups need of a mailbox: digest, domain, server, type, sent e-mails and daily limit in thousandths, flags.
+
+The domain, server or type is `None` if there is none, or if a part did not keep it."""
 
 
 class AuditState:
@@ -155,63 +155,116 @@ class AuditState:
     The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
     findings about domains and servers become final only after every mailbox has been read.
 
-    Attributes:
+    The result does not depend on the order in which the workspaces are read. If a mailbox is listed in several workspaces, its
+    domain and its server count it as the first of these workspaces lists it.
+
+    Args:
         workspaces: Ids of the workspaces, in the order of the audit.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
+        key: Key of the digests of mailboxes, if the audit is a part of a larger one; `None` for a whole audit.
+        most: Maximum number of domains, of types and of servers to keep.
+
+    Attributes:
         totals: Totals of the checked mailboxes, by workspace, domain, type and server.
+        flagged: For each workspace, its mailboxes with findings.
+        columns: For each workspace, its mailboxes as columns; empty if the audit is whole and has one workspace.
     """
 
-    def __init__(self, workspaces: Sequence[str], policy: Policy, now: float) -> None:
+    def __init__(
+        self, workspaces: Sequence[str], policy: Policy, now: float, *, key: bytes | None = None, most: int = MAX_KEPT
+    ) -> None:
         self.workspaces = workspaces
         self.policy = policy
-        self.now = now
-        self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals() for kind in GROUP_KINDS}
+        self.now = float(now)  # an integer would be written differently in a report
+        self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals(most) for kind in GROUP_KINDS}
+        self.flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
+        self.columns = [MailboxColumns() for _ in workspaces]
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
-        self._flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
         self._authentication_rules = {rule.id: rule for rule in policy.mailbox_rules if rule.lack}
+        self.key = key
         # A mailbox can occur in several workspaces. Within one workspace, the page walk already drops duplicates.
-        self._seen = CompactSet() if len(workspaces) > 1 else None
+        self._can_repeat = len(workspaces) > 1
         self._domains, self._servers = self.totals["domain"], self.totals["server_ip"]
-        self._repeated = GroupTotals()  # by domain: mailboxes already counted in another workspace
-        self._own_server_counts: Counter[str] = Counter()
-        self._blacklisted_counts: Counter[str] = Counter()
 
     def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
         """Check a page of a workspace's mailboxes, and return the findings that later pages cannot change."""
         place, policy, now = self._indexes[workspace], self.policy, self.now
-        flagged, final = self._flagged[place], list[Finding]()
-        sums: defaultdict[str, list[Number]] = defaultdict(lambda: [0, 0, 0])
+        flagged, final, facts = self.flagged[place], list[Finding](), list[MailboxFacts]()
         for mailbox in mailboxes:
             case = Case.of(mailbox, now)
-            self._add_totals(case, place, sums[mailbox.type])
+            facts.append(self._facts(case))
             if findings := evaluate_mailbox(case, policy, workspace):
-                flagged.append(FlaggedMailbox(workspace, mailbox, findings))
+                flagged.append(FlaggedMailbox.of(mailbox, workspace, findings))
                 final += [finding for finding in findings if finding.rule not in self._authentication_rules]
-        for kind, (count, sent, limit) in sums.items():
-            self.totals["type"].add(kind, sent, limit, place, int(count))
-            self.totals["workspace"].add(workspace, sent, limit, place, int(count))
+        self.add_facts(workspace, facts)
         return final
 
-    def _add_totals(self, case: Case, place: int, sums: list[Number]) -> None:
-        """Add a mailbox to the totals of its domain and server, and to `sums`, the totals of its type on this page."""
+    def add_flagged(self, workspace: str, flagged: Iterable[FlaggedMailbox]) -> None:
+        """Add mailboxes of a workspace that were checked in a part of this audit."""
+        self.flagged[self._indexes[workspace]] += flagged
+
+    def _facts(self, case: Case) -> MailboxFacts:
         mailbox = case.mailbox
-        sent, limit, server = mailbox.sent_30days, mailbox.daily_limit, mailbox.server_ip
+        sent, limit = mailbox.sent_30days, mailbox.daily_limit
         if case.doubts:
             sent, limit = valid_or_zero(sent), valid_or_zero(limit)
-        sums[0] += 1
-        sums[1] += sent
-        sums[2] += limit
-        self._servers.add(server, sent, limit, place)
-        once = self._seen is None or self._seen.add((mailbox.id, mailbox.email))
-        if (domain := email_domain(mailbox.email)) is not None:
-            self._domains.add(domain, sent, limit, place)
-            if not once:
-                self._repeated.add(domain, sent, limit, place)
-        if once and mailbox.type == _OWN_SERVER_TYPE:
-            self._own_server_counts[server] += 1
-            if mailbox.blacklists >= 1:
-                self._blacklisted_counts[server] += 1
+        digest = hash((mailbox.id, mailbox.email)) & _HASH_MASK
+        if self.key is not None:
+            digest = digest64(f"{len(mailbox.id)}:{mailbox.id}{mailbox.email}", self.key)
+        flags = OWN_SERVER * (mailbox.type == _OWN_SERVER_TYPE) | BLACKLISTED * (mailbox.blacklists >= 1)
+        domain, kind = email_domain(mailbox.email), str(mailbox.type)
+        return digest, domain, mailbox.server_ip, kind, to_thousandths(sent), to_thousandths(limit), flags
+
+    def add_facts(self, workspace: str, facts: Iterable[MailboxFacts]) -> None:
+        """Add mailboxes to the totals of their groups."""
+        place = self._indexes[workspace]
+        columns, types = self.columns[place], self.totals["type"]
+        all_sent = all_limits = count = 0
+        for digest, domain_name, server_ip, kind, sent, limit, flags in facts:
+            server = -1 if server_ip is None else self._servers.add(server_ip, sent, limit, place)
+            domain = -1 if domain_name is None else self._domains.add(domain_name, sent, limit, place)
+            type_ = -1 if kind is None else types.add(kind, sent, limit, place)
+            all_sent, all_limits, count = all_sent + sent, all_limits + limit, count + 1
+            if self.key is not None or (self._can_repeat and is_used(domain, server, flags)):
+                columns.append(digest, domain, server, type_, sent, limit, flags)
+            elif not self._can_repeat:
+                self._count_server(server, flags)
+        if count:
+            self.totals["workspace"].add(workspace, all_sent, all_limits, place, count)
+        self._trim(pages_follow=True)
+
+    def _count_server(self, server: int, flags: int) -> None:
+        if server >= 0 and flags & OWN_SERVER:
+            self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
+
+    def _trim(self, *, pages_follow: bool) -> None:
+        """Drop domains, types and servers if there are too many, and the mailboxes that are no longer needed."""
+        for kind, column in _KEPT_KINDS.items():
+            totals = self.totals[kind]
+            indexes = totals.trim(totals.slack if pages_follow else 0)
+            if indexes is not None:
+                self._replace_indexes(column, indexes)
+
+    def _replace_indexes(self, column: str, indexes: array[int]) -> None:
+        for columns in self.columns:
+            columns.replace_indexes(column, indexes)
+            if self.key is None:
+                columns.drop_unused()
+
+    def trim(self) -> None:
+        """Drop domains, types and servers beyond the maximum. Call this method after every mailbox has been read."""
+        self._trim(pages_follow=False)
+
+    def _count_once(self) -> None:
+        """Count each mailbox once for its domain and its server, as the first of its workspaces lists it."""
+        seen = CompactSet()
+        for columns in self.columns:
+            for digest, domain, server, _, sent, limit, flags in columns.rows():
+                if seen.add(digest):
+                    self._count_server(server, flags)
+                elif domain >= 0:
+                    self._domains.add_repeated(domain, sent, limit)
 
     def finish(self, reading_errors: Mapping[str, Sequence[Finding]]) -> FinalFindings:
         """Return all findings of the audit. Call this method after every mailbox has been read.
@@ -219,12 +272,14 @@ class AuditState:
         Args:
             reading_errors: Findings about errors while reading, by workspace.
         """
+        self.trim()
+        self._count_once()
         # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
         lacking: defaultdict[str, set[str]] = defaultdict(set)  # ids of the authentication rules that apply, by domain
-        for finding in chain.from_iterable(flagged.findings for flagged in chain(*self._flagged)):
+        for finding in chain.from_iterable(flagged.findings for flagged in chain(*self.flagged)):
             if finding.rule in self._authentication_rules and finding.domain is not None:
                 lacking[finding.domain].add(finding.rule)
-        mailboxes = [list(map(self._regrade_mailbox, flagged)) for flagged in self._flagged] if lacking else self._flagged
+        mailboxes = [list(map(self._regrade_mailbox, flagged)) for flagged in self.flagged] if lacking else self.flagged
         findings = chain.from_iterable(flagged.findings for flagged in chain(*mailboxes))
         late = [finding for finding in findings if finding.rule in self._authentication_rules]
         group_findings = list(self._check_groups(lacking))
@@ -253,8 +308,8 @@ class AuditState:
         for domain in sorted(self._domains):
             domain_facts = self._domain_facts(domain, lacking.get(domain, ()))
             yield from self._apply(self.policy.domain_rules, domain_facts, self._domains[domain], domain=domain)
-        for server in sorted(self._blacklisted_counts):
-            facts = ServerFacts(mailboxes=self._own_server_counts[server], listed=self._blacklisted_counts[server])
+        for server, mailboxes, listed in sorted(self._servers.own_counts()):
+            facts = ServerFacts(mailboxes=mailboxes, listed=listed)
             yield from self._apply(self.policy.server_rules, facts, self._servers[server], domain=None, server_ip=server)
 
     def _apply(self, rules: Iterable[Any], facts: Any, total: MailboxTotals, **subject: Any) -> Iterator[Finding]:
@@ -263,11 +318,11 @@ class AuditState:
                 yield build_finding(rule, sign, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
 
     def _domain_facts(self, domain: str, lacking: Collection[str]) -> DomainFacts:
-        total, repeated, rules = self._domains[domain], self._repeated[domain], self._authentication_rules.values()
+        total, rules = self._domains.once(domain), self._authentication_rules.values()
         return DomainFacts(
-            daily_limit=total.daily_limit - repeated.daily_limit,
-            mailboxes=total.mailboxes - repeated.mailboxes,
-            sent_30days=total.sent_30days - repeated.sent_30days,
+            daily_limit=total.daily_limit,
+            mailboxes=total.mailboxes,
+            sent_30days=total.sent_30days,
             lacking=tuple(rule.lack for rule in rules if rule.lack and rule.id in lacking) if lacking else (),
         )
 

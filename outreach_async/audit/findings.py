@@ -1,9 +1,7 @@
-"""Findings of an audit, and the groups and totals of mailboxes in its report."""
+"""Findings of an audit, and the groups and rows of mailboxes in its report."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final, Literal, get_args
 
@@ -204,68 +202,3 @@ class Row:
     blacklists: Number
     opened_14days: Number
     avg_open_rate: Number
-
-
-@attrs.frozen
-class MailboxTotals:
-    """The totals of mailboxes that share a property, such as their domain.
-
-    Attributes:
-        mailboxes: Number of mailboxes.
-        sent_30days: E-mails sent in 30 days.
-        daily_limit: Sum of the daily limits, in e-mails per day.
-        first: Lowest index of a workspace that lists one of the mailboxes; the workspaces are in the order of the audit.
-    """
-
-    mailboxes: int = 0
-    sent_30days: Number = 0
-    daily_limit: Number = 0
-    first: int = 0
-
-
-class GroupTotals:
-    """Totals of mailboxes for each key, such as a domain.
-
-    One array stores all totals to save memory, because a million mailboxes may have 250,000 domains.
-    """
-
-    def __init__(self) -> None:
-        self._indexes: dict[str, int] = {}
-        # Four numbers for each key, in the order of the fields of `MailboxTotals`. A double represents whole numbers up to 2**53
-        # exactly.
-        self._sums = array("d")
-
-    def add(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int = 1) -> None:
-        """Add mailboxes to the totals of a key; `workspace` is the index of their workspace."""
-        sums = self._sums
-        place = self._indexes.setdefault(key, len(sums))
-        if place == len(sums):
-            sums.extend((mailboxes, sent, limit, workspace))
-            return
-        sums[place] += mailboxes
-        sums[place + 1] += sent
-        sums[place + 2] += limit
-        sums[place + 3] = min(sums[place + 3], workspace)
-
-    def __len__(self) -> int:
-        return len(self._indexes)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._indexes)
-
-    def mailbox_count(self, key: str) -> int:
-        """Return the number of mailboxes of a key. The key must have been added before."""
-        return int(self._sums[self._indexes[key]])
-
-    def __getitem__(self, key: str) -> MailboxTotals:
-        """Return the totals of a key; all are 0 for a key that was never added."""
-        place = self._indexes.get(key)
-        if place is None:
-            return MailboxTotals()
-        mailboxes, sent, limit, workspace = self._sums[place : place + 4]
-        return MailboxTotals(int(mailboxes), _round_sum(sent), _round_sum(limit), int(workspace))
-
-
-def _round_sum(value: float) -> Number:
-    """Return a sum as an integer if it is whole; otherwise round it, so that the order of addition does not affect the result."""
-    return int(value) if value.is_integer() else round(value, 3)

@@ -238,7 +238,8 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
         raise InvalidRequest(
-            f"policy: {key}: expected a table of thresholds, got {type_name(value)}; to turn the rule off, add its id to off"
+            f"policy: {key}: expected a table of thresholds, got {type_name(value)};"
+            " to turn the rule off, add its id to the list `off`"
         )
     for name in value:
         if name not in rule.thresholds:
@@ -254,7 +255,7 @@ def _require_figure(where: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"policy: {where}: expected a number, got {type_name(value)}; write for example 0.03")
     if not 0 <= value < math.inf:
-        remedy = "correct the number, or add the rule to off to turn it off"
+        remedy = "correct the number, or add the rule's id to the list `off`"
         raise InvalidRequest(f"policy: {where}: expected a finite number of at least 0, got {value}; {remedy}")
     return int(value) if value == int(value) else value
 

@@ -41,9 +41,10 @@ class Report:
         at: Time of the audit, in Unix seconds.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of groups of each kind, including groups that are not in `groups`.
+        totals: Number of groups of each kind, including groups that are not in `groups`; an estimate above a million.
         rows: Mailboxes with findings, the worst first; at most 1,000.
-        not_judged: Properties that the audit cannot check, because the service's fields do not show them.
+        not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
+            more than a million domains, types or servers.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
 
     Example:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -17,13 +17,14 @@ import attrs
 from anyio.abc import TaskGroup
 
 from outreach_async.audit.conditions import email_domain
-from outreach_async.audit.evaluation import AuditState, CompactSet, FinalFindings
-from outreach_async.audit.findings import Finding
+from outreach_async.audit.evaluation import AuditState, FinalFindings
+from outreach_async.audit.findings import Finding, GroupKind
 from outreach_async.audit.meter import AuditProgress, ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
-from outreach_async.audit.rules import MISSING, UNDECODABLE, UNREADABLE, Rule
+from outreach_async.audit.rules import MISSING, UNDECODABLE, UNKNOWABLE, UNREADABLE, Rule
 from outreach_async.audit.scoring import GroupScores
+from outreach_async.audit.totals import CompactSet, GroupTotals
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, shorten
@@ -44,6 +45,25 @@ _MAX_ERROR_SHOWN: Final = 400
 """Maximum number of characters of an error in a finding's message. An error is long if many fields of a mailbox are invalid."""
 
 
+@attrs.frozen
+class ReadSummary:
+    """A summary of reading one workspace, for the report.
+
+    Attributes:
+        workspace: Id of the workspace.
+        mailboxes: Number of mailboxes read.
+        unreadable: Whether an error ended the reading early.
+        denied: Whether this error was that the service denied the access.
+        findings: The findings about errors while reading the workspace.
+    """
+
+    workspace: str
+    mailboxes: int
+    unreadable: bool
+    denied: bool
+    findings: list[Finding]
+
+
 @attrs.frozen(kw_only=True)
 class WorkspaceReadResult:
     """Result of reading one workspace, without its mailboxes.
@@ -62,8 +82,13 @@ class WorkspaceReadResult:
     missing: int = 0
     error: OutreachError | None = None
 
-    def findings(self) -> list[Finding]:
-        """Return the findings about errors while reading the workspace."""
+    def summary(self) -> ReadSummary:
+        """Return what a report needs of the result."""
+        error = self.error
+        denied = error is not None and explain_status(error.status_code).is_denied
+        return ReadSummary(self.workspace, self.mailboxes, error is not None, denied, self._findings())
+
+    def _findings(self) -> list[Finding]:
         found: list[Finding] = []
 
         def add(rule: Rule, message: str, **subject: Any) -> None:
@@ -96,7 +121,8 @@ async def audit(
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and the rest is checked. Mailboxes without findings are not stored, so the number of mailboxes is not limited.
+    and the rest is checked. Mailboxes without findings are not stored, except about 50 bytes of each, and the totals of at most a
+    million domains, types and servers.
 
     While the service is down or throttling, the audit waits. These waits do not use up the client's deadline. After 15 minutes
     without any success, and if the service was never reached, the audit ends, and the other workspaces are unreadable.
@@ -157,11 +183,12 @@ def stream(
                 print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
         ```
     """
-    state = AuditState(_require_workspace_ids(workspaces), policy or Policy.default(), clock())
+    state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), clock())
     return AuditRun(client, state, require_display("display", display, mailboxes=True), require_seconds("deadline", deadline))
 
 
-def _require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
+def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
+    """Check the ids of the workspaces of an audit, and return them without duplicates."""
     ids: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not ids:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
@@ -184,7 +211,8 @@ class AuditRun:
 
     def __init__(self, client: OutreachClient, state: AuditState, display: int, deadline: float | None) -> None:
         engine = client._engine  # noqa: SLF001 - an audit is run by the client's engine, as a bulk run is
-        self._workers = engine.max_in_flight
+        # One more than requests in flight: while a failing workspace waits to be retried, another shows if the service works.
+        self._workers = engine.max_in_flight + 1
         self._throttle = RunThrottle(engine.limiter, engine.policy)
         self._mailboxes = attrs.evolve(client.mailboxes, throttle=self._throttle)
         self._state = state
@@ -195,6 +223,7 @@ class AuditRun:
         self._group: TaskGroup
         self._progress: ProgressMeter
         self._findings: Findings
+        self.summaries: list[ReadSummary]
         self._started = False
 
     def __await__(self) -> Generator[Any, Any, Report]:
@@ -238,10 +267,10 @@ class AuditRun:
 
     async def _run(self, findings: Findings) -> None:
         try:
-            results = await self._read_workspaces(findings)
-            final = finish_reading(self._state, results)
+            self.summaries = [result.summary() for result in await self._read_workspaces(findings)]
+            final = finish_reading(self._state, self.summaries)
             await findings.put([*chain.from_iterable(final.errors), *final.deferred])
-            findings.end(build_report(self._state, results, final))
+            findings.end(build_report(self._state, self.summaries, final))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
@@ -381,27 +410,35 @@ class Findings(AsyncIterator[Finding]):
         return finding
 
 
-def finish_reading(state: AuditState, results: Iterable[WorkspaceReadResult]) -> FinalFindings:
+def finish_reading(state: AuditState, summaries: Iterable[ReadSummary]) -> FinalFindings:
     """Return all findings of an audit from the results of reading its workspaces. This function performs no I/O."""
-    return state.finish({result.workspace: result.findings() for result in results})
+    return state.finish({summary.workspace: summary.findings for summary in summaries})
 
 
-def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], final: FinalFindings) -> Report:
+def build_report(state: AuditState, summaries: Sequence[ReadSummary], final: FinalFindings) -> Report:
     """Build the report of an audit. This function performs no I/O."""
     scores = GroupScores(state.totals, final)
-    errors = {result.workspace: result.error for result in results if result.error is not None}
-    checked = sum(result.mailboxes for result in results)
-    refused = all(explain_status(error.status_code).is_denied for error in errors.values())
+    checked = sum(summary.mailboxes for summary in summaries)
     return Report(
         workspaces=list(state.workspaces),
         mailboxes=checked,
-        unreadable=list(errors),
+        unreadable=[summary.workspace for summary in summaries if summary.unreadable],
         findings=final.findings,
         scores=scores.scores(),
-        denied=not checked and len(errors) == len(results) and refused,
+        denied=not checked and all(summary.denied for summary in summaries),
         at=state.now,
         policy=state.policy.used,
         groups=scores.groups(),
-        totals={kind: len(totals) for kind, totals in state.totals.items()},
+        totals={kind: totals.distinct for kind, totals in state.totals.items()},
         rows=scores.rows(),
+        not_judged=[*UNKNOWABLE, *_describe_dropped(state.totals)],
     )
+
+
+_KIND_NAMES: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
+
+
+def _describe_dropped(totals: Mapping[GroupKind, GroupTotals]) -> Iterator[str]:
+    for kind, name in _KIND_NAMES.items():
+        if totals[kind].threshold is not None:
+            yield f"{name} as a whole beyond {len(totals[kind]):,} of about {totals[kind].distinct:,}: audit fewer workspaces"

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.evaluation import FinalFindings, FlaggedMailbox
-from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, GroupTotals, MailboxTotals, Row, Severity
-from outreach_async.audit.values import to_json_values, valid_or_zero
+from outreach_async.audit.evaluation import FIGURES, FinalFindings, FlaggedMailbox
+from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit.totals import GroupTotals, MailboxTotals
+from outreach_async.audit.values import to_json_values
 from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
@@ -177,15 +178,15 @@ class GroupScores:
         self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}
 
     def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
-        mailbox, findings, stats = flagged.mailbox, flagged.findings, self._stats
-        points, sent, domain = deducted_points(findings), valid_or_zero(mailbox.sent_30days), findings[0].domain
+        findings, stats = flagged.findings, self._stats
+        points, sent, domain = deducted_points(findings), findings[0].sent_30days or 0, findings[0].domain
         ranks = [finding.severity.rank for finding in findings]  # computed once: a mailbox belongs to up to five groups
         self._ranked.append((-points, min(ranks), -sent, place))
         groups = [
             self._overall,
             stats["workspace"][flagged.workspace],
-            stats["type"][mailbox.type],
-            stats["server_ip"][mailbox.server_ip],
+            stats["type"][flagged.type],
+            stats["server_ip"][flagged.server_ip],
         ]
         if domain is not None:
             groups.append(stats["domain"][domain])
@@ -251,22 +252,17 @@ class GroupScores:
         return [_build_row(self._flagged[place]) for *_, place in nsmallest(MAX_ROWS, self._ranked)]
 
 
-_ROW_FIGURES: Final = (
-    "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
-)  # fmt: skip
-
-
 def _build_row(flagged: FlaggedMailbox) -> Row:
-    mailbox, findings = flagged.mailbox, flagged.findings
-    figures: dict[str, Any] = {name: valid_or_zero(getattr(mailbox, name)) for name in _ROW_FIGURES}
+    findings = flagged.findings
+    figures: dict[str, Any] = dict(zip(FIGURES, flagged.figures, strict=True))
     return Row(
-        id=mailbox.id,
-        email=mailbox.email,
+        id=flagged.id,
+        email=flagged.email,
         workspace=flagged.workspace,
         domain=findings[0].domain,
-        type=str(mailbox.type),
-        status=str(mailbox.status),
-        server_ip=mailbox.server_ip,
+        type=flagged.type,
+        status=flagged.status,
+        server_ip=flagged.server_ip,
         score=mailbox_score(findings),
         severity=min(findings, key=lambda finding: finding.severity.rank).severity,
         rules=[finding.rule for finding in findings],

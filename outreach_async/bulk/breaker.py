@@ -156,9 +156,8 @@ class Breaker:
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:
-        """Record that the probe does not start after all, so that another attempt may be the probe."""
-        if self._probed_at < math.inf:
-            self.opens_at, self._probed_at = -math.inf, math.inf
+        """Record that the probe was cancelled, so that another attempt may be the probe."""
+        self.opens_at, self._probed_at = -math.inf, math.inf
 
     def on_probe_failure(self, now: float) -> None:
         """Record that the probe failed, and pause again. The pause is twice as long as before, up to `MAX_PAUSE`."""

@@ -125,19 +125,14 @@ def audit(
 
 async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
     """Run an audit, show its progress on stderr, and return its report."""
-    failure: Exception | None = None
     with show_progress("Auditing", workspaces) as show:
+        # What cannot be read becomes a finding, so the iteration raises no error that the group could wrap.
         async with anyio.create_task_group() as group, run as findings:
             group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
-            try:
-                async for _ in findings:
-                    pass
-            except Exception as error:  # noqa: BLE001 - raised below, as the group would wrap it
-                failure = error
+            async for _ in findings:
+                pass
             show_current(findings.progress, show)
             group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
     return findings.report
 
 

@@ -158,8 +158,7 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
         raise InvalidRequest("--outreach-header: expected NAME=VARIABLE, got a value without '='; pass the name of a variable")
     if variable not in environment:  # not shown, because it may be a secret that was passed by mistake
         raise InvalidRequest(
-            "--outreach-header: expected NAME=VARIABLE, got the name of an environment variable that is not set; "
-            "set the variable to the value of the header"
+            "--outreach-header: the environment variable of NAME=VARIABLE is not set; set the variable to the value of the header"
         )
     return name.strip().lower(), environment[variable]
 

@@ -1,4 +1,4 @@
-"""Measure the knobs that can be observed without creating contacts, from ordinary pages and from unusual list requests."""
+"""Determine the knobs that can be observed without creating contacts, by ordinary and by unusual list requests."""
 
 from __future__ import annotations
 

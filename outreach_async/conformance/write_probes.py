@@ -1,4 +1,4 @@
-"""Measure the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
+"""Determine the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
 Every created contact has an e-mail address that does not exist. Contacts are permanent, because no operation deletes a contact.
 """

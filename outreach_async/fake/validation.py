@@ -150,7 +150,7 @@ def is_stack_overflow(text: str) -> bool:
 
 
 FieldCheck = tuple[Callable[[str], object], str]
-"""A function that returns a true value for a valid string, and a description of valid strings for the error."""
+"""A pair of a predicate, which returns a true value for a valid string, and a description of valid strings for the error."""
 
 _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
 

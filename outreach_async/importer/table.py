@@ -231,7 +231,7 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """Whether the file is a rejects file of an earlier import, edited or not. The columns with the reasons are ignored."""
+        """True if the file is a rejects file of an earlier import, edited or not. The columns with the reasons are ignored."""
         return self.heading.rejects
 
     def fingerprint(self) -> str:

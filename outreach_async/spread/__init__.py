@@ -1,7 +1,7 @@
 r"""Import files in parts, on several processes or machines, with any engine.
 
 `plan` divides files into parts, `import_part` imports one part, and `merge_reports` adds up the results. The three are plain
-functions. A process pool, Dask, Ray, Spark or a shell loop runs the parts, in any order and at the same time:
+functions. A process pool runs the parts, in any order and at the same time, and so can an engine such as Dask, Ray or Spark:
 
 ```python
 import os
@@ -43,9 +43,9 @@ Plan
 ----
 A row group of a Parquet file becomes a part, and so does a whole file of any other format that `outreach_async.importer` reads.
 Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
-Only S3 is tested. The rows of e-mails that occur more than once, by the comparison that `create_many` uses, are taken out of
-their parts and become one more part, `repeats`. It sends them in the order of the files, one at a time per e-mail. No two parts
-share an e-mail, so a contact does not depend on which part runs first.
+Only S3 is tested, on a simulated server. The rows of e-mails that occur more than once, by the comparison that `create_many`
+uses, are taken out of their parts and become one more part, `repeats`. It sends them in the order of the files, one at a time
+per e-mail. No two parts share an e-mail, so a contact does not depend on which part runs first.
 
 The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. With
 `repeats="error"`, a row is compared with the last 10,000 rows of the part `repeats`. Columns named after labels of the workspace
@@ -53,8 +53,8 @@ need `fields=await client.workspaces.fields()`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON. It records the size and the time of change of each file,
 or the entity tag of each object. A part whose file has changed is refused, so copies of a file for other machines must keep its
-time. Planning reads each file once (JSON Lines twice), and of Parquet only the column of the e-mails. It takes less than 32 bytes
-of memory per row.
+time. Planning reads each file once (JSON Lines twice), and of Parquet only the column of the e-mails. It keeps less than 32
+bytes per row in memory, beside what pyarrow needs to read a file.
 
 ```python
 from pathlib import Path
@@ -109,8 +109,8 @@ store the key in the engine and show it in its web pages.
 Engines
 -------
 For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and a part that Dask gives up is submitted
-again. Ray and Spark run `import_part` as it is. Let them retry: a part may run any number of times. Turn off speculative
-execution.
+again. Ray and Spark run `import_part` as it is; the project's tests do not run these lines. Let them retry: a part may run any
+number of times. Turn off speculative execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)

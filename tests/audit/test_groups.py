@@ -7,8 +7,7 @@ from support.audit import NOW, REPORTS, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
 from outreach_async.audit import Group, Report, Severity
-from outreach_async.audit.evaluation import CompactSet
-from outreach_async.audit.findings import GroupTotals, MailboxTotals
+from outreach_async.audit.totals import CompactSet, GroupTotals, MailboxTotals, to_thousandths
 from outreach_async.errors import StatusError
 
 
@@ -137,8 +136,16 @@ def test_a_compact_set_tells_colliding_digests_apart(digest: int) -> None:
 def test_totals_are_integers_where_possible_and_keep_the_first_workspace() -> None:
     tally = GroupTotals()
     for sent, place in ((0.1, 3), (0.2, 1), (0.7, 2)):
-        tally.add("a", sent, 40, place)
-    tally.add("b", 0.125, 1, 0)
+        tally.add("a", to_thousandths(sent), 40_000, place)
+    tally.add("b", to_thousandths(0.125), 1_000, 0)
 
     assert (tally["a"], tally["b"].sent_30days, tally["c"]) == (MailboxTotals(3, 1, 120, 1), 0.125, MailboxTotals())
     assert (len(tally), list(tally)) == (2, ["a", "b"])
+
+
+def test_a_shared_mailbox_without_a_domain_counts_once_for_its_server() -> None:
+    shared = [mailbox(email="ann", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", email="bob", type="SMTP & IMAP")]
+
+    found = report(reading(shared), reading(shared, workspace="space_2"))
+
+    assert [one.message for one in found.findings if one.rule == "OA172"] == ["2 mailboxes share this server (blacklisted: 1)"]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from support.audit import NOW
+from tools.audit_names import pages
+
+from outreach_async.audit import Policy
+from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit.run import build_report, finish_reading
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "audit_memory.py"
 
@@ -20,3 +28,19 @@ def peak(mailboxes: int) -> float:
 def test_healthy_mailboxes_are_not_kept_in_memory() -> None:
     """If they were kept, 16,000 mailboxes would take as many KiB."""
     assert peak(24_000) - peak(8_000) < 12
+
+
+def test_memory_does_not_grow_with_the_number_of_domains_and_servers() -> None:
+    state = AuditState(["space_1", "space_2"], Policy.default(), NOW, most=200)
+    sizes = []
+
+    for number, page in enumerate(pages(8_000, 500)):
+        state.add_page(state.workspaces[number % 2], page)
+        sizes.append(len(pickle.dumps((state.totals, state.columns))))
+
+    assert max(sizes[8:]) < 1.5 * max(sizes[:8])
+    found = build_report(state, [], finish_reading(state, []))
+    assert (found.totals["type"], found.scores.workspaces["space_1"].mailboxes) == (1, 4_000)
+    for name, count in (("domains", found.totals["domain"]), ("servers", found.totals["server_ip"])):
+        assert 0.75 < count / 8_000 < 1.25
+        assert f"{name} as a whole beyond 200 of about {count:,}: audit fewer workspaces" in found.not_judged

@@ -55,7 +55,7 @@ def test_every_rule_can_be_disabled(rule: str) -> None:
             "OA120: expected a threshold named warning, error, critical, sample, got 'warnin'; did you mean 'warning'",
         ),
         ({"OA160": {"warning": 1}}, "OA160: expected no thresholds, got 'warning'"),
-        ({"OA160": False}, "OA160: expected a table of thresholds, got bool; to turn the rule off, add its id to off"),
+        ({"OA160": False}, "OA160: expected a table of thresholds, got bool; to turn the rule off, add its id to the list `off`"),
         ({"OA120": {"warning": True}}, "OA120.warning: expected a number, got bool"),
         ({"OA120": {"warning": "2 %"}}, "OA120.warning: expected a number, got str"),
         ({"OA120": {"warning": -1}}, "OA120.warning: expected a finite number of at least 0, got -1"),

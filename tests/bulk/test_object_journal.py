@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import attrs
@@ -20,14 +20,17 @@ from support.journal import facts, run_to_end
 from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
 from support.scenarios import KEY, SPACE
 from support.takeovers import DictObjects
+from support.time import virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
-from outreach_async import Journal, ObjectJournal, OutreachClient
+from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
 from outreach_async.bulk.journal import journal_at
 from outreach_async.bulk.journal.object_log import encode_object
 from outreach_async.bulk.journal.objects import FolderObjects, open_objects
+from outreach_async.bulk.recording import JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.limiter import RateLimiter
 
 URL = "memory://run"
 
@@ -184,6 +187,16 @@ class TestDamage:
                 writer.record([outcome(0)])
             successor.mark(window(0))
         assert journal_in(objects).report().rows == 0
+
+    def test_a_write_while_a_journal_is_given_up_does_not_save_its_writer(self) -> None:
+        objects = Racing()
+        writer = journal_in(objects).writer(IDENTITY, resume=False)
+        writer.mark(window(0))
+        flip(objects, "0000-0000000000")
+        objects.race = lambda: writer.record([outcome(0)])
+        journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown").close()
+        with pytest.raises(JournalError, match="another run has taken it over"):
+            writer.record([outcome(1)])
 
     def test_the_rows_of_a_journal_that_is_given_up_are_uncertain(self) -> None:
         fake = FakeService()
@@ -440,9 +453,38 @@ class TestS3:
             error = error.__cause__ or error.__context__
         assert SECRET not in repr(journal) + repr(attrs.asdict(journal))
 
+    def test_an_object_that_may_not_be_read_is_no_damage(self, proxy: Proxy) -> None:
+        objects = open_objects("s3://journals/secret")
+        objects.create("a", b"")
+        proxy.forbids_reads = True
+        with pytest.raises(OSError, match="a cannot be read: 403 Forbidden, AccessDenied"):
+            objects.read("a")
+
     def test_a_missing_bucket_is_named(self, proxy: Proxy) -> None:
         assert proxy.port
         with pytest.raises(JournalError, match=r"journal s3://nobody/run: .*404 Not Found, NoSuchBucket; fix the cause"):
             ObjectJournal("s3://nobody/run").report()
         with pytest.raises(FileNotFoundError):
             open_objects("s3://journals/x").read("missing")
+
+
+class _SlowRecorder:
+    """A recorder whose heartbeat never ends."""
+
+    heartbeat_due = 1.0
+
+    async def write_heartbeat(self, _due: float) -> None:
+        await anyio.sleep_forever()
+
+
+@virtual_time
+async def test_a_cancelled_heartbeat_starts_no_attempt() -> None:
+    limiter = RateLimiter(RetryPolicy(), max_in_flight=1)
+    throttle = JournalledThrottle(limiter, RetryPolicy())
+    throttle.recorder = cast("Any", _SlowRecorder())
+    assert not throttle.try_start(anyio.current_time())
+    with anyio.move_on_after(1) as scope:
+        await throttle.wait_and_start(0.0)
+    assert scope.cancelled_caught
+    assert limiter.in_flight == 0
+    assert throttle.halted is None

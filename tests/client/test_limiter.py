@@ -235,6 +235,19 @@ def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(anyio_backe
     anyio.run(start_again, backend=anyio_backend[0])
 
 
+def test_a_client_without_a_rate_may_start_at_once_in_the_next_event_loop(anyio_backend: tuple[str, dict[str, Any]]) -> None:
+    limits = limiter()
+
+    async def start() -> None:
+        now = anyio.current_time()
+        limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
+        assert limits.try_start(now)
+        limits.on_failure(refused(now, 1e9))
+
+    anyio.run(start, backend=anyio_backend[0])
+    anyio.run(start, backend=anyio_backend[0])
+
+
 # Between runs
 
 

@@ -216,7 +216,10 @@ def test_findings_become_a_behaviour() -> None:
         (SuiteOptions("https://api.example", SPACE, writes=SPACE), "--allow-writes: .* OUTREACH_OWNER_KEY"),
         (SuiteOptions("https://api.example", SPACE, gmail=True), "--outreach-gmail: .* --allow-writes"),
         (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE, got a value without '='"),
-        (SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE, .* not set"),
+        (
+            SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]),
+            "the environment variable of NAME=VARIABLE is not set",
+        ),
     ],
 )
 def test_invalid_options_are_refused(order: SuiteOptions, message: str) -> None:

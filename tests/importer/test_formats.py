@@ -216,3 +216,11 @@ def test_a_stream_that_fails_is_an_error_of_the_caller() -> None:
 
     with pytest.raises(InvalidRequest, match="the stream: Input/output error"):
         ByteSource.of(Broken())
+
+
+def test_a_column_of_a_text_file_has_a_cell_for_each_row(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("E-mail,City\na@b.example,Lyon\nc@d.example\n", encoding="utf-8")
+    file = open_file(path)
+    assert list(file.column(1)) == ["Lyon", ""]
+    assert file.split() == (file,)

@@ -122,6 +122,33 @@ def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
     assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]
 
 
+@pytest.mark.parametrize(
+    ("names", "at"),
+    [(["email", "City"], 0), (["a.b", "email"], 0), (["email", "email"], 1), ([" email ", "City"], 0)],
+    ids=["one", "dotted", "twice", "blanks"],
+)
+def test_a_column_has_the_cells_of_its_rows(names: list[str], at: int) -> None:
+    columns = [pa.array(["1", None, "3"]), pa.array(["4", "5", "6"])]
+    file = open_file(io.BytesIO(saved(pa.Table.from_arrays(columns, names=names))))
+    assert list(file.column(at)) == [cells[at] for _, cells, _ in file.records()]
+
+
+def test_a_column_of_a_rejects_file_is_unescaped() -> None:
+    names = ["email", "_row", "_code", "_field", "_message"]
+    table = pa.Table.from_arrays([pa.array(["'=a@x.example"]), *[pa.array(["x"])] * 4], names=names)
+    assert list(open_file(io.BytesIO(saved(table))).column(0)) == ["=a@x.example"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_the_row_groups_together_have_all_rows(size: int) -> None:
+    table = pa.table({"email": [f"p{at}@a.example" for at in range(7)], "City": ["x"] * 7})
+    file = open_file(io.BytesIO(saved(table, row_group_size=size)))
+    groups = file.split()
+    assert [record for group in groups for record in group.records()] == list(file.records())
+    assert [cell for group in groups for cell in group.column(0)] == list(file.column(0))
+    assert [group.count() for group in groups] == [min(size, 7 - first) for first in range(0, 7, size)]
+
+
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1 and nothing of the kind PAR1", saved(pa.table({"email": ["x"]}))[:-9]])
 def test_an_unreadable_file_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequest, match=r"^the stream: not a readable Parquet file \("):

@@ -120,6 +120,19 @@ def test_a_part_of_a_changed_file_is_refused_before_anything_is_sent(
     assert service.requests == 0
 
 
+def test_a_part_of_several_files_is_refused_if_the_last_one_has_changed(
+    connection: Connection, service: KillingService, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for number, path in enumerate(paths):
+        path.write_text(f"E-mail,{ROW}\nann@x.example,{number}\n", encoding="utf-8")
+    (part,) = plan(paths).parts
+    paths[1].write_text(f"E-mail,{ROW}\nann@x.example,1\nbo@x.example,2\n", encoding="utf-8")
+    with pytest.raises(InvalidRequest, match=r"b.csv: the file has changed"):
+        import_part(part, tmp_path, connection)
+    assert service.requests == 0
+
+
 def test_a_journal_of_another_plan_is_refused(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from outreach_async.audit import Policy, Report
 from outreach_async.audit.evaluation import AuditState
 from outreach_async.audit.run import WorkspaceReadResult, build_report, finish_reading
+from outreach_async.audit.totals import MAX_KEPT
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport.wire import Progress, Request, Response
@@ -135,12 +136,14 @@ class Shown:
     reading: WorkspaceReadResult
 
 
-def report(*shown: Shown, policy: Policy | None = None, now: float = NOW) -> Report:
-    """Judge mailboxes without a service."""
-    ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
-    for each in shown:
+def report(
+    *shown: Shown, policy: Policy | None = None, now: float = NOW, most: int = MAX_KEPT, read: Sequence[Shown] | None = None
+) -> Report:
+    """Judge mailboxes without a service; `read` is the order in which the workspaces are read."""
+    ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, most=most)
+    for each in read or shown:
         ledger.add_page(each.reading.workspace, each.mailboxes)
-    readings = [each.reading for each in shown]
+    readings = [each.reading.summary() for each in shown]
     return build_report(ledger, readings, finish_reading(ledger, readings))
 
 
@@ -200,3 +203,29 @@ def _shown(workspace: int) -> st.SearchStrategy[Shown]:
 
 REPORTS = st.integers(1, 4).flatmap(lambda count: st.tuples(*map(_shown, range(count)))).map(lambda shown: report(*shown))
 """Any mailbox."""
+
+_POOL = st.lists(
+    st.builds(
+        attrs.evolve,
+        MAILBOXES,
+        server_ip=st.integers(0, 4).map("192.0.2.{}".format),
+        type=st.sampled_from(["Google", "SMTP & IMAP", "Exchange"]).map(MailboxType),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def _share(pool: list[Mailbox]) -> st.SearchStrategy[list[Shown]]:
+    listed = st.lists(st.tuples(st.sampled_from(pool), st.sampled_from([None, 1, 2500, 0.3])), max_size=8)
+    boxes = listed.map(lambda found: [box if limit is None else attrs.evolve(box, daily_limit=limit) for box, limit in found])
+    once = boxes.map(lambda found: list({box.id: box for box in found}.values()))
+    return st.integers(1, 5).flatmap(
+        lambda count: st.tuples(
+            *(st.builds(reading, once, workspace=st.just(f"space_{place}"), error=_ERRORS) for place in range(count))
+        ).map(list)
+    )
+
+
+SHARED_FLEETS = _POOL.flatmap(_share)
+"""Workspaces that share mailboxes, also with different figures, and domains and servers."""

@@ -56,11 +56,13 @@ class Proxy:
         port: The port of the proxy.
         faults: What becomes of the next PUTs.
         puts: The paths of the PUTs that arrived.
+        forbids_reads: Whether every other request is refused.
     """
 
     def __init__(self, upstream: int) -> None:
         self.faults: deque[Fault] = deque()
         self.puts: list[str] = []
+        self.forbids_reads = False
         self._upstream = upstream
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -84,7 +86,7 @@ class Proxy:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Forward a request, and return or lose its reply."""
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
-        fault: Fault = "pass"
+        fault: Fault = "forbid" if self.forbids_reads else "pass"
         if handler.command == "PUT":
             self.puts.append(handler.path)
             fault = self.faults.popleft() if self.faults else "pass"

@@ -51,10 +51,12 @@ _THROTTLE: Final = (
 )
 _JOURNAL: Final = (
     "bulk/test_journal_records.py",
+    "bulk/test_journal_writers.py",
     "bulk/test_journal.py",
     "bulk/test_journal_machine.py",
     "bulk/test_journal_damage.py",
 )
+_OBJECTS: Final = ("bulk/test_journal_writers.py", "bulk/test_object_journal.py", "bulk/test_takeovers.py")
 
 TESTS: Final = {
     "retry": ("client/test_retry.py", *_CLIENT, "bulk/test_labels.py"),
@@ -71,11 +73,15 @@ TESTS: Final = {
     "bulk/journal/__init__": (*_JOURNAL, *_BULK),
     "bulk/journal/reader": (*_JOURNAL, *_BULK),
     "bulk/journal/writer": (*_JOURNAL, *_BULK),
-    "bulk/journal/store": (*_JOURNAL, *_BULK),
+    "bulk/journal/database": (*_JOURNAL, *_BULK),
+    "bulk/journal/protocol": (*_JOURNAL, *_BULK),
     "bulk/journal/records": (*_JOURNAL, *_BULK),
     "bulk/journal/identity": (*_JOURNAL, *_BULK),
     "bulk/journal/opening": (*_JOURNAL, *_BULK),
     "bulk/journal/lock": (*_JOURNAL, *_BULK),
+    "bulk/journal/object_log": (*_OBJECTS, *_BULK),
+    "bulk/journal/object_journal": (*_OBJECTS, *_BULK),
+    "limits": ("client/test_limits.py", *_CLIENT),
     "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
 }
 """The modules to change, and the tests that should notice, in the order in which they run."""
@@ -165,7 +171,11 @@ def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str
             *(*options, f"@{names}"),
         ],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(project), str(project / "tests")))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(project), str(project / "tests"))),
+            "PYTHONDONTWRITEBYTECODE": "",  # the next mutant uses what the tests of this one compile
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -218,16 +228,28 @@ def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: 
     places = {name: place for place, name in enumerate(files)}
     nearest = {test for line in lines for test in tests.get(line, [""])}
     named = sorted(nearest - {""}, key=lambda test: (places.get(test.partition("::")[0], len(files)), test))
-    path.write_text(mutant.change(source), encoding="utf-8")
+    # One case of each test first: if it fails, the other cases need not run.
+    first_cases = list({name.partition("[")[0]: name for name in reversed(named)}.values())[::-1]
+    others = [name for name in named if name not in set(first_cases)]
+    write_source(path, mutant.change(source))
     try:
         failed = any(
-            run_tests(chosen, project, timeout).returncode for chosen in (named, files if "" in nearest else ()) if chosen
+            run_tests(chosen, project, timeout).returncode
+            for chosen in (first_cases, others, files if "" in nearest else ())
+            if chosen
         )
     except subprocess.TimeoutExpired:
         return "killed by its timeout"
     finally:
-        path.write_text(source, encoding="utf-8")
+        write_source(path, source)
     return "killed" if failed else "survived"
+
+
+def write_source(path: Path, source: str) -> None:
+    """Write a module, and remove what was compiled from it: a change within a second that keeps the size could go unnoticed."""
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        compiled.unlink()
+    path.write_text(source, encoding="utf-8")
 
 
 def describe(mutant: Mutant) -> str:

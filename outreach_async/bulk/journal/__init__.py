@@ -12,7 +12,8 @@ Objects
 -------
 A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, rows that it created are
 reported as `skipped`, and nothing shows that this is wrong. Where machines may be lost, pass a URL, or an `ObjectJournal`, which
-takes more options. The journal is then a log of objects, about 20 bytes per row, that any machine can read and resume:
+takes more options. The journal is then a log of objects, about 20 bytes per row (up to 60 at ten rows a second), that any machine
+can read and resume:
 
     s3://bucket/prefix     S3, or a service with its interface that supports conditional writes (If-None-Match)
     gs://bucket/prefix     Google Cloud Storage; untested
@@ -60,7 +61,8 @@ its process is gone, or should end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
 generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
-so let no rule of the bucket delete objects of a run that has not finished.
+and rows that it marked may then be reported as `skipped` with certainty although this run created them. So let no rule of the
+bucket delete objects of a run that has not finished.
 
 Use `earlier="unknown"` with any kind of journal if rows of this input may have been sent by a run whose journal you do not have:
 it was on a disk that is gone, its objects were deleted, or an older copy was restored. Without it, the new run takes contacts

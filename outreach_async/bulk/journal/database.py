@@ -12,7 +12,7 @@ from weakref import finalize
 from outreach_async.bulk.journal.lock import JournalLock
 from outreach_async.bulk.journal.reader import connect
 from outreach_async.bulk.journal.records import DECODING_ERRORS, SET_METADATA, encode_metadata
-from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.errors import InvalidRequest, JournalError
 
 Change: TypeAlias = tuple[Any, ...]
 """A change of a journal: the name of a statement in `STATEMENTS`, and its values."""
@@ -124,8 +124,6 @@ class Database(ABC):
         except JournalError as error:
             self._failure = self._failure or (str(error), error.__cause__)
             raise
-        except OutreachError:
-            raise
         except (sqlite3.Error, OSError, *DECODING_ERRORS) as error:
             message = f"journal {self.name}: {error}; fix the cause (e.g. disk full) and resume the run"
             self._failure = (message, error)
@@ -145,7 +143,8 @@ class FileDatabase(Database):
 
     Args:
         path: Path of the journal.
-        log: The metadata about the log: its run, whether the file states that a log is open, and the number of commits.
+        log: State of the write-ahead log: the run that wrote it, whether the journal's file marks it as open, and the number of
+            commits.
         lock: The lock on the file, which is released when the database is closed.
     """
 

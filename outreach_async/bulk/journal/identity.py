@@ -77,7 +77,7 @@ class JournalReport(BulkReport):
         repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
             `not_applied`.
         seconds: Duration of the run in seconds. If the run was resumed, the time between its processes does not count.
-        marked: Number of rows that were marked as about to be sent. The recorded run sent no later row.
+        marked: Number of rows that were marked as about to be sent. Rows after the last marked row were not sent.
         possibly_sent: Number of marked rows without an outcome.
         windows: Number of marked windows.
         events: Number of events by kind.

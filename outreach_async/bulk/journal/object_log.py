@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from itertools import count
 from secrets import token_bytes
 from typing import Any, Final
 
@@ -187,9 +186,9 @@ class ObjectLog:
         Raises:
             OSError: The object that stops the writer cannot be written.
         """
-        for number in count(self._end):
-            if self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
-                break
+        number = self._end
+        while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
+            number += 1
         self._begin_generation(self.generation + 1)
 
     def damaged(self, reason: str) -> DamagedJournalError:

@@ -132,7 +132,7 @@ class JournalWriter(Protocol):
 
 @runtime_checkable
 class JournalStore(Protocol):
-    """What `create_many` takes as a journal: it opens the journal's writer.
+    """A journal that can be passed to `create_many`. It opens the writer of the journal.
 
     Example:
         ```python

@@ -1,0 +1,326 @@
+"""Audit in parts, in several processes or on several hosts, and merge the parts into one report."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Self
+
+import attrs
+import msgspec
+
+from outreach_async.audit.conditions import Sign, email_domain
+from outreach_async.audit.evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
+from outreach_async.audit.findings import Finding, GroupKind, Severity
+from outreach_async.audit.policy import Policy
+from outreach_async.audit.report import Report
+from outreach_async.audit.rules import UNREADABLE, Rule
+from outreach_async.audit.run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
+from outreach_async.audit.totals import COLUMN_TYPES, MAX_KEPT, MailboxColumns, digest64
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.validation import require_display, require_seconds, type_name
+from outreach_async.vocabulary import MAX_MAILBOX_DISPLAY
+
+PART_VERSION: Final = 1
+"""Version of the format of parts."""
+
+
+@attrs.frozen(kw_only=True)
+class WorkspacePart:
+    """The data of one workspace in a part.
+
+    Attributes:
+        workspace: Id of the workspace.
+        complete: Whether the workspace was read completely.
+        mailboxes: Number of mailboxes read.
+        data: The mailboxes as columns and the findings, compressed.
+
+    Example:
+        ```python
+        part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
+        print(part.workspaces[0].workspace, part.workspaces[0].mailboxes)  # -> space_1 2
+        ```
+    """
+
+    workspace: str
+    complete: bool
+    mailboxes: int
+    data: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class AuditPart:
+    """The result of `audit_part`: a value that can be pickled, compared and stored as JSON.
+
+    Healthy mailboxes are in it as digests and figures, without their addresses. Mailboxes with findings, domains and addresses of
+    servers are in it as in a report. It contains no API key and no salt.
+
+    Attributes:
+        at: Time of the audit, in Unix seconds.
+        policy: Hash of the rules of the policy.
+        salt: Hash of the salt, so that only parts with the same salt are merged.
+        dropped: By kind of group, the largest digest of those that were kept, if there were more than an audit keeps.
+        workspaces: The workspaces of the part.
+
+    Example:
+        ```python
+        part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
+        print(AuditPart.from_dict(json.loads(json.dumps(part.to_dict()))) == part)  # -> True
+        ```
+    """
+
+    at: float
+    policy: str
+    salt: str
+    dropped: Mapping[GroupKind, int] = attrs.field(factory=dict, hash=False)
+    workspaces: tuple[WorkspacePart, ...] = attrs.field(repr=lambda parts: str([part.workspace for part in parts]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part as JSON-compatible values. `from_dict` converts them back.
+
+        Example:
+            ```python
+            part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
+            print(len(json.dumps(part.to_dict())) < 2_000)  # -> True
+            ```
+        """
+        workspaces = [attrs.asdict(each) | {"data": b64encode(each.data).decode()} for each in self.workspaces]
+        return {"version": PART_VERSION, **attrs.asdict(self, recurse=False), "workspaces": workspaces}
+
+    @classmethod
+    def from_dict(cls, values: object) -> Self:
+        """Create a part from JSON values.
+
+        Raises:
+            InvalidRequest: The values are not a part, or have an unknown version.
+
+        Example:
+            ```python
+            part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
+            print(AuditPart.from_dict(part.to_dict()).workspaces[0].complete)  # -> True
+            ```
+        """
+        if not isinstance(values, dict) or values.get("version") != PART_VERSION:
+            got = f"version {shorten(repr(values.get('version')), 40)}" if isinstance(values, dict) else type_name(values)
+            raise InvalidRequest(f"part: expected version {PART_VERSION}, got {got}; pass the output of `AuditPart.to_dict`")
+        try:
+            return msgspec.convert(values, cls)  # converts base64 strings to bytes
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"part: {error}; pass the output of `AuditPart.to_dict`") from None
+
+
+async def audit_part(
+    client: OutreachClient,
+    workspaces: Iterable[str],
+    *,
+    at: float,
+    salt: str,
+    policy: Policy | None = None,
+    display: int = MAX_MAILBOX_DISPLAY,
+    deadline: float | None = None,
+) -> AuditPart:
+    """Read and check the mailboxes of some workspaces of an audit. `merge` combines the parts of all workspaces.
+
+    Reading, waiting and giving up work as in `audit`. Run a part again if its process died.
+
+    Args:
+        client: Client to read with. Its default workspace is ignored.
+        workspaces: Ids of the workspaces of this part; a duplicate is read once.
+        at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
+        salt: Key of the digests of mailboxes; the same for all parts, and secret if nobody may test whether a part contains an
+            address.
+        policy: The policy to apply; the same for all parts, and by default all rules with their default thresholds.
+        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
+        deadline: Limit in seconds for this part; `None` for no limit.
+
+    Raises:
+        InvalidRequest: An argument is invalid.
+
+    Example:
+        ```python
+        parts = [await audit_part(client, [space], at=fake.now, salt="pepper") for space in ("space_1", "space_gone")]
+        print(merge(parts, workspaces=["space_1", "space_gone"]).unreadable)  # -> ['space_gone']
+        ```
+    """
+    state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), _require_time(at), key=_require_key(salt))
+    run = AuditRun(client, state, require_display("display", display, mailboxes=True), require_seconds("deadline", deadline))
+    await run
+    return build_part(state, run.summaries)
+
+
+def _require_time(at: object) -> float:
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise InvalidRequest(f"at: expected a time in Unix seconds, got {type_name(at)}; pass time.time() of the start")
+    return at
+
+
+def _require_key(salt: object) -> bytes:
+    """Return the key of the digests. A digest of the salt has the length of a key, whatever the length of the salt."""
+    if not isinstance(salt, str) or not salt:
+        raise InvalidRequest("salt: expected a string that is not empty; pass the same random string to all parts")
+    return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart:
+    """Build a part from the state of an audit that has read its workspaces. This function performs no I/O."""
+    names: dict[GroupKind, list[str]] = {kind: list(totals) for kind, totals in state.totals.items()}
+    everything = zip(summaries, state.columns, state.flagged, strict=True)
+    return AuditPart(
+        at=state.now,
+        policy=_hash_rules(state.policy),
+        salt=f"{digest64('outreach_async.audit part', state.key or b''):016x}",
+        dropped={kind: totals.threshold for kind, totals in state.totals.items() if totals.threshold is not None},
+        workspaces=tuple(_encode(summary, columns, flagged, names) for summary, columns, flagged in everything),
+    )
+
+
+def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Policy | None = None) -> Report:
+    """Merge parts into the report that `audit` of all their workspaces returns. Parts may come in any order, and repeatedly.
+
+    If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is unreadable.
+
+    Args:
+        parts: The parts.
+        workspaces: Ids of all workspaces, in the order of the report.
+        policy: The policy of the parts; by default, all rules with their default thresholds.
+
+    Raises:
+        InvalidRequest: There are no parts; the parts differ in time, salt or policy; or a part is damaged or contains a workspace
+            that `workspaces` does not.
+
+    Example:
+        ```python
+        parts = [await audit_part(client, ["space_1"], at=fake.now, salt="pepper")] * 2
+        report = merge(parts, workspaces=["space_1"])
+        print(report == await audit(client, ["space_1"], clock=lambda: fake.now))  # -> True
+        ```
+    """
+    return merge_parts(parts, require_workspace_ids(workspaces), policy or Policy.default(), MAX_KEPT)
+
+
+def merge_parts(parts: Iterable[AuditPart], workspaces: Sequence[str], policy: Policy, most: int) -> Report:
+    """Merge parts like `merge`; an audit keeps at most `most` domains, types and servers."""
+    known = list(parts)
+    _require_equal(known, policy)
+    best = _most_complete(known, set(workspaces))
+    state = AuditState(workspaces, policy, known[0].at, most=most)
+    for part in known:
+        for kind, threshold in part.dropped.items():
+            state.totals[kind].limit(threshold)
+    summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace) for workspace in workspaces]
+    return build_report(state, summaries, finish_reading(state, summaries))
+
+
+def _require_equal(parts: Sequence[AuditPart], policy: Policy) -> None:
+    if not parts:
+        raise InvalidRequest("parts: expected at least one part, got none; pass the results of `audit_part`")
+    expected = {"policy": _hash_rules(policy), "at": parts[0].at, "salt": parts[0].salt}
+    for part in parts:
+        for name, value in expected.items():
+            if (got := getattr(part, name)) != value:
+                space = part.workspaces[0].workspace if part.workspaces else "no workspace"
+                raise InvalidRequest(
+                    f"parts: expected parts with {name} {value}, got {got} for {space}; pass the same `{name}` everywhere"
+                )
+
+
+def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str, WorkspacePart]:
+    best: dict[str, WorkspacePart] = {}
+    for each in (each for part in parts for each in part.workspaces):
+        if each.workspace not in workspaces:
+            shown = shorten(repr(each.workspace), 80)
+            raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add it to `workspaces`")
+        # The data decides between equally complete readings, so that the order of the parts does not.
+        best[each.workspace] = max(best.get(each.workspace, each), each, key=lambda one: (one.complete, one.mailboxes, one.data))
+    return best
+
+
+def _missing(workspace: str) -> ReadSummary:
+    message = "could not be read: no part contains this workspace"
+    rule = UNREADABLE
+    finding = Finding(rule=rule.id, severity=rule.severity, workspace=workspace, message=message, remedy=rule.remedy)
+    return ReadSummary(workspace, 0, True, False, [finding])
+
+
+def _hash_rules(policy: Policy) -> str:
+    rules = [*policy.mailbox_rules, *policy.domain_rules, *policy.server_rules]
+    about = [[rule.id, rule.severity, rule.condition, rule.remedy, sorted(rule.thresholds.items())] for rule in rules]
+    return blake2b(json.dumps([attrs.asdict(policy.used), about]).encode(), digest_size=16).hexdigest()
+
+
+_NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "server_ip", "types": "type"}
+
+
+def _encode(
+    summary: ReadSummary, columns: MailboxColumns, flagged: Iterable[FlaggedMailbox], names: Mapping[GroupKind, Sequence[str]]
+) -> WorkspacePart:
+    """Encode a workspace. Its columns refer to lists of its own names, so that it can be merged without the others."""
+    used: dict[str, list[str]] = {}
+    packed: dict[str, str] = {}
+    for name, column in columns.arrays.items():
+        values: Sequence[int] = column
+        if name in _NAMED_COLUMNS:
+            places = {index: place for place, index in enumerate(dict.fromkeys(index for index in column if index >= 0))}
+            used[name] = [names[_NAMED_COLUMNS[name]][index] for index in places]
+            values = [places.get(index, -1) for index in column]
+        packed[name] = b64encode(struct.pack(f"<{len(values)}{COLUMN_TYPES[name]}", *values)).decode()
+    content = {
+        "denied": summary.denied,
+        "errors": [finding.to_dict() for finding in summary.findings],
+        "names": used,
+        "columns": packed,
+        "flagged": [_encode_flagged(each) for each in flagged],
+    }
+    data = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+    return WorkspacePart(workspace=summary.workspace, complete=not summary.unreadable, mailboxes=summary.mailboxes, data=data)
+
+
+def _encode_flagged(flagged: FlaggedMailbox) -> list[Any]:
+    signs = [
+        (finding.rule, finding.message, finding.figures, finding.severity, finding.confidence == "high")
+        for finding in flagged.findings
+    ]
+    return [flagged.id, flagged.email, flagged.type, flagged.status, flagged.server_ip, list(flagged.figures), signs]
+
+
+def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
+    """Add a workspace to the state of the merged audit."""
+    try:
+        content = json.loads(zlib.decompress(part.data))
+        state.add_facts(part.workspace, _decode_facts(content["columns"], content["names"]))
+        rules = {rule.id: rule for rule in state.policy.mailbox_rules}
+        state.add_flagged(part.workspace, [_decode_flagged(values, part.workspace, rules) for values in content["flagged"]])
+        errors = msgspec.convert(content["errors"], list[Finding])
+        return ReadSummary(part.workspace, part.mailboxes, not part.complete, content["denied"], errors)
+    except (zlib.error, struct.error, ValueError, LookupError, TypeError) as error:
+        raise InvalidRequest(f"parts: {part.workspace}: damaged ({type(error).__name__}); run `audit_part` again") from None
+
+
+def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]]) -> Iterator[MailboxFacts]:
+    columns = {}
+    for name, code in COLUMN_TYPES.items():
+        content = b64decode(packed[name])
+        columns[name] = array(code, struct.unpack(f"<{len(content) // struct.calcsize('<' + code)}{code}", content))
+    # A name that the part did not keep has the index -1: the last element.
+    domains, servers, types = ([*names[name], None] for name in ("domains", "servers", "types"))
+    for digest, domain, server, kind, sent, limit, flags in zip(*columns.values(), strict=True):
+        yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
+
+
+def _decode_flagged(values: Sequence[Any], workspace: str, rules: Mapping[str, Rule]) -> FlaggedMailbox:
+    mailbox, email, kind, status, server, figures, signs = values
+    sent, domain = figures[FIGURES.index("sent_30days")], email_domain(email)
+    findings = [
+        build_finding(
+            rules[rule], Sign(message, numbers, Severity(severity), sure), workspace, domain, sent, mailbox=mailbox, email=email
+        )
+        for rule, message, numbers, severity, sure in signs
+    ]
+    return FlaggedMailbox(workspace, mailbox, email, kind, status, server, figures, findings)

@@ -1,0 +1,291 @@
+"""Totals of mailboxes by group, and columns with what the rules about groups need of each mailbox, in bounded memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
+from hashlib import blake2b
+from itertools import compress
+from typing import Final
+
+import attrs
+
+from outreach_async.models import Number
+
+MAX_KEPT: Final = 1_000_000
+"""Maximum number of domains, of types and of servers whose totals an audit keeps. A million domains take about 250 MB."""
+
+_HASH_BITS: Final = 64
+_MAX_SUM: Final = 2**63 - 1
+"""A sum, in thousandths, does not exceed this number. The order of addition never affects a sum that is limited in this way."""
+
+
+def to_thousandths(figure: Number) -> int:
+    """Convert a valid figure to whole thousandths. Sums of whole numbers do not depend on the order of addition."""
+    return round(figure * 1000)
+
+
+def _from_thousandths(total: int) -> Number:
+    return total / 1000 if total % 1000 else total // 1000
+
+
+def digest64(value: str, key: bytes = b"") -> int:
+    """Return a 64-bit digest of a string, which is the same in every process; another `key` gives another digest."""
+    return int.from_bytes(blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "little")
+
+
+@attrs.frozen
+class MailboxTotals:
+    """The totals of mailboxes that share a property, such as their domain.
+
+    Attributes:
+        mailboxes: Number of mailboxes.
+        sent_30days: E-mails sent in 30 days.
+        daily_limit: Sum of the daily limits, in e-mails per day.
+        first: Lowest index of a workspace that lists one of the mailboxes; the workspaces are in the order of the audit.
+    """
+
+    mailboxes: int = 0
+    sent_30days: Number = 0
+    daily_limit: Number = 0
+    first: int = 0
+
+
+class GroupTotals:
+    """Totals of mailboxes for each key, such as a domain. A key has an index, which `trim` changes.
+
+    Arrays store the totals to save memory, because a million mailboxes may have 250,000 domains.
+
+    The number of keys is limited by keeping those with the smallest digests. Which keys these are depends only on all keys that
+    were added, not on their order, and the totals of the kept keys are exact: a kept key was never dropped before.
+
+    Args:
+        most: Maximum number of keys that `trim` keeps.
+    """
+
+    def __init__(self, most: int = MAX_KEPT) -> None:
+        self._most = most
+        self._indexes: dict[str, int] = {}
+        self._mailboxes, self._sent, self._limits, self._first = array("q"), array("q"), array("q"), array("i")
+        self._own, self._listed = array("i"), array("i")
+        self._repeated: dict[int, tuple[int, int, int]] = {}
+        self.threshold: int | None = None
+        """Largest digest of a kept key; `None` while all keys are kept."""
+
+    def add(self, key: str, sent: int, limit: int, workspace: int, mailboxes: int = 1) -> int:
+        """Add mailboxes to the totals of a key, and return the index of the key; -1 if the key is not kept.
+
+        Args:
+            key: The domain, type, server or workspace.
+            sent: E-mails sent in 30 days, in thousandths.
+            limit: Daily limit, in thousandths.
+            workspace: Index of the workspace of the mailboxes.
+            mailboxes: Number of mailboxes.
+        """
+        index = self._indexes.get(key)
+        if index is None:
+            if self.threshold is not None and digest64(key) > self.threshold:
+                return -1
+            index = self._indexes[key] = len(self._first)
+            for column, value in zip(self._columns, (0, 0, 0, workspace, 0, 0), strict=True):
+                column.append(value)
+        self._mailboxes[index] += mailboxes
+        self._sent[index] = min(_MAX_SUM, self._sent[index] + sent)
+        self._limits[index] = min(_MAX_SUM, self._limits[index] + limit)
+        self._first[index] = min(self._first[index], workspace)
+        return index
+
+    @property
+    def _columns(self) -> tuple[array[int], ...]:
+        return self._mailboxes, self._sent, self._limits, self._first, self._own, self._listed
+
+    def add_own(self, index: int, *, listed: bool) -> None:
+        """Count a mailbox of type `SMTP & IMAP` on the server with this index; `listed` if it is on a blacklist."""
+        self._own[index] += 1
+        self._listed[index] += listed
+
+    def add_repeated(self, index: int, sent: int, limit: int) -> None:
+        """Record that a mailbox of the domain with this index is counted in another workspace, too."""
+        mailboxes, all_sent, all_limits = self._repeated.get(index, (0, 0, 0))
+        self._repeated[index] = mailboxes + 1, min(_MAX_SUM, all_sent + sent), min(_MAX_SUM, all_limits + limit)
+
+    def trim(self, slack: int = 0) -> array[int] | None:
+        """Drop the keys with the largest digests if there are too many keys.
+
+        Args:
+            slack: Number of keys that may be kept beyond the maximum, because dropping keys one by one is slow.
+
+        Returns:
+            The new index of each old index, -1 for a dropped key; `None` if no key was dropped.
+        """
+        if len(self) <= self._most + slack:
+            return None
+        digests = array("Q", map(digest64, self._indexes))
+        self.threshold = sorted(digests)[self._most - 1]
+        kept = bytearray(digest <= self.threshold for digest in digests)
+        self._mailboxes, self._sent, self._limits, self._first, self._own, self._listed = (
+            array(column.typecode, compress(column, kept)) for column in self._columns
+        )
+        self._indexes = {key: index for index, key in enumerate(compress(self._indexes, kept))}
+        numbers = iter(range(len(self._indexes)))
+        return array("i", (next(numbers) if is_kept else -1 for is_kept in kept))
+
+    def limit(self, threshold: int) -> None:
+        """Do not keep a key with a digest above this threshold, because a part of the audit did not keep such keys either."""
+        self.threshold = min(threshold, threshold if self.threshold is None else self.threshold)
+
+    @property
+    def slack(self) -> int:
+        """Number of keys beyond the maximum at which dropping them pays."""
+        return self._most // 4
+
+    @property
+    def distinct(self) -> int:
+        """Number of different keys that were added; an estimate if keys were dropped (0.1 % off for a million kept keys)."""
+        return len(self) if self.threshold is None else round((len(self) - 1) * 2**_HASH_BITS / max(1, self.threshold))
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._indexes)
+
+    def mailbox_count(self, key: str) -> int:
+        """Return the number of mailboxes of a key. The key must have been added before."""
+        return self._mailboxes[self._indexes[key]]
+
+    def __getitem__(self, key: str) -> MailboxTotals:
+        """Return the totals of a key; all are 0 for a key that is not kept."""
+        index = self._indexes.get(key)
+        return MailboxTotals() if index is None else self._totals(index, (0, 0, 0))
+
+    def once(self, key: str) -> MailboxTotals:
+        """Return the totals of a key, like `[]`, but a mailbox of several workspaces counts once."""
+        index = self._indexes.get(key)
+        return MailboxTotals() if index is None else self._totals(index, self._repeated.get(index, (0, 0, 0)))
+
+    def _totals(self, index: int, repeated: tuple[int, int, int]) -> MailboxTotals:
+        return MailboxTotals(
+            self._mailboxes[index] - repeated[0],
+            _from_thousandths(self._sent[index] - repeated[1]),
+            _from_thousandths(self._limits[index] - repeated[2]),
+            self._first[index],
+        )
+
+    def own_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the servers with a blacklisted mailbox: address, mailboxes of type `SMTP & IMAP`, blacklisted ones of them."""
+        for key, own, listed in zip(self._indexes, self._own, self._listed, strict=True):
+            if listed:
+                yield key, own, listed
+
+
+COLUMN_TYPES: Final = {
+    "digests": "Q", "domains": "i", "servers": "i", "types": "i", "sent": "q", "limits": "q", "flags": "B",
+}  # fmt: skip
+"""The columns of `MailboxColumns`, and the type codes of their arrays."""
+
+OWN_SERVER: Final = 1
+"""Flag of a mailbox of type `SMTP & IMAP`."""
+BLACKLISTED: Final = 2
+"""Flag of a mailbox on a blacklist."""
+
+
+class MailboxColumns:
+    """The figures of each mailbox of a workspace that the rules about groups need, in arrays of 37 bytes per mailbox.
+
+    Attributes:
+        digests: Digest of the mailbox's id and address.
+        domains: Index of the domain in the totals of domains; -1 if there is none, or if it is not kept.
+        servers: Index of the server, likewise.
+        types: Index of the type, likewise.
+        sent: E-mails sent in 30 days, in thousandths.
+        limits: Daily limit, in thousandths.
+        flags: `OWN_SERVER` and `BLACKLISTED`.
+    """
+
+    def __init__(self) -> None:
+        self.digests, self.sent, self.limits, self.flags = array("Q"), array("q"), array("q"), array("B")
+        self.domains, self.servers, self.types = array("i"), array("i"), array("i")
+
+    @property
+    def arrays(self) -> dict[str, array[int]]:
+        """The columns, by name."""
+        return {name: getattr(self, name) for name in COLUMN_TYPES}
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """Yield the values of each mailbox, in the order of the attributes."""
+        return zip(*self.arrays.values(), strict=True)
+
+    def append(self, *values: int) -> None:
+        """Add a mailbox, with the values in the order of the attributes."""
+        digest, domain, server, kind, sent, limit, flags = values
+        self.digests.append(digest)
+        self.domains.append(domain)
+        self.servers.append(server)
+        self.types.append(kind)
+        self.sent.append(sent)
+        self.limits.append(limit)
+        self.flags.append(flags)
+
+    def replace_indexes(self, name: str, indexes: array[int]) -> None:
+        """Replace the indexes of a column by new ones; `indexes` is what `GroupTotals.trim` returned."""
+        setattr(self, name, array("i", (index if index < 0 else indexes[index] for index in getattr(self, name))))
+
+    def drop_unused(self) -> None:
+        """Drop the mailboxes that no rule about groups needs any more, because neither domain nor server is kept."""
+        used = bytearray(map(is_used, self.domains, self.servers, self.flags))
+        if not all(used):
+            for name, column in self.arrays.items():
+                setattr(self, name, array(column.typecode, compress(column, used)))
+
+
+def is_used(domain: int, server: int, flags: int) -> bool:
+    """Return whether a rule about groups needs a mailbox."""
+    return domain >= 0 or (server >= 0 and flags & OWN_SERVER > 0)
+
+
+_MIN_SLOTS: Final = 1_024
+_HASH_MASK: Final = 2**_HASH_BITS - 1
+
+
+class CompactSet:
+    """A set that stores only the 64-bit hashes of the added names, in an open-addressing hash table.
+
+    The probability that any two of a million hashes are equal is about one in forty million. Python randomizes string hashes in
+    each process, which prevents deliberate collisions. The table is at most three quarters full.
+    """
+
+    def __init__(self) -> None:
+        self._slots = array("Q", bytes(8 * _MIN_SLOTS))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
+        """Add names, and return the names that were not in the set before."""
+        return {name for name in names if self.add(name)}
+
+    def add(self, name: Hashable) -> bool:
+        """Add a name, and return whether the name was not in the set before."""
+        if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
+            return False
+        self._count += 1
+        if 4 * self._count > 3 * len(self._slots):
+            full, self._slots = self._slots, array("Q", bytes(2 * 8 * len(self._slots)))
+            for digest in filter(None, full):
+                self._insert(digest)
+        return True
+
+    def _insert(self, digest: int) -> bool:
+        """Store a digest in its slot or in the next free slot, and return whether the digest was not in the table before."""
+        slots = self._slots
+        last = len(slots) - 1  # the size is a power of two, so `&` computes the remainder
+        slot = digest & last
+        while held := slots[slot]:
+            if held == digest:
+                return False
+            slot = (slot + 1) & last
+        slots[slot] = digest
+        return True
