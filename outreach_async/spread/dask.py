@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -52,7 +53,7 @@ import distributed  # noqa: E402 - the error above names the extra
 from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worker  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
-    from distributed import Future, Scheduler
+    from distributed import Scheduler
 
 _TIMEOUT: Final = 1.0
 """Seconds after which a report to the scheduler is given up. It is less than the lifetime of a share."""
@@ -120,13 +121,21 @@ class LeasedRate:
         Raises:
             TransportError: The scheduler does not answer.
         """
-        call = self._ask(list(attrs.astuple(usage)))
+        reply: Future[Any] = Future()
+
+        async def ask() -> None:
+            if not reply.set_running_or_notify_cancel():  # it is too late
+                return
+            try:
+                reply.set_result(await self._ask(list(attrs.astuple(usage))))
+            except (OSError, RuntimeError, ValueError) as error:
+                reply.set_exception(error)
+
         try:
             # The task runs in a thread with an event loop of its own, and the connection belongs to the worker's event loop.
-            loop: Any = self._worker.loop
-            future = asyncio.run_coroutine_threadsafe(call, loop.asyncio_loop)
+            self._worker.loop.add_callback(ask)
             with anyio.fail_after(_TIMEOUT):
-                share = await asyncio.wrap_future(future)
+                share = await asyncio.wrap_future(reply)
         except (OSError, RuntimeError, ValueError) as error:
             raise TransportError(f"rate: the Dask scheduler does not answer ({type(error).__name__})", maybe_sent=False) from None
         if share is None:
@@ -195,7 +204,7 @@ class DaskImport:
         self._limit = limit
         self._client: distributed.Client | None = None
         self._owns_client = False
-        self._submissions: dict[Future[PartReport], _Submission] = {}
+        self._submissions: dict[distributed.Future[PartReport], _Submission] = {}
         self._queue: Any = None
         self._reports: list[PartReport] = []
         self._resubmitted = 0
@@ -281,7 +290,7 @@ class DaskImport:
         self._submissions[future] = submission
         self._queue.add(future)
 
-    def _take(self, future: Future[PartReport], submission: _Submission) -> PartReport | None:
+    def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
         """Return the report of a completed task; `None` if the part was submitted again.
 
         The task is released, because Dask runs a finished task again if the worker with its result dies.

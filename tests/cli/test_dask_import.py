@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from distributed import LocalCluster
+from support.cli import Shell
 from support.spread import KEY, SPACE, served
 
 from outreach_async.errors import InvalidRequest
@@ -37,6 +39,19 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
     assert {contact["email"] for contact in service.fake.contacts(SPACE)} == {"ann@x.example", "bo@x.example"}
 
 
+def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
+    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,Lyon\n,Rome\n", encoding="utf-8")
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    with (
+        served(_Service()) as connection,  # type: ignore[arg-type] # a fake without kills
+        LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster,
+    ):
+        place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
+        done = shell("import", f"{tmp_path}/*.csv", *place, "--dask", cluster.scheduler_address)
+    assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 parts"), done.err
+    assert f"{tmp_path}/a.csv: line 3: rejected: email: " in done.out
+
+
 class _Service:
     def __init__(self) -> None:
         self.fake = FakeService()
@@ -53,6 +68,8 @@ class _Service:
         (["a.csv", *WAY, "--check", "error"], "--check: cannot be used with --dask"),
         (["a.csv", *WAY, "--header", "X: y"], "--header: cannot be used with --dask"),
         (["a.csv", *WAY, "--base-url", "fake:"], "--base-url: --dask needs a service that all workers can reach"),
+        (["a.csv", *WAY[:2], *WAY[4:]], "--workspace: missing"),
+        (["a.csv", *WAY, "--dask", "local"], "--owner-key: missing"),
         (["*.parquet", *WAY], "expected a pattern that matches a file"),
         (["s3://bucket/a.csv"], "FILE: a URL needs --dask"),
     ],

@@ -7,6 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,11 +21,13 @@ import pytest
 from distributed import Client, LocalCluster
 from support.spread import KEY, ROW, KillingService, served, write_people
 
+from outreach_async import OutreachClient
+from outreach_async.bulk.journal.object_log import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
-from outreach_async.shared_rate import RateUsage
+from outreach_async.shared_rate import Rate, RateUsage
 from outreach_async.spread import Connection, ImportPlan, plan
-from outreach_async.spread.dask import LeasedRate, RatePlugin, create_many
+from outreach_async.spread.dask import DaskImport, LeasedRate, RatePlugin, create_many
 
 USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, succeeded=10, refused=0)
 
@@ -92,6 +95,33 @@ def _is_quiet(service: KillingService) -> bool:
     return service.requests == sent
 
 
+def test_cancelling_in_another_thread_ends_the_iteration(
+    cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
+) -> None:
+    runs: list[DaskImport] = []
+    service.call_at(5, lambda: threading.Thread(target=runs[0].cancel).start())
+    with create_many(cluster, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals", rate=40.0) as run:
+        runs.append(run)
+        assert list(run) == []
+
+
+class LostConnection(Connection):
+    """A connection whose tasks always find that another worker has taken over their journals."""
+
+    def create_client(self, rate: Rate | None = None) -> OutreachClient:
+        raise TakenOverError(f"taken over, with {rate}")
+
+
+def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connection, tmp_path: Path) -> None:
+    lost = LostConnection(**attrs.asdict(connection))
+    with (
+        create_many(cluster, planned(tmp_path, files=1), lost, journal=f"file://{tmp_path}/journals") as run,
+        pytest.raises(TakenOverError),
+    ):
+        list(run)
+    assert run.progress.resubmitted == 49
+
+
 def test_an_error_of_the_service_reaches_the_caller(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
 ) -> None:
@@ -142,7 +172,7 @@ def test_the_key_is_in_no_task_log_page_or_result(
         ]
         scanned += [repr(client.scheduler_info()).encode(), repr(scheduler.transition_log).encode(), caplog.text.encode()]
         base = f"http://127.0.0.1:{scheduler.http_server.port}"
-        for page in ("json/identity.json", "json/counts.json", "health"):
+        for page in ("json/counts.json", "health"):
             with urllib.request.urlopen(f"{base}/{page}") as response:  # noqa: S310 - on loopback
                 scanned.append(response.read())
     assert len(scanned) > 15
@@ -176,17 +206,56 @@ def test_a_task_that_was_taken_away_gets_no_share(owner: str | None, task: str) 
     assert leased(scheduler, task=task) is None
 
 
+def leased_rate(ask: Callable[..., Any], callbacks: list[Callable[[], Any]]) -> LeasedRate:
+    worker: Any = SimpleNamespace(
+        loop=SimpleNamespace(add_callback=callbacks.append), scheduler=SimpleNamespace(outreach_async_share=ask), address="one"
+    )
+    return LeasedRate(worker, "task", "api")
+
+
+async def run_next(callbacks: list[Callable[[], Any]]) -> None:
+    while not callbacks:
+        await anyio.lowlevel.checkpoint()
+    await callbacks.pop()()
+
+
 def test_a_scheduler_that_fails_gives_no_share() -> None:
     async def fail(**_: Any) -> None:
         raise OSError("closed")
 
     async def renew() -> None:
-        import asyncio
+        callbacks: list[Callable[[], Any]] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_next, callbacks)
+            with pytest.raises(TransportError, match=r"the Dask scheduler does not answer \(OSError\)"):
+                await leased_rate(fail, callbacks).renew(USAGE)
 
-        loop = SimpleNamespace(asyncio_loop=asyncio.get_running_loop())
-        worker: Any = SimpleNamespace(loop=loop, scheduler=SimpleNamespace(outreach_async_share=fail), address="one")
-        with pytest.raises(TransportError, match=r"the Dask scheduler does not answer \(OSError\)"):
-            await LeasedRate(worker, "task", "api").renew(USAGE)
+    anyio.run(renew)
+
+
+def test_a_task_that_is_not_the_workers_any_more_sends_nothing() -> None:
+    async def refuse(**_: Any) -> None:
+        return None
+
+    async def renew() -> None:
+        callbacks: list[Callable[[], Any]] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_next, callbacks)
+            share = await leased_rate(refuse, callbacks).renew(USAGE)
+        assert share.hold == share.expires_in
+
+    anyio.run(renew)
+
+
+def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
+    async def fail(**_: Any) -> None:
+        pytest.fail("asked")
+
+    async def renew() -> None:
+        callbacks: list[Callable[[], Any]] = []
+        with anyio.move_on_after(0):
+            await leased_rate(fail, callbacks).renew(USAGE)
+        await callbacks.pop()()
 
     anyio.run(renew)
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -69,10 +69,17 @@ class KillingService:
         self.killed = 0
         self.pids: dict[int, Path] = {}
         self.options: dict[str, Any] = {}
+        self._watched: dict[int, Callable[[], object]] = {}
+
+    def call_at(self, number: int, call: Callable[[], object]) -> None:
+        """Call a function at the `number`th request."""
+        self._watched[number] = call
 
     def exchange(self, request: Request, /) -> Exchange:
         """Carry a request out, or kill who asks."""
         self.requests += 1
+        if call := self._watched.pop(self.requests, None):
+            call()
         message = json.loads(request.body)
         if self.requests not in self.kills:
             return self._serve(request, message)
