@@ -3,15 +3,35 @@ r"""Import files on a Dask cluster: one rate for all workers, journals on an obj
 Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` where the workers
 start: the key is in no task, log, dashboard or result.
 
-    from outreach_async.spread import Connection, plan
-    from outreach_async.spread.dask import create_many
+```python
+import os
+from pathlib import Path
 
-    made = plan(["s3://lake/people/may.parquet", "s3://lake/people/june.parquet"])
-    connection = Connection(base_url="https://api.example", workspace="space_1")
-    with create_many("tcp://scheduler:8786", made, connection, journal="s3://lake/journals/june", rate=100.0) as run:
+from distributed import LocalCluster
+
+from outreach_async.spread import Connection, plan
+from outreach_async.spread.dask import create_many
+
+if __name__ == "__main__":
+    Path("may.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
+    Path("june.csv").write_text("E-mail\ncy@company.example\ndee@company.example\n")
+    made = plan(["may.csv", "june.csv"])
+    connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=os.environ["OUTREACH_WORKSPACE"])
+    journal = f"file://{Path('journals').absolute()}"
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        create_many(cluster, made, connection, journal=journal, rate=100.0) as run,
+    ):
         for report in run:
-            print(report.part, report.rows, "rows;", run.progress.finished_rows, "of", run.progress.rows)
-    print(run.report.outcomes)
+            print(report.rows, "rows;", run.progress.finished_rows, "of", run.progress.rows)
+    # -> 2 rows; 2 of 4
+    # -> 2 rows; 4 of 4
+    print(run.report.outcomes["added"], "added,", run.report.uncertain, "uncertain")
+    # -> 4 added, 0 uncertain
+```
+
+For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"`), URLs of files that all workers can read, and
+journals on an object store (`"s3://bucket/journals/june"`).
 
 Rate. The workers lease shares of one rate from a plugin on the scheduler, by the rule of `RateCoordinator`. All imports on one
 cluster into one workspace share it. A worker without a connection to the scheduler sends nothing after 1.5 seconds.
@@ -54,6 +74,8 @@ from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worke
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+
+__all__ = ["DaskImport", "DaskProgress", "create_many"]
 
 _TIMEOUT: Final = 1.0
 """Seconds after which a report to the scheduler is given up. It is less than the lifetime of a share."""
@@ -192,9 +214,18 @@ class _Submission:
 
 
 class DaskImport:
-    """An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
+    r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
 
     `create_many` returns it. Enter it to start: it is cancelled if the block ends earlier than the import.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
+        made = plan(["people.csv"])
+        connection = Connection(base_url="https://api.example", workspace="space_1")
+        run = create_many("tcp://scheduler:8786", made, connection, journal="s3://bucket/journals/june")
+        print(run.report.rows, "of", run.progress.rows)  # -> 0 of 1
+        ```
     """
 
     def __init__(self, cluster: Any, made: ImportPlan, arguments: Mapping[str, Any], limit: float | None) -> None:
@@ -270,7 +301,16 @@ class DaskImport:
                 yield report
 
     def cancel(self) -> None:
-        """Cancel the parts that have not finished. Their workers stop within a second; rows in flight get their outcomes."""
+        r"""Cancel the parts that have not finished. Their workers stop within a second; rows in flight get their outcomes.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            connection = Connection(base_url="https://api.example", workspace="space_1")
+            run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/journals/june")
+            run.cancel()  # it has not started
+            ```
+        """
         futures = list(self._submissions)
         self._submissions.clear()
         if futures and self._client is not None and self._client.status == "running":
@@ -324,7 +364,7 @@ def create_many(
     rate: float | None = None,
     earlier: Earlier = "known",
 ) -> DaskImport:
-    """Import a plan on a Dask cluster. Nothing happens before the result is entered; see `DaskImport`.
+    r"""Import a plan on a Dask cluster. Nothing happens before the result is entered; see `DaskImport`.
 
     Args:
         cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
@@ -340,6 +380,7 @@ def create_many(
 
     Example:
         ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
         made = plan(["people.csv"])
         connection = Connection(base_url="https://api.example", workspace="space_1")
         run = create_many("tcp://scheduler:8786", made, connection, journal="s3://bucket/journals/june", rate=100.0)

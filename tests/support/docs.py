@@ -34,6 +34,7 @@ PACKAGES: Final = (
     "outreach_async.importer",
     "outreach_async.otel",
     "outreach_async.spread",
+    "outreach_async.spread.dask",
     "outreach_async.testing",
 )
 """Where public names are imported from."""
@@ -194,7 +195,7 @@ def example_world() -> FakeService:
 def example_namespace(scope: str, fake: FakeService) -> dict[str, Any]:
     """Return the names a short example may use without importing them, as `help(outreach_async)` promises."""
     names: dict[str, Any] = {}
-    for package in dict.fromkeys(("outreach_async", "outreach_async.fake", scope)):
+    for package in dict.fromkeys(("outreach_async", "outreach_async.fake", scope.rpartition(".")[0] or scope, scope)):
         module = importlib.import_module(package)
         names |= {name: getattr(module, name) for name in module.__all__}
     client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", retry=RetryPolicy(backoff=0.0))

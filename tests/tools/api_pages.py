@@ -27,6 +27,7 @@ CHAPTERS: Final = (
     "outreach_async.audit.policy",
     "outreach_async.importer",
     "outreach_async.spread",
+    "outreach_async.spread.dask",
     "outreach_async.transport",
     "outreach_async.shared_rate",
     "outreach_async.hooks",
