@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,8 @@ from cosmic_ray.plugins import get_operator, operator_names
 from coverage import CoverageData
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+_TEST_TIMEOUT: Final = 90
+"""Seconds after which a test counts as failed: many changes make a test wait forever."""
 _CLIENT: Final = ("client/test_engine.py", "client/test_client.py", "client/test_hooks.py", "client/test_logs.py")
 _BULK: Final = (
     "bulk/test_parts.py",
@@ -168,6 +170,7 @@ def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"),
+            *("-o", f"faulthandler_timeout={_TEST_TIMEOUT}", "-o", "faulthandler_exit_on_timeout=true"),
             *(*options, f"@{names}"),
         ],
         cwd=project,
@@ -298,7 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             finally:
                 free.put(project)
 
-        for number, (mutant, result) in enumerate(pool.map(judge, chosen), 1):
+        futures = [pool.submit(judge, mutant) for mutant in chosen]
+        for number, future in enumerate(as_completed(futures), 1):
+            mutant, result = future.result()
             counts[result] += 1
             say(f"{number} {result}: {mutant.module} {mutant.operator} {mutant.occurrence}")
             if result == "survived":
