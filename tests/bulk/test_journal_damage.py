@@ -350,6 +350,7 @@ CHANGES = {
     "a fact of an earlier commit": f"UPDATE meta SET value = '20', crc = {checksum(['hwm', '20'])} WHERE name = 'hwm'",  # noqa: S608 - a number
     "a fact that is missing": "DELETE FROM meta WHERE name = 'suspects'",
     "a window": "UPDATE window SET rows = 21",
+    "the digest of a window": "UPDATE window SET digest = x'00' WHERE first = 0",
     "a window that is missing": "DELETE FROM window WHERE first = 20",
     "the first window": "DELETE FROM window WHERE first = 0",
     "an outcome": "UPDATE outcome SET seq = 39 WHERE seq = 19",

@@ -87,6 +87,11 @@ def test_an_id_is_stored_without_its_prefix() -> None:
     assert encode_batch([outcome(3, id="contact_abc")])[0].startswith('[[3,0,"abc",1,null,null,null,')
 
 
+def test_possible_outcomes_are_stored_as_bits() -> None:
+    possible = frozenset({Outcome.ADDED, Outcome.SKIPPED})
+    assert encode_batch([outcome(3, status=Outcome.ADDED, possible=possible)])[0].startswith('[[3,0,"3",1,3,')
+
+
 @given(outcomes(), st.data())
 def test_a_change_of_any_column_is_detected(found: ContactOutcome, data: st.DataObject) -> None:
     rows, errors = encode_batch([found])

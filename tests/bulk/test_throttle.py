@@ -277,6 +277,8 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     run.on_success(3.1, 3.0, {})
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY  # half of the budget was refunded
     assert run.state(4.0) == "running"
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is not None
+    assert run.state(4.0) == "paused"  # and not more
 
 
 @virtual_time

@@ -75,6 +75,16 @@ def test_a_timer_that_is_late_costs_no_throughput_within_the_burst() -> None:
     assert count >= 100 * 9.9
 
 
+@given(st.floats(0.1, 500))
+def test_from_an_emptied_bucket_attempts_start_one_period_apart(rate: float) -> None:
+    bucket, starts = TokenBucket(rate), []
+    bucket.empty(5.0)
+    for _ in range(20):
+        starts.append(bucket.opens_at)
+        bucket.record_start(bucket.opens_at)
+    assert starts == pytest.approx([5 + number / rate for number in range(1, 21)])
+
+
 # The learned limit
 
 
@@ -163,6 +173,17 @@ def test_after_everything_was_throttled_the_search_for_the_rate_restarts(achieve
     assert cubic.limit == pytest.approx(BETA)
     cubic.grow(1002.0, achieved)
     assert cubic.limit == pytest.approx(10.0)
+
+
+def test_one_throttled_request_before_any_success_is_not_total_refusal() -> None:
+    limits = []
+    for cuts in (1, 2):
+        cubic = CubicLimit()
+        for at in range(cuts):
+            cubic.cut(float(at), 0.0)
+        cubic.grow(2.0, 0.0)
+        limits.append(cubic.limit or 0.0)
+    assert limits[0] > 1 > limits[1]
 
 
 def test_two_throttled_requests_in_a_row_are_not_total_refusal() -> None:
