@@ -1,8 +1,9 @@
 """The codec that converts between JSON bytes and models.
 
-msgspec decodes each body first, because it supports attrs classes natively and is strict. Bodies that msgspec rejects, and bodies
-with fields that the models do not define, are decoded again by the cattrs converter of `structuring`. The converter reports every
-fault with its path and keeps every field. `structuring`, and cattrs with it, is imported on first use.
+msgspec decodes each body first, because it supports attrs classes natively and is strict. It drops fields that the models do not
+define: objects that have such fields are decoded once more, as dicts, to keep them. Bodies that msgspec rejects are decoded again
+by the cattrs converter of `structuring`, which reports every fault with its path. `structuring`, and cattrs with it, is imported
+on first use.
 
 If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
 much memory as the body. Only the first fault is reported.
@@ -11,8 +12,11 @@ much memory as the body. Only the first fault is reported.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, TypeVar
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 import msgspec
@@ -20,6 +24,7 @@ import msgspec
 from outreach_async.contacts import NewContact
 from outreach_async.errors import drop_tracebacks
 from outreach_async.models import LOCAL_FIELDS, Page, Step, Template, Undecodable
+from outreach_async.vocabulary import OpenEnum
 
 T = TypeVar("T")
 
@@ -40,9 +45,6 @@ _MAX_FAULTS: Final = 10_000
 
 The limit saves time, because finding a fault takes 10 us.
 """
-
-_WHITESPACE: Final = b" \t\n\r"  # RFC 8259, section 2
-
 
 encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 """Encode JSON values as UTF-8 JSON. Strings may be instances of a subclass of `str`, as in data frames and secret stores."""
@@ -97,9 +99,9 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     fault = None
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
-        if _has_all_members(model, body):
-            return model
-        del model  # decoded again below: free the memory first
+        if not _has_all_members(model, body):
+            _keep_unknown_members(model, body)
+        return model  # noqa: TRY300 - an `else` would hide which errors are caught
     except _DECODE_ERRORS as error:
         if fully is False or (fully is None and len(body) > _LARGE_BODY):
             fault = _first_fault(body, error)
@@ -212,27 +214,83 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the model has every key of the body. msgspec drops unknown keys silently, so colons are counted.
+    """Return whether the model certainly has every key of the body. msgspec drops unknown keys silently.
 
-    Every key of the model appears in the body with one colon. If the body has exactly as many colons, it has no other keys.
-    Strings may contain colons too. If the numbers differ, the whitespace is therefore removed, and only colons directly after a
-    quote are counted. If a string contains `":`, the result is false although the model has every key. This costs only time,
-    because the slower converter then decodes the body again.
+    Each key of the model appears in the body with one colon and two quotes, and each of its strings with two more quotes. If the
+    body has exactly as many colons or exactly as many quotes, it has no other keys. Strings may contain both: then the result is
+    false although the model has every key.
     """
-    members = _count_members(model.__class__)
-    if items := getattr(model, "data", None):
-        members += _count_item_members(items)
-    return body.count(b":") == members or body.translate(None, _WHITESPACE).count(b'":') == members
+    items = getattr(model, "data", None)
+    members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
+    return body.count(b":") == members or body.count(b'"') == 2 * (members + _count_strings([model]))
 
 
-def _count_item_members(items: list[Any]) -> int:
+def _count_item_members(items: Sequence[Any]) -> int:
     templates = sum(len(item.templates) for item in items) if isinstance(items[0], Step) else 0
     return len(items) * _count_members(items[0].__class__) + templates * _count_members(Template)
 
 
 @cache
 def _count_members(kind: Any) -> int:
-    return sum(field.name not in LOCAL_FIELDS for field in attrs.fields(kind))
+    return len(_known_names(kind))
+
+
+@cache
+def _known_names(kind: Any) -> frozenset[str]:
+    return frozenset(field.name for field in attrs.fields(kind)) - LOCAL_FIELDS
+
+
+def _count_strings(models: list[Any]) -> int:
+    """Return the number of strings in models of one class, apart from their keys and unknown fields."""
+    fixed, variable, lists = _string_fields(models[0].__class__)
+    count = fixed * len(models)
+    for name in variable:
+        count += list(map(type, map(attrgetter(name), models))).count(str)
+    for name in lists:
+        if values := list(chain.from_iterable(map(attrgetter(name), models))):
+            count += len(values) if isinstance(values[0], str) else _count_strings(values)
+    return count
+
+
+@cache
+def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Return the number of fields that are always strings, the names of those that may be, and the names of lists."""
+    kinds = {name: value for name, value in get_type_hints(kind).items() if name in _known_names(kind)}
+    fixed = sum(isinstance(value, type) and issubclass(value, str | OpenEnum) for value in kinds.values())
+    variable = tuple(name for name, value in kinds.items() if str in get_args(value) and get_origin(value) is not list)
+    return fixed, variable, tuple(name for name, value in kinds.items() if get_origin(value) is list)
+
+
+def _keep_unknown_members(model: Any, body: bytes) -> None:
+    """Store the unknown fields of a newly decoded model. Only the objects of a list that may have some are decoded again.
+
+    Raises:
+        MsgspecError: The value of an unknown field is not JSON. There may be other errors of `_DECODE_ERRORS`, too.
+    """
+    if not (items := getattr(model, "data", None)):
+        _store_unknown(model, msgspec.json.decode(body))
+        return
+    members = _decoder(dict[str, msgspec.Raw]).decode(body)
+    raw_items = _decoder(list[msgspec.Raw]).decode(members["data"])
+    known = _known_names(model.__class__)
+    _store_unknown(model, {name: msgspec.json.decode(raw) for name, raw in members.items() if name not in known})
+    counts = map(_count_item_members, zip(items)) if isinstance(items[0], Step) else repeat(_count_members(items[0].__class__))
+    decode = _decoder(dict[str, Any]).decode
+    for item, raw, count in zip(items, map(bytes, raw_items), counts, strict=False):
+        if raw.count(b":") != count:
+            _store_unknown(item, decode(raw))
+
+
+def _store_unknown(model: Any, members: dict[str, Any]) -> None:
+    if unknown := set(members).difference(_known_names(model.__class__)):
+        names = unknown if len(unknown) == 1 else filter(unknown.__contains__, members)  # in their order
+        # Models are frozen for callers, but nobody else has this one yet. msgspec has set attributes from fields of their name.
+        object.__setattr__(model, "_extra", {name: members[name] for name in names})
+        if isinstance(model, Page):
+            object.__setattr__(model, "undecodable", [])
+    if isinstance(model, Step):
+        for template, value in zip(model.templates, members["templates"], strict=True):
+            _store_unknown(template, value)
 
 
 def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:

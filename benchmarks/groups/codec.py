@@ -26,13 +26,28 @@ _GENERATED: Final = "openapi-python-client"
 def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
     page: Any = Page[Mailbox]
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+    some, every, colons = _pages_with_surprises(body) if body else (b"", b"", b"")
     return {
         "msgspec, the same classes": lambda: decoder.decode(body),
         "converters.loads": lambda: decode_model(page, body),
+        "the same, an unknown field in one mailbox": lambda: decode_model(page, some),
+        "the same, an unknown field in every mailbox": lambda: decode_model(page, every),
+        "the same, a colon in every name": lambda: decode_model(page, colons),
         "cattrs, our strict converter": lambda: structure(page, json.loads(body)),
         "json.loads, dicts": lambda: json.loads(body),
         _GENERATED: lambda: generated.module("models").MailboxPage.from_dict(json.loads(body)),
     }
+
+
+def _pages_with_surprises(body: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the page with an unknown field in one mailbox, with one in every mailbox, and with a colon in every name."""
+    some, every, colons = json.loads(body), json.loads(body), json.loads(body)
+    some["data"][7]["region"] = "eu"
+    for box in every["data"]:
+        box["region"] = "eu"
+    for box in colons["data"]:
+        box["sender_name"] = f"Sales: {box['sender_name']}"
+    return tuple(json.dumps(each, separators=(",", ":")).encode() for each in (some, every, colons))  # type: ignore[return-value] # three
 
 
 def _encoders() -> dict[str, Callable[[], Any]]:
