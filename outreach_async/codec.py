@@ -152,9 +152,11 @@ def to_wire(model: object) -> Any:
 
 def encode_contact(contact: NewContact) -> bytes:
     """Encode a contact as a JSON object for the body of a create request. The caller must have checked the contact."""
-    if contact.custom or contact.extra:
-        return encode(contact.members())
-    return encode(contact)  # msgspec omits UNSET values and private fields, including `custom` and `extra`
+    body = encode(contact)  # msgspec omits UNSET values and private fields, including `custom` and `extra`
+    for codes in contact.custom, contact.extra:
+        if codes:
+            body = body[:-1] + b"," + encode(codes)[1:]
+    return body
 
 
 def decode_json(body: bytes) -> Any:

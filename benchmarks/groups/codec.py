@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from benchmarks.groups.rounds import Bench, Job, present
@@ -55,10 +56,14 @@ def _encoders() -> dict[str, Callable[[], Any]]:
         OWNER_KEY, WORKSPACE, RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
     )  # fmt: skip
     ready, body = ours.contact(1), body_of(1)
+    french = attrs.evolve(ready, first_name="Zoé", city="Orléans", personal_note="rencontrée à la foire")
+    custom = attrs.evolve(ready, custom={"custom_1": "gold", "custom_2": "x", "custom_33": "hello"})
     return {
         "dict, json.dumps": lambda: json.dumps(body).encode(),
         "dict, msgspec": lambda: msgspec.json.encode(body),
         "NewContact to request, checks included": lambda: creation.build(ready),
+        "the same, not all ASCII": lambda: creation.build(french),
+        "the same, with three custom variables": lambda: creation.build(custom),
         "building the NewContact": lambda: ours.contact(1),
         _GENERATED: lambda: json.dumps(generated.contact(1).to_dict()).encode(),
     }
