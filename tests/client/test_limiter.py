@@ -311,8 +311,19 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
         await anyio.wait_all_tasks_blocked()
         assert limits.take_usage() == Usage(wanted=6, answered=2, refused=1, retry_after=2.0)
         group.cancel_scope.cancel()
-    assert limits.take_usage() == Usage()
+    assert limits.take_usage() == Usage(wanted=0, answered=0, refused=0, retry_after=0.0)
     assert limits.limit == 1000.0  # whoever hands out the shares learns the limit
+
+
+@virtual_time
+async def test_a_refusal_of_an_attempt_older_than_a_lower_share_is_not_counted() -> None:
+    limits, started = limiter(needs_share=True), anyio.current_time()
+    limits.apply_share(1000.0, math.inf)
+    assert limits.try_start(started)
+    await anyio.sleep(0.5)
+    limits.apply_share(100.0, math.inf)
+    limits.on_failure(refused(started))
+    assert limits.take_usage().refused == 0
 
 
 def test_a_client_that_needs_no_share_counts_no_usage() -> None:

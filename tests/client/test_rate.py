@@ -138,8 +138,8 @@ def test_throttling_of_an_attempt_started_before_the_last_cut_is_ignored() -> No
 def test_successes_just_after_the_first_cut_still_raise_the_limit() -> None:
     early, late = CubicLimit(), CubicLimit()
     for cubic, at in ((early, 0.3), (late, 0.6)):
-        cubic.cut(0.0, 2.0)
-        cubic.grow(at, 200.0)
+        cubic.cut(50.0, 2.0)
+        cubic.grow(50.0 + at, 200.0)
     assert (early.limit or 0.0) > 100
     assert (late.limit or 0.0) < 2
 
