@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.request import Request, urlopen
 
 from benchmarks.groups.rounds import Bench, Job, present
@@ -37,8 +37,13 @@ FILE: Final = "create_many, journal"
 OBJECTS: Final = "create_many, object journal"
 POOL: Final = "import_part on a process pool, two processes"
 DASK: Final = "spread.dask.create_many, two workers"
+UNPROFILED: Final = "spread.dask.create_many, two workers, Dask's profiler off"
 DRIVER: Final = "spread.dask.create_many, driver and scheduler"
 PLAN: Final = "plan"
+
+
+_Run: TypeAlias = Callable[[Path, ImportPlan, ImportPlan, Connection], Figures]
+"""Measures an import. Its arguments are an empty folder, the plan of the warm-up, the plan to measure, and the connection."""
 
 
 def _rows(made: ImportPlan) -> Iterator[Row]:
@@ -55,7 +60,7 @@ async def _create_many(made: ImportPlan, connection: Connection, journal: str) -
             return len([None async for _ in outcomes])
 
 
-def _in_one_process(journal: str) -> Callable[[Path, ImportPlan, ImportPlan, Connection], Figures]:
+def _in_one_process(journal: str) -> _Run:
     """Return a function that measures `create_many`. `journal` is the location, with `{}` for the folder and the name."""
 
     def measure_one(folder: Path, warm_up: ImportPlan, made: ImportPlan, connection: Connection) -> Figures:
@@ -104,17 +109,26 @@ def _on_dask(folder: Path, warm_up: ImportPlan, made: ImportPlan, connection: Co
     return {**spent.each(made.rows), "cpu": 1e6 * workers / made.rows, "driver": 1e6 * spent.cpu / made.rows}
 
 
+def _on_dask_unprofiled(folder: Path, warm_up: ImportPlan, made: ImportPlan, connection: Connection) -> Figures:
+    import dask
+    import distributed  # noqa: F401 - its defaults, which the block would otherwise load and forget
+
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        return _on_dask(folder, warm_up, made, connection)
+
+
 def _planned(_folder: Path, _warm_up: ImportPlan, made: ImportPlan, _connection: Connection) -> Figures:
     with spending() as spent:
         plan([file.location for file in made.files], strict_validation=False)
     return spent.each(made.rows)
 
 
-_RUNS: Final = {
+_RUNS: Final[dict[str, _Run]] = {
     FILE: _in_one_process("{}.db"),
     OBJECTS: _in_one_process("file://{}"),
     POOL: _on_a_pool,
     DASK: _on_dask,
+    UNPROFILED: _on_dask_unprofiled,
     PLAN: _planned,
 }
 
@@ -126,12 +140,11 @@ def measure(row: str, url: str, files: list[str], backend: Any) -> Figures:
     with urlopen(Request(f"{url}/_fake/reset", method="POST")) as answer:  # noqa: S310 - our own server
         answer.read()
     connection = Connection(base_url=url, workspace=FAKE_WORKSPACE, backend=backend)
-    plans = [plan(paths, strict_validation=False) for paths in ([files[0]], files[1:])]
+    warm_up, made = (plan(paths, strict_validation=False) for paths in (files[:1], files[1:]))
     with TemporaryDirectory() as folder:
-        figures = _RUNS[row](Path(folder), *plans, connection)
+        figures = _RUNS[row](Path(folder), warm_up, made, connection)
         objects = [path.stat().st_size for path in Path(folder, "run").rglob("*") if path.is_file()]
-    rows = plans[1].rows
-    return {**figures, "objects": 1000 * len(objects) / rows, "bytes": sum(objects) / rows}
+    return {**figures, "objects": 1000 * len(objects) / made.rows, "bytes": sum(objects) / made.rows}
 
 
 def _write(folder: Path, rows: int) -> list[str]:

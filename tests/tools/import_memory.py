@@ -2,8 +2,8 @@
 
 Run: python -m tools.import_memory read|plan|send [FORMAT] [ROWS ...]
 
-Writes a file for each number of rows, reads, plans or sends each in a process of its own, and prints the peak of that process, the
-seconds, the ratio of the last peak to the first, and the bytes a row between them.
+Writes a file for each number of rows, reads, plans or sends each in a process of its own, and prints the peak of that process,
+the seconds, the ratio of the last peak to the first, and the bytes a row between them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -104,14 +104,14 @@ def main(action: str, kind: str, sizes: list[int]) -> None:
     plain = {
         name: value for name, value in os.environ.items() if not name.startswith("COV")
     }  # what counts lines takes memory too
-    with tempfile.TemporaryDirectory() as folder, serving() if action == "send" else nullcontext({}) as service:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        service = stack.enter_context(serving()) if action == "send" else {}
         paths = {rows: Path(folder) / f"{rows}.{kind}" for rows in sizes}
         # Not in this process: what its children's peaks begin with is its own.
         subprocess.run([sys.executable, __file__, "write", *map(str, paths.values())], check=True, env=plain)
         for rows, path in paths.items():
-            done = subprocess.run(
-                [sys.executable, __file__, f"{action} one", str(path)], check=True, stdout=subprocess.PIPE, text=True, env=plain | service
-            )
+            command = [sys.executable, __file__, f"{action} one", str(path)]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=plain | service)
             peak, seconds = map(float, done.stdout.split())
             peaks.append(1024 * peak)
             sys.stdout.write(f"{rows:,} rows, {path.stat().st_size / 1e6:.0f} MB: {peak / 1024:.1f} MiB, {seconds:.1f} s\n")
