@@ -28,6 +28,7 @@ from benchmarks.groups.own import linear, own
 from benchmarks.groups.posts import creates, posts
 from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
+from benchmarks.groups.spread import spread
 from benchmarks.groups.startup import checks, clients, imports
 from benchmarks.machine import described
 from benchmarks.peers.generated import generate
@@ -55,6 +56,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "journal": journal,
     "rates": rates,
     "audit": audit,
+    "spread": spread,
 }
 
 PEERS: Final = ("httpx2", "aiohttp", "uvloop", "mypy", "respx", "pytest_httpx", "starlette", "openapi_python_client")

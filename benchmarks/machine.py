@@ -34,6 +34,12 @@ def pin_client() -> None:
         _pin(cores[0])
 
 
+def unpin() -> None:
+    """Let this process and the ones that it starts use every core."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
 def installed(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """Return the versions of the packages that are installed."""
     found = {}

@@ -1,4 +1,4 @@
-"""Start the server's process."""
+"""Start the processes of servers: the one with prepared responses, and the fake."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import attrs
 
@@ -31,5 +32,21 @@ def serving() -> Iterator[Service]:
         assert process.stdout is not None
         try:
             yield Service(f"http://127.0.0.1:{int(process.stdout.readline())}")
+        finally:
+            process.terminate()
+
+
+FAKE_WORKSPACE: Final = "space_demo"
+FAKE_KEY: Final = "key_demo"
+
+
+@contextmanager
+def serving_fake() -> Iterator[str]:
+    """Run the project's own fake service while the block runs, and yield its base URL."""
+    command = [sys.executable, "-m", "outreach_async", "serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:  # noqa: S603 - this interpreter
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
         finally:
             process.terminate()

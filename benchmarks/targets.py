@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from benchmarks.groups.spread import DASK, DRIVER, FILE
 from benchmarks.report import short
 from benchmarks.results import Table
 
@@ -95,6 +96,10 @@ TARGETS: Final = (
     ),
     Target("judging 10,000 mailboxes / decoding them", ("audit", 0), ("check of each", "CPU"), 4, ("decoding", "CPU")),
     Target("MiB of auditing 1,000,000 healthy mailboxes", ("audit", 1), ("audit", "1,000,000 mailboxes"), 143),
+    Target("a row of a worker / of create_many, aiohttp", ("spread", 0), (DASK, "aiohttp"), 1.3, (FILE, "aiohttp")),
+    Target("a row of the driver / of create_many, aiohttp", ("spread", 0), (DRIVER, "aiohttp"), 0.2, (FILE, "aiohttp")),
+    Target("a row of a worker / of create_many, httpx", ("spread", 0), (DASK, "httpx"), 1.3, (FILE, "httpx")),
+    Target("a row of the driver / of create_many, httpx", ("spread", 0), (DRIVER, "httpx"), 0.2, (FILE, "httpx")),
     Target("a page of 1,000 / of 10", ("linear", 0), ("collect", "1,000 pages of 100"), 1.1, ("collect", "10 pages of 100")),
 )
 

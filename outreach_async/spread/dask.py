@@ -41,7 +41,8 @@ others resume. A part whose worker died, or stood still for longer than the sche
 Dask gives a part up because several of its workers died, it is submitted again. The journal of a part belongs to the worker that
 opened it last. A worker that returns after a standstill, or whose task was cancelled, stops.
 
-Start workers with one thread each (`dask worker --nthreads 1`), because an import is bound by the CPU.
+Start workers with one thread each (`dask worker --nthreads 1`), because an import is bound by the CPU. Without `rate`, the search
+for the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
 """
 
 from __future__ import annotations

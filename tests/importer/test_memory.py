@@ -13,7 +13,9 @@ import pytest
     ("kind", "rows"), [("csv", ("500", "10000")), ("jsonl", ("500", "10000")), ("parquet", ("20000", "60000"))]
 )
 def test_many_times_the_rows_take_at_most_ten_percent_more_memory(kind: str, rows: tuple[str, str]) -> None:
-    done = subprocess.run([sys.executable, "-m", "tools.import_memory", kind, *rows], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.import_memory", "read", kind, *rows], capture_output=True, text=True, check=True
+    )
     ratio = re.search(r"ratio ([0-9.]+)", done.stdout)
     assert ratio is not None
     assert float(ratio[1]) <= 1.1, done.stdout

@@ -1,9 +1,9 @@
-"""How much memory it takes to read files of rows, small and large.
+"""How much memory it takes to read, plan or send files of rows, small and large.
 
-Run: python -m tools.import_memory [FORMAT] [ROWS ...]
+Run: python -m tools.import_memory read|plan|send [FORMAT] [ROWS ...]
 
-Writes a file for each number of rows, reads each in a process of its own, and prints the peak of that process, the seconds, and
-the ratio of the last peak to the first.
+Writes a file for each number of rows, reads, plans or sends each in a process of its own, and prints the peak of that process,
+the seconds, the ratio of the last peak to the first, and the bytes a row between them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES
 from outreach_async.importer import map_columns, open_file
+from outreach_async.spread import Connection, import_part, plan
 
 FIELDS = ("email", "first_name", "company_name", "work_phone", "city", "custom_1")
 CHUNK = 10_000
@@ -59,43 +62,71 @@ def write_parquet(path: Path, rows: int) -> None:
 WRITERS: dict[str, Callable[[Path, int], None]] = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}
 
 
-def read(path: str) -> None:
-    """Read a file as an import does, and print the peak in MiB and the seconds."""
-    began = perf_counter()
+def read(path: str) -> int:
+    """Read a file as an import does, and return the number of rows."""
     file = open_file(path)
-    rows = sum(1 for row in file.rows(map_columns(file.headers)) if row.fault is None)
-    if rows != file.count():
-        raise SystemExit(f"{path}: {rows} of {file.count()} rows can be read")
-    sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.1f} {perf_counter() - began:.1f}\n")
+    return sum(1 for row in file.rows(map_columns(file.headers)) if row.fault is None)
 
 
-def main(kind: str, sizes: list[int]) -> None:
+def send(path: str) -> int:
+    """Import a file as one part, and return the number of rows that did not fail."""
+    (part,) = plan([path], strict_validation=False).parts
+    connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=WORKSPACES[0])
+    report = import_part(part, Path(path).parent / "journals" / Path(path).name, connection)
+    return report.rows - report.failed
+
+
+ACTIONS: dict[str, Callable[[str], int]] = {"read": read, "plan": lambda path: plan([path]).rows, "send": send}
+
+
+def measure(action: str, path: str) -> None:
+    """Print the peak in KiB and the seconds of an action."""
+    began = perf_counter()
+    rows = ACTIONS[action](path)
+    if rows != int(Path(path).stem):
+        raise SystemExit(f"{path}: {action} returned {rows} rows")
+    sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} {perf_counter() - began:.1f}\n")
+
+
+@contextmanager
+def serving() -> Iterator[dict[str, str]]:
+    """Run the fake in a process of its own, and yield the environment of a client."""
+    with subprocess.Popen([sys.executable, "-m", "outreach_async", "serve"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield {"OUTREACH_BASE_URL": process.stdout.readline().strip(), "OUTREACH_OWNER_KEY": OWNER_KEY}
+        finally:
+            process.terminate()
+
+
+def main(action: str, kind: str, sizes: list[int]) -> None:
     peaks = []
     plain = {
         name: value for name, value in os.environ.items() if not name.startswith("COV")
     }  # what counts lines takes memory too
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        service = stack.enter_context(serving()) if action == "send" else {}
         paths = {rows: Path(folder) / f"{rows}.{kind}" for rows in sizes}
         # Not in this process: what its children's peaks begin with is its own.
         subprocess.run([sys.executable, __file__, "write", *map(str, paths.values())], check=True, env=plain)
         for rows, path in paths.items():
-            done = subprocess.run(
-                [sys.executable, __file__, "read", str(path)], check=True, capture_output=True, text=True, env=plain
-            )
+            command = [sys.executable, __file__, f"{action} one", str(path)]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=plain | service)
             peak, seconds = map(float, done.stdout.split())
-            peaks.append(peak)
-            sys.stdout.write(f"{rows:,} rows, {path.stat().st_size / 1e6:.0f} MB: {peak:.1f} MiB, {seconds:.1f} s\n")
-    sys.stdout.write(f"ratio {peaks[-1] / peaks[0]:.3f}\n")
+            peaks.append(1024 * peak)
+            sys.stdout.write(f"{rows:,} rows, {path.stat().st_size / 1e6:.0f} MB: {peak / 1024:.1f} MiB, {seconds:.1f} s\n")
+    slope = (peaks[-1] - peaks[0]) / max(sizes[-1] - sizes[0], 1)
+    sys.stdout.write(f"ratio {peaks[-1] / peaks[0]:.3f}, {slope:.1f} bytes a row\n")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["read", path]:
-            read(path)
+        case ["read one" | "plan one" | "send one" as order, path]:
+            measure(order.partition(" ")[0], path)
         case ["write", *paths]:
             for target in map(Path, paths):
                 WRITERS[target.suffix[1:]](target, int(target.stem))
-        case [kind, *sizes]:
-            main(kind, [int(size) for size in sizes] or [10_000, 1_000_000])
+        case ["read" | "plan" | "send" as action, kind, *sizes]:
+            main(action, kind, [int(size) for size in sizes] or [10_000, 1_000_000])
         case _:
             sys.exit(__doc__)

@@ -1,0 +1,29 @@
+"""Memory of imports in parts: a short version of the command, each plan and each part in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+def measure(action: str, kind: str, rows: int) -> tuple[float, float]:
+    """Return the ratio of the peak memory of four times the rows to that of the rows, and the bytes a row between them."""
+    command = [sys.executable, "-m", "tools.import_memory", action, kind, str(rows), str(4 * rows)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"ratio ([0-9.]+), ([0-9.-]+) bytes a row", done.stdout)
+    assert found is not None
+    return float(found[1]), float(found[2])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_plan_of_a_file_takes_at_most_32_bytes_per_row(kind: str) -> None:
+    _, slope = measure("plan", kind, 50_000)
+    assert slope <= 32
+
+
+def test_sending_four_times_the_rows_takes_little_more_memory() -> None:
+    ratio, _ = measure("send", "csv", 1_000)
+    assert ratio <= 1.1
