@@ -105,6 +105,38 @@ def test_cancelling_in_another_thread_ends_the_iteration(
         assert list(run) == []
 
 
+class ScaleLater(logging.Handler):
+    """Starts a worker some time after the first record."""
+
+    def __init__(self, cluster: Any, seconds: float) -> None:
+        super().__init__()
+        self.records: list[str] = []
+        self.timer = threading.Timer(seconds, cluster.scale, (1,))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.records:
+            self.timer.start()
+        self.records.append(f"{record.levelname} {record.getMessage()}")
+
+
+def test_without_workers_an_import_warns_once_and_waits(connection: Connection, tmp_path: Path) -> None:
+    logger = logging.getLogger("outreach_async")
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as empty,
+        create_many(empty, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
+    ):
+        handler = ScaleLater(empty, seconds=3.0)
+        logger.addHandler(handler)
+        try:
+            assert len(list(run)) == 3
+        finally:
+            logger.removeHandler(handler)
+            handler.timer.join()
+    assert handler.records == [
+        "WARNING create_many: 3 parts wait for workers: the Dask scheduler has none; start workers, or interrupt the import"
+    ]
+
+
 class LostConnection(Connection):
     """A connection whose tasks always find that another worker has taken over their journals."""
 
