@@ -15,16 +15,17 @@ from typing import Any, Final
 
 import attrs
 import dask
-from distributed import LocalCluster, Status
+from distributed import Client, LocalCluster, Status
 from distributed.utils import get_mp_context
 from support.links import Link, free_port
 from support.outcome_oracle import find_wrong_labels
-from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, served
+from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, served, write_people
 
 from outreach_async import ObjectJournal, Outcome
 from outreach_async.fake.fault_plan import Exchange
-from outreach_async.spread import Connection, ImportPlan, Part
+from outreach_async.spread import Connection, ImportPlan, Part, plan
 from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.vocabulary import DuplicatePolicy
 
 WORKER_TTL: Final = "5s"
 """Time without a heartbeat after which a scheduler gives a worker up. Dask uses at least ten heartbeats, which are 5 seconds."""
@@ -80,6 +81,15 @@ def local_cluster(workers: int = 2, environment: Mapping[str, str] | None = None
             env={"OUTREACH_OWNER_KEY": KEY, **(environment or {})},
         ) as cluster:
             yield cluster
+
+
+def write_parts(folder: Path, emails: Sequence[str], files: int, duplicates: DuplicatePolicy = "skip") -> ImportPlan:
+    """Write rows to files of equal size, and plan their import."""
+    size = len(emails) // files
+    paths = [folder / f"{at}.csv" for at in range(files)]
+    for at, path in enumerate(paths):
+        write_people(path, emails[at * size : (at + 1) * size], at * size)
+    return plan(paths, overrides={"Note": ROW}, duplicates=duplicates)
 
 
 @attrs.frozen
@@ -203,9 +213,27 @@ class CommandCluster:
         """Start one more worker."""
         to_scheduler, to_worker = Link(int(self.address.rpartition(":")[2])), Link(free_port())
         self.links.append((to_scheduler, to_worker))
-        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
-        options += ["--worker-port", str(to_worker.target), "--contact-address", f"tcp://127.0.0.1:{to_worker.port}"]
+        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        options += ["--listen-address", f"tcp://127.0.0.1:{to_worker.target}"]
+        options += ["--contact-address", f"tcp://127.0.0.1:{to_worker.port}"]
         self.workers.append(_start("worker", f"tcp://127.0.0.1:{to_scheduler.port}", *options))
+
+    def cut(self, process: int) -> None:
+        """Cut a worker off from the scheduler, in both directions."""
+        for link in self.links[self._find(process)]:
+            link.cut()
+
+    def mend(self, process: int) -> None:
+        """Connect a worker to the scheduler again."""
+        for link in self.links[self._find(process)]:
+            link.mend()
+
+    def wait_for_end(self, process: int) -> None:
+        """Wait until a worker has ended by itself."""
+        self.workers[self._find(process)].wait(30)
+
+    def _find(self, process: int) -> int:
+        return [worker.pid for worker in self.workers].index(process)
 
     def end_workers(self) -> None:
         """End the workers and close their links."""
@@ -232,6 +260,8 @@ def command_cluster(folder: Path, workers: int = 1, worker_ttl: str = "5 minutes
         stack.callback(cluster.end_workers)
         for _ in range(workers):
             cluster.start_worker()
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=60)
         yield cluster
 
 

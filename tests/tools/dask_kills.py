@@ -10,13 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.dask_cluster import ClusterService, count_resent, find_violations, local_cluster, served_to_cluster
-from support.spread import ROW, write_people
+from support.dask_cluster import ClusterService, count_resent, find_violations, local_cluster, served_to_cluster, write_parts
 
-from outreach_async.spread import plan
 from outreach_async.spread.dask import create_many
+from outreach_async.vocabulary import DuplicatePolicy
 
-WORKERS, FILES, ROWS, KILLS_PER_RUN = 6, 6, 3000, 60
+WORKERS, FILES, ROWS, KILLS_PER_RUN = 6, 4, 2500, 100
 
 
 def main(kills: int, seed: int) -> int:
@@ -31,10 +30,9 @@ def main(kills: int, seed: int) -> int:
             service.kills = set(chance.sample(range(1, FILES * ROWS), min(KILLS_PER_RUN, kills - killed)))
             service.watch(cluster)
             with tempfile.TemporaryDirectory() as folder, served_to_cluster(service) as connection:
-                paths = [Path(folder, f"{at}.csv") for at in range(FILES)]
-                for at, path in enumerate(paths):
-                    write_people(path, [f"u{number}@x.example" for number in range(at * ROWS, (at + 1) * ROWS)], at * ROWS)
-                made = plan(paths, overrides={"Note": ROW}, duplicates=chance.choice(["skip", "overwrite"]))
+                emails = [f"u{number}@x.example" for number in range(FILES * ROWS)]
+                duplicates: DuplicatePolicy = chance.choice(["skip", "overwrite"])
+                made = write_parts(Path(folder), emails, FILES, duplicates)
                 with create_many(cluster, made, connection, journal=f"file://{folder}/journals") as run:
                     list(run)
                 violations += find_violations(service, made, f"file://{folder}/journals")
