@@ -39,8 +39,8 @@ cluster into one workspace share it. A worker without a connection to the schedu
 Failures. Run `create_many` again with the same plan and journal, also on another cluster: finished parts send nothing, and the
 others resume. A part whose worker died, or stood still for longer than the scheduler's `worker-ttl`, is run again by Dask. If
 Dask gives a part up because several of its workers died, it is submitted again. The journal of a part belongs to the worker that
-opened it last. A worker that returns after a standstill, or whose task was cancelled, stops. Without any worker, the import
-waits for one, and logs one warning to the logger `outreach_async`.
+opened it last. A worker that returns after a standstill, that is being closed, or whose task was cancelled, stops. Without any
+worker, the import waits for one, and logs one warning to the logger `outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because an import is bound by the CPU.
 """
@@ -73,7 +73,7 @@ from outreach_async.validation import require_rate, type_name
 require_module("distributed", "outreach_async[dask]")
 
 import distributed  # noqa: E402 - the error above names the extra
-from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worker  # noqa: E402 - likewise
+from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, get_worker  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -123,8 +123,13 @@ class RatePlugin(SchedulerPlugin):
 _USAGE_FIELDS: Final = tuple(attrs.fields_dict(RateUsage))
 
 
+_CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
+
+
 class LeasedRate:
-    """A `Rate` on a worker. It asks the scheduler's plugin for shares, and ends the run if the task was taken from the worker.
+    """A `Rate` on a worker. It asks the scheduler's plugin for shares.
+
+    It ends the run if the task was taken from the worker, or if the worker is being closed.
 
     Args:
         worker: The worker that runs the task.
@@ -148,6 +153,8 @@ class LeasedRate:
         Raises:
             TransportError: The scheduler does not answer.
         """
+        if self._worker.status in _CLOSING:  # it has closed its connections, and waits for its tasks
+            return self._stop()
         reply: Future[Any] = Future()
 
         async def ask() -> None:
@@ -166,11 +173,15 @@ class LeasedRate:
         except (OSError, RuntimeError, ValueError) as error:
             raise TransportError(f"rate: the Dask scheduler does not answer ({type(error).__name__})", maybe_sent=False) from None
         if share is None:
-            if self._outcomes is not None:
-                self._outcomes.drain()
-            return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
+            return self._stop()
         rate, expires_in, hold = share
         return RateShare(rate=rate, expires_in=expires_in, hold=hold)
+
+    def _stop(self) -> RateShare:
+        """End the run, and return a share with which nothing more is sent."""
+        if self._outcomes is not None:
+            self._outcomes.drain()
+        return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
 
     async def _ask(self, usage: list[Any]) -> Any:
         scheduler: Any = self._worker.scheduler
