@@ -229,8 +229,8 @@ class CommandCluster:
             link.mend()
 
     def wait_for_end(self, process: int) -> None:
-        """Wait until a worker has ended by itself."""
-        self.workers[self._find(process)].wait(30)
+        """Wait until a worker has ended by itself. Dask waits 30 seconds for a task that does not end, before it ends the worker."""
+        self.workers[self._find(process)].wait(15)
 
     def _find(self, process: int) -> int:
         return [worker.pid for worker in self.workers].index(process)
