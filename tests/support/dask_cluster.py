@@ -229,7 +229,7 @@ class CommandCluster:
             link.mend()
 
     def wait_for_end(self, process: int) -> None:
-        """Wait until a worker has ended by itself. Dask waits 30 seconds for a task that does not end, before it ends the worker."""
+        """Wait until a worker has ended by itself. Dask ends it after 30 seconds, even if its task does not end."""
         self.workers[self._find(process)].wait(15)
 
     def _find(self, process: int) -> int:
@@ -273,9 +273,7 @@ def _start(command: str, *arguments: str, ttl: str = "5 minutes") -> subprocess.
         "PYTHONPATH": str(Path(__file__).parents[1]),
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": ttl,
     }
-    return subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
