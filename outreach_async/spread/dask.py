@@ -39,7 +39,8 @@ cluster into one workspace share it. A worker without a connection to the schedu
 Failures. Run `create_many` again with the same plan and journal, also on another cluster: finished parts send nothing, and the
 others resume. A part whose worker died, or stood still for longer than the scheduler's `worker-ttl`, is run again by Dask. If
 Dask gives a part up because several of its workers died, it is submitted again. The journal of a part belongs to the worker that
-opened it last. A worker that returns after a standstill, or whose task was cancelled, stops.
+opened it last. A worker that returns after a standstill, that is being closed, or whose task was cancelled, stops. Without any
+worker, the import waits for one, and logs one warning to the logger `outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because an import is bound by the CPU. Without `rate`, the search
 for the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
@@ -51,6 +52,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -62,6 +64,7 @@ from outreach_async.bulk.journal.object_log import TakenOverError
 from outreach_async.bulk.journal.objects import is_url, open_objects
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
+from outreach_async.logs import LOGGER
 from outreach_async.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
 from outreach_async.spread.planning import ImportPlan, Part
 from outreach_async.spread.task import Connection, PartReport, SpreadReport, merge_reports, run_part
@@ -71,7 +74,7 @@ from outreach_async.validation import require_rate, type_name
 require_module("distributed", "outreach_async[dask]")
 
 import distributed  # noqa: E402 - the error above names the extra
-from distributed import CancelledError, KilledWorker, SchedulerPlugin, get_worker  # noqa: E402 - likewise
+from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, get_worker  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -80,6 +83,8 @@ __all__ = ["DaskImport", "DaskProgress", "create_many"]
 
 _TIMEOUT: Final = 1.0
 """Seconds after which a report to the scheduler is given up. It is less than the lifetime of a share."""
+_CHECK_INTERVAL: Final = 2.0
+"""Seconds without a finished part after which the driver checks that the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
 """How often a part is submitted at most. A part that kills its workers must not be submitted forever."""
 
@@ -119,8 +124,13 @@ class RatePlugin(SchedulerPlugin):
 _USAGE_FIELDS: Final = tuple(attrs.fields_dict(RateUsage))
 
 
+_CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
+
+
 class LeasedRate:
-    """A `Rate` on a worker. It asks the scheduler's plugin for shares, and ends the run if the task was taken from the worker.
+    """A `Rate` on a worker. It asks the scheduler's plugin for shares.
+
+    It ends the run if the task was taken from the worker, or if the worker is being closed.
 
     Args:
         worker: The worker that runs the task.
@@ -144,6 +154,8 @@ class LeasedRate:
         Raises:
             TransportError: The scheduler does not answer.
         """
+        if self._worker.status in _CLOSING:  # it has closed its connections, and waits for its tasks
+            return self._stop()
         reply: Future[Any] = Future()
 
         async def ask() -> None:
@@ -162,11 +174,15 @@ class LeasedRate:
         except (OSError, RuntimeError, ValueError) as error:
             raise TransportError(f"rate: the Dask scheduler does not answer ({type(error).__name__})", maybe_sent=False) from None
         if share is None:
-            if self._outcomes is not None:
-                self._outcomes.drain()
-            return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
+            return self._stop()
         rate, expires_in, hold = share
         return RateShare(rate=rate, expires_in=expires_in, hold=hold)
+
+    def _stop(self) -> RateShare:
+        """End the run, and return a share with which nothing more is sent."""
+        if self._outcomes is not None:
+            self._outcomes.drain()
+        return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
 
     async def _ask(self, usage: list[Any]) -> Any:
         scheduler: Any = self._worker.scheduler
@@ -237,7 +253,8 @@ class DaskImport:
         self._client: distributed.Client | None = None
         self._owns_client = False
         self._submissions: dict[distributed.Future[PartReport], _Submission] = {}
-        self._queue: Any = None
+        self._finished: SimpleQueue[distributed.Future[PartReport]] = SimpleQueue()
+        self._has_workers = True
         self._reports: list[PartReport] = []
         self._resubmitted = 0
 
@@ -271,7 +288,6 @@ class DaskImport:
         except OSError as error:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
-        self._queue = distributed.as_completed(loop=self._client.loop)
         for part in self._plan.parts:
             self._submit(_Submission(part, 1))
         return self
@@ -292,7 +308,11 @@ class DaskImport:
             KilledWorker: A part was submitted 50 times, and its workers died each time.
         """
         while self._submissions:
-            future = next(self._queue)
+            try:
+                future = self._finished.get(timeout=_CHECK_INTERVAL)
+            except Empty:
+                self._warn_without_workers()
+                continue
             submission = self._submissions.pop(future, None)
             if submission is None:  # it was cancelled
                 continue
@@ -317,6 +337,16 @@ class DaskImport:
         if futures and self._client is not None and self._client.status == "running":
             self._client.cancel(futures, reason="the import was cancelled")
 
+    def _warn_without_workers(self) -> None:
+        """Log a warning if the scheduler has no worker; once, until it has one again."""
+        client: Any = self._client
+        had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
+        if had_workers and not self._has_workers:
+            LOGGER.warning(
+                "create_many: %d parts wait for workers: the Dask scheduler has none; start workers, or interrupt the import",
+                len(self._submissions),
+            )
+
     def _submit(self, submission: _Submission) -> None:
         client: Any = self._client
         part = submission.part
@@ -329,7 +359,7 @@ class DaskImport:
             pure=False,
         )
         self._submissions[future] = submission
-        self._queue.add(future)
+        future.add_done_callback(self._finished.put)
 
     def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
         """Return the report of a completed task; `None` if the part was submitted again.

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Status
 from support.spread import KEY, ROW, KillingService, served, write_people
 
 from outreach_async import OutreachClient
@@ -103,6 +103,38 @@ def test_cancelling_in_another_thread_ends_the_iteration(
     with create_many(cluster, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals", rate=40.0) as run:
         runs.append(run)
         assert list(run) == []
+
+
+class ScaleLater(logging.Handler):
+    """Starts a worker some time after the first record."""
+
+    def __init__(self, cluster: Any, seconds: float) -> None:
+        super().__init__()
+        self.records: list[str] = []
+        self.timer = threading.Timer(seconds, cluster.scale, (1,))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.records:
+            self.timer.start()
+        self.records.append(f"{record.levelname} {record.getMessage()}")
+
+
+def test_without_workers_an_import_warns_once_and_waits(connection: Connection, tmp_path: Path) -> None:
+    logger = logging.getLogger("outreach_async")
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as empty,
+        create_many(empty, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
+    ):
+        handler = ScaleLater(empty, seconds=3.0)
+        logger.addHandler(handler)
+        try:
+            assert len(list(run)) == 3
+        finally:
+            logger.removeHandler(handler)
+            handler.timer.join()
+    assert handler.records == [
+        "WARNING create_many: 3 parts wait for workers: the Dask scheduler has none; start workers, or interrupt the import"
+    ]
 
 
 class LostConnection(Connection):
@@ -206,9 +238,12 @@ def test_a_task_that_was_taken_away_gets_no_share(owner: str | None, task: str) 
     assert leased(scheduler, task=task) is None
 
 
-def leased_rate(ask: Callable[..., Any], callbacks: list[Callable[[], Any]]) -> LeasedRate:
+def leased_rate(ask: Callable[..., Any], callbacks: list[Callable[[], Any]], status: Status = Status.running) -> LeasedRate:
     worker: Any = SimpleNamespace(
-        loop=SimpleNamespace(add_callback=callbacks.append), scheduler=SimpleNamespace(outreach_async_share=ask), address="one"
+        loop=SimpleNamespace(add_callback=callbacks.append),
+        scheduler=SimpleNamespace(outreach_async_share=ask),
+        address="one",
+        status=status,
     )
     return LeasedRate(worker, "task", "api")
 
@@ -247,14 +282,29 @@ def test_a_task_that_is_not_the_workers_any_more_sends_nothing() -> None:
     anyio.run(renew)
 
 
-def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
-    async def fail(**_: Any) -> None:
-        pytest.fail("asked")
+async def never_asked(**_: Any) -> None:
+    pytest.fail("asked")
 
+
+def test_a_worker_that_is_being_closed_ends_its_run() -> None:
+    drains: list[bool] = []
+    outcomes: Any = SimpleNamespace(drain=lambda: drains.append(True))
+
+    async def renew() -> None:
+        rate = leased_rate(never_asked, [], Status.closing)
+        rate.on_start(outcomes)
+        share = await rate.renew(USAGE)
+        assert share.hold == share.expires_in
+
+    anyio.run(renew)
+    assert drains == [True]
+
+
+def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
     async def renew() -> None:
         callbacks: list[Callable[[], Any]] = []
         with anyio.move_on_after(0):
-            await leased_rate(fail, callbacks).renew(USAGE)
+            await leased_rate(never_asked, callbacks).renew(USAGE)
         await callbacks.pop()()
 
     anyio.run(renew)

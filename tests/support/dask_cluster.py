@@ -4,99 +4,149 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import attrs
 import dask
-from distributed import LocalCluster, Status
+from distributed import Client, LocalCluster, Status
+from distributed.utils import get_mp_context
+from support.links import Link, free_port
 from support.outcome_oracle import find_wrong_labels
-from support.spread import ROW, SPACE, KillingService, numbers_of
+from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, served, write_people
 
 from outreach_async import ObjectJournal, Outcome
 from outreach_async.fake.fault_plan import Exchange
-from outreach_async.spread import ImportPlan
-from outreach_async.transport.wire import Request
+from outreach_async.spread import Connection, ImportPlan, Part, plan
+from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.vocabulary import DuplicatePolicy
 
-WORKER_TTL = 4
-"""Seconds without a heartbeat after which the scheduler gives a worker up, in the test of a worker that stands still."""
+WORKER_TTL: Final = "5s"
+"""Time without a heartbeat after which a scheduler gives a worker up. Dask uses at least ten heartbeats, which are 5 seconds."""
+_PROCESS: Final = "x-process"
+_MAX_UNRECORDED: Final = 1000
+"""Maximum number of rows of an object journal that are answered and not recorded."""
+
+
+class SigningTransport:
+    """A transport whose requests name the process that sends them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send the request with the id of this process."""
+        headers = {**request.headers, _PROCESS: str(os.getpid())}
+        return await self._transport.send(attrs.evolve(request, headers=headers), progress)
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+
+class SigningConnection(Connection):
+    """A connection whose requests name the process that sends them."""
+
+    def _create_transport(self) -> Transport:
+        return SigningTransport(super()._create_transport())
 
 
 @contextmanager
-def local_cluster(worker_ttl: str = "5 minutes") -> Iterator[Any]:
-    """Start two workers, each a process with one thread. One that is killed is replaced, and one that is given up is not."""
-    with (
+def served_to_cluster(service: KillingService) -> Iterator[Connection]:
+    """Serve on a real port, and yield a connection whose requests name their processes."""
+    with served(service) as connection:
+        yield SigningConnection(**attrs.asdict(connection))
+
+
+@contextmanager
+def local_cluster(workers: int = 2, environment: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Start workers, each a process with one thread. One that is killed is replaced."""
+    settings = {
         # A LocalCluster gives a worker up for good if it is restarting 15 seconds after an earlier death, as it often is here.
-        dask.config.set({"distributed.scheduler.worker-ttl": worker_ttl, "distributed.deploy.lost-worker-timeout": "1h"}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-    ):
-        yield cluster
+        "distributed.deploy.lost-worker-timeout": "1h",
+        "distributed.worker.multiprocessing-method": "forkserver",  # a new worker starts without imports
+    }
+    with dask.config.set(settings):
+        get_mp_context().set_forkserver_preload(["distributed", "outreach_async.spread.dask", "obstore.store", "httpx"])
+        with LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            env={"OUTREACH_OWNER_KEY": KEY, **(environment or {})},
+        ) as cluster:
+            yield cluster
+
+
+def write_parts(folder: Path, emails: Sequence[str], files: int, duplicates: DuplicatePolicy = "skip") -> ImportPlan:
+    """Write rows to files of equal size, and plan their import."""
+    size = len(emails) // files
+    paths = [folder / f"{at}.csv" for at in range(files)]
+    for at, path in enumerate(paths):
+        write_people(path, emails[at * size : (at + 1) * size], at * size)
+    return plan(paths, overrides={"Note": ROW}, duplicates=duplicates)
+
+
+@attrs.frozen
+class SentRow:
+    """A request for a contact.
+
+    Attributes:
+        at: When it arrived, in seconds.
+        process: Id of the process that sent it.
+        row: Number of the row.
+    """
+
+    at: float
+    process: int
+    row: int
 
 
 class ClusterService(KillingService):
-    """The service of `support.spread`, which kills or stops the worker that sends a row.
+    """The service of `support.spread`, which kills the worker that sends a row.
 
     Attributes:
-        stops: Numbers of the requests whose workers are stopped with SIGSTOP, for `stop_seconds`.
-        stop_seconds: Duration of a stop, in seconds.
-        times: When each request arrived, in seconds.
-        senders: Ids of the processes that were killed or stopped.
+        sent: The requests, in order.
+        on_request: Called with each request before it is carried out.
     """
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         super().__init__(before)
-        self.cluster: Any = None
-        self.part_of: dict[int, str] = {}
-        self.stops: set[int] = set()
-        self.stop_seconds = 0.0
-        self.times: list[float] = []
-        self.senders: list[int] = []
+        self.sent: list[SentRow] = []
+        self.on_request: Callable[[SentRow], object] = lambda _: None
+        self._cluster: Any = None
+        self._dead: set[int] = set()
 
-    def watch(self, cluster: Any, made: ImportPlan) -> None:
-        """Find the workers of a plan's rows on a cluster."""
-        self.cluster = cluster
-        self.part_of = {number: f"import-{part.id}-" for part in made.parts for number in numbers_of(part)}
+    def watch(self, cluster: Any) -> None:
+        """Set the `LocalCluster` whose workers are killed."""
+        self._cluster = cluster
 
     def exchange(self, request: Request, /) -> Exchange:
         """Carry a request out, and do what is ordered for it."""
-        self.times.append(time.monotonic())
-        number = self.requests + 1
-        exchange = super().exchange(request)
-        if number in self.stops:
-            row = int(json.loads(request.body)[ROW])
-            if (process := self.find_process(row)) is not None:
-                os.kill(process, signal.SIGSTOP)
-                threading.Timer(self.stop_seconds, _resume, (process,)).start()
-        return exchange
+        sent = SentRow(time.monotonic(), int(request.headers[_PROCESS]), int(json.loads(request.body)[ROW]))
+        self.sent.append(sent)
+        self.on_request(sent)
+        return super().exchange(request)
 
     def find_process(self, row: int) -> int | None:
-        """Return the id of the worker that sends a row, as the scheduler has it; `None` if it has just died."""
-        tasks = dict(self.cluster.scheduler.tasks)
-        workers = [task.processing_on for key, task in tasks.items() if str(key).startswith(self.part_of[row])]
-        addresses = {worker.address for worker in workers if worker is not None}
-        nannies = {nanny.worker_address: nanny for nanny in self.cluster.workers.values()}
+        """Return the id of the worker that sends the last request's row; `None` if it is dead or has just started."""
+        assert self.sent[-1].row == row
+        process = self.sent[-1].process
         # Dask does not replace a worker that dies while it starts.
-        running = [nannies[address] for address in addresses if address in nannies and nannies[address].status is Status.running]
-        processes = [nanny.pid for nanny in running]
-        if len(processes) != 1 or processes[0] in self.senders:
+        running = {nanny.pid for nanny in self._cluster.workers.values() if nanny.status is Status.running}
+        if process in self._dead or process not in running:
             return None
-        self.senders += processes
-        return int(processes[0])
+        self._dead.add(process)
+        return process
 
 
-def _resume(process: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGCONT)
-
-
-def find_violations(service: KillingService, made: ImportPlan, journals: str) -> Iterator[str]:
-    """Yield every row that was lost, and every label that does not allow what the service did."""
+def find_violations(service: ClusterService, made: ImportPlan, journals: str, in_flight: int = 8) -> Iterator[str]:
+    """Yield every row that was lost, every false label, every old value, and every part that sent too many rows again."""
     expected = sorted(number for part in made.parts for number in numbers_of(part))
     if sorted(service.effects) != expected:
         yield f"rows were lost: {set(expected) - set(service.effects)}"
@@ -104,36 +154,128 @@ def find_violations(service: KillingService, made: ImportPlan, journals: str) ->
     if len(contacts) != len(set(contacts)):
         yield "an e-mail has several contacts"
     for part in made.parts:
-        numbers = numbers_of(part)
-        outcomes = list(ObjectJournal(f"{journals}/{part.id}").outcomes())
-        if [outcome.index for outcome in outcomes] != list(range(part.rows)):
-            yield f"part {part.id}: not one outcome for each row"
-        for outcome in outcomes:
-            effects = service.effects[numbers[outcome.index]]
-            truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
-            wrong = find_wrong_labels(outcome, truth, sent=True)
-            yield from (f"part {part.id}, {outcome}: {kind}" for kind in wrong)
+        yield from _find_wrong_outcomes(service, part, journals)
+        resent, interruptions = count_resent(service, part)
+        if resent > interruptions * (_MAX_UNRECORDED + in_flight):
+            yield f"part {part.id}: {resent} rows were sent again after {interruptions} interruptions"
+    if made.parts[0].options.duplicates == "overwrite":
+        yield from _find_old_values(service, made)
+
+
+def count_resent(service: ClusterService, part: Part) -> tuple[int, int]:
+    """Return how many requests of a part repeated a row, and how often it was interrupted: its processes but the last one."""
+    numbers = set(numbers_of(part))
+    requests = Counter(sent.row for sent in service.sent if sent.row in numbers)
+    processes = {sent.process for sent in service.sent if sent.row in numbers}
+    return requests.total() - len(requests), max(0, len(processes) - 1)
+
+
+def _find_wrong_outcomes(service: ClusterService, part: Part, journals: str) -> Iterator[str]:
+    numbers = numbers_of(part)
+    outcomes = list(ObjectJournal(f"{journals}/{part.id}").outcomes())
+    if [outcome.index for outcome in outcomes] != list(range(part.rows)):
+        yield f"part {part.id}: not one outcome for each row"
+    for outcome in outcomes:
+        effects = service.effects[numbers[outcome.index]]
+        truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
+        yield from (f"part {part.id}, {outcome}: {kind}" for kind in find_wrong_labels(outcome, truth, sent=True))
+
+
+def _find_old_values(service: ClusterService, made: ImportPlan) -> Iterator[str]:
+    """Yield every contact that does not have the value of the last row with its e-mail."""
+    last: defaultdict[str, int] = defaultdict(int)
+    for part in made.parts:
+        for _, row in part.read_rows():
+            last[row["email"].lower()] = max(last[row["email"].lower()], int(row[ROW]))
+    for contact in service.fake.contacts(SPACE):
+        email, value = contact["email"].lower(), contact["fields"].get(ROW)
+        if email in last and int(value) != last[email]:
+            yield f"{email} has the value of row {value} instead of row {last[email]}"
+
+
+@attrs.frozen
+class CommandCluster:
+    """A scheduler and workers that were started as commands. No worker is replaced.
+
+    Attributes:
+        address: Address of the scheduler.
+        scheduler: The scheduler.
+        workers: The workers.
+        links: For each worker, its links: from it to the scheduler, and from the scheduler to it.
+    """
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+    links: list[tuple[Link, Link]]
+
+    def start_worker(self) -> None:
+        """Start one more worker."""
+        to_scheduler, to_worker = Link(int(self.address.rpartition(":")[2])), Link(free_port())
+        self.links.append((to_scheduler, to_worker))
+        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        options += ["--listen-address", f"tcp://127.0.0.1:{to_worker.target}"]
+        options += ["--contact-address", f"tcp://127.0.0.1:{to_worker.port}"]
+        self.workers.append(_start("worker", f"tcp://127.0.0.1:{to_scheduler.port}", *options))
+
+    def cut(self, process: int) -> None:
+        """Cut a worker off from the scheduler, in both directions."""
+        for link in self.links[self._find(process)]:
+            link.cut()
+
+    def mend(self, process: int) -> None:
+        """Connect a worker to the scheduler again."""
+        for link in self.links[self._find(process)]:
+            link.mend()
+
+    def wait_for_end(self, process: int) -> None:
+        """Wait until a worker has ended by itself. Dask ends it after 30 seconds, even if its task does not end."""
+        self.workers[self._find(process)].wait(15)
+
+    def _find(self, process: int) -> int:
+        return [worker.pid for worker in self.workers].index(process)
+
+    def end_workers(self) -> None:
+        """End the workers and close their links."""
+        for worker in self.workers:
+            _end(worker)
+        for link in (link for pair in self.links for link in pair):
+            link.close()
 
 
 @contextmanager
-def separate_scheduler(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start a scheduler and a worker as commands, and yield the scheduler's address and process."""
+def command_cluster(folder: Path, workers: int = 1, worker_ttl: str = "5 minutes") -> Iterator[CommandCluster]:
+    """Start a scheduler and workers as commands. Each worker can be cut off from the scheduler by its links."""
     file = folder / "scheduler.json"
-    code = "import sys; from distributed.cli.dask_{0} import main; sys.exit(main({1!r}))"
-    options = ["--scheduler-file", str(file)]
-    scheduler = _start(code.format("scheduler", [*options, "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]))
-    worker = _start(code.format("worker", [*options, "--nthreads", "1", "--no-dashboard"]))
-    try:
+    options = ["--scheduler-file", str(file), "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
+    with ExitStack() as stack:
+        scheduler = _start("scheduler", *options, ttl=worker_ttl)
+        stack.callback(_end, scheduler)
         deadline = time.monotonic() + 60
         while not file.exists():
             assert time.monotonic() < deadline, "no scheduler"
             time.sleep(0.05)
-        yield str(json.loads(file.read_text(encoding="utf-8"))["address"]), scheduler
-    finally:
-        for process in (scheduler, worker):
-            process.terminate()
-            process.wait(30)
+        address = str(json.loads(file.read_text(encoding="utf-8"))["address"])
+        cluster = CommandCluster(address, scheduler, [], [])
+        stack.callback(cluster.end_workers)
+        for _ in range(workers):
+            cluster.start_worker()
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=60)
+        yield cluster
 
 
-def _start(code: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _start(command: str, *arguments: str, ttl: str = "5 minutes") -> subprocess.Popen[bytes]:
+    code = f"import sys; from distributed.cli.dask_{command} import main; sys.exit(main({arguments!r}))"
+    environment = {
+        **os.environ,
+        "OUTREACH_OWNER_KEY": KEY,
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": ttl,
+    }
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(30)
