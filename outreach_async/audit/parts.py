@@ -1,7 +1,7 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
-`audit_part` reads some of the workspaces; `merge` makes the report of all of them. The guide `outreach_async.audit` shows both with
-a pool of processes. With Dask (extra `dask`), map the same function over groups of workspaces:
+`audit_part` reads some of the workspaces; `merge` makes the report of all of them. The guide `outreach_async.audit` shows both
+with a pool of processes. With Dask (extra `dask`), map the same function over groups of workspaces:
 
 ```python
 import os

@@ -22,7 +22,7 @@ from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _LINGER: Final = 0.05
-"""Seconds that an outcome waits in an object journal: with the default of 1, most runs would be over before their first record."""
+"""Seconds that an outcome waits in an object journal: with the default of 1, most runs would end before their first record."""
 
 
 class Doom:

@@ -230,16 +230,12 @@ def loop(kills: int, seed: int, *, rows: int = 80, journal: JournalKind = "file"
     with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         if journal == "s3":
             os.environ |= environment(stack.enter_context(serve_s3()))
-        jobs = [
-            pool.submit(_work, Path(name), Counter(places[first::_WORKERS]), first, seed=seed, rows=rows, journal=journal, pretend=pretend)
-            for first in range(_WORKERS)
-        ]
+        work = partial(_work, seed=seed, rows=rows, journal=journal, pretend=pretend)
+        jobs = [pool.submit(work, Path(name), Counter(places[first::_WORKERS]), first) for first in range(_WORKERS)]
         return sum((job.result() for job in jobs), Figures())
 
 
-def _work(  # noqa: PLR0917 - the arguments of a thread
-    folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, journal: JournalKind, pretend: bool
-) -> Figures:
+def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, journal: JournalKind, pretend: bool) -> Figures:
     """Carry out every second run: no more than can be of use, should a point never be met."""
     options = len(DUPLICATE_POLICIES)
     numbers = range(first, options * (9 + kills.total()), _WORKERS)
