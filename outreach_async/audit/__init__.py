@@ -148,7 +148,7 @@ if __name__ == "__main__":
     print(merge(parts, workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
 ```
 
-With Dask, the parts are `cluster.gather(cluster.map(job, groups))`. All clients share the service's limit: see `RedisRate`.
+`outreach_async.audit.parts` shows the same on a Dask cluster. All clients share the service's limit: see `RedisRate`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,44 @@
-"""Audit in parts, in several processes or on several hosts, and merge the parts into one report."""
+"""Audit in parts, in several processes or on several hosts, and merge the parts into one report.
+
+`audit_part` reads some of the workspaces; `merge` makes the report of all of them. The guide `outreach_async.audit` shows both
+with a pool of processes. With Dask (extra `dask`), map the same function over groups of workspaces:
+
+```python
+import os
+import time
+from functools import partial
+
+import anyio
+from distributed import Client, LocalCluster
+from outreach_async import OutreachClient
+from outreach_async.audit import AuditPart, audit_part, merge
+
+
+def read_part(spaces: list[str], at: float, salt: str) -> AuditPart:
+    async def read() -> AuditPart:
+        async with OutreachClient() as client:
+            return await audit_part(client, spaces, at=at, salt=salt)
+
+    return anyio.run(read)
+
+
+if __name__ == "__main__":
+    groups = [["space_1"], ["space_2"]]
+    job = partial(read_part, at=time.time(), salt=os.urandom(16).hex())
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as dask,
+    ):
+        parts = dask.gather(dask.map(job, groups, retries=3))
+    report = merge(parts, workspaces=[space for group in groups for space in group])
+    print(report.mailboxes, "mailboxes, unreadable:", report.unreadable)  # -> 2 mailboxes, unreadable: ['space_2']
+```
+
+For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` where the workers start. If a worker
+dies, Dask runs its part again elsewhere; it gives a part up at the fourth death. Choose groups of workspaces that take minutes
+rather than hours, since a part starts again from its beginning. Dask shows the arguments of tasks, and so the salt, to everybody
+who reaches the scheduler. All clients share the service's limit: give them a `RedisRate`, or divide the limit among the workers.
+"""
 
 from __future__ import annotations
 

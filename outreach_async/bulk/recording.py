@@ -191,7 +191,7 @@ class JournalledThrottle(RunThrottle):
         return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it. Write a heartbeat if one is due then.
+        """Wait until an attempt may start, at `not_before` or later, and start it. First write a heartbeat if one is due then.
 
         Raises:
             BulkStopped: The run ended or was drained, before or during the wait.
@@ -199,11 +199,13 @@ class JournalledThrottle(RunThrottle):
         """
         await super().wait_and_start(not_before)
         # Only now: the wait may have been long. A run that was taken over during it must not send the row.
-        if self.recorder is None or (due := self.recorder.heartbeat_due) is None:
+        if self.recorder is None or self.recorder.heartbeat_due is None:
             return
         started = anyio.current_time()
         try:
-            await self.recorder.write_heartbeat(due)
+            # The process may stand still during a heartbeat, too, and the reply says nothing about the time after the write.
+            while (due := self.recorder.heartbeat_due) is not None:
+                await self.recorder.write_heartbeat(due)
         except BaseException as error:
             self.on_cancelled(anyio.current_time(), started)
             if isinstance(error, JournalError):

@@ -12,6 +12,7 @@ import attrs
 import pytest
 from support.kill_points import Point
 from support.kills import Entry, Figures, Importers, Left, Service, Story, find_leaks, violations
+from support.s3 import environment, serve_s3
 from tools.kill_importer import Run, format_outcome
 from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted_kills
 
@@ -95,6 +96,10 @@ WRONG: Sequence[tuple[Change, str]] = (
         lambda story: with_entries(story, Entry(0, 3, "", None)),
         "row 3: sent again by process 1, to whose journal it never was",
     ),
+    (
+        lambda story: with_entries(story, *(Entry(1, row, "", None) for row in range(4, 4101))),
+        "process 1: 4097 rows were sent and not recorded, of at most 4096",
+    ),
 )
 
 
@@ -161,14 +166,25 @@ SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
         Run(number=2, seed=1, rows=24, duplicates="update_missing_fields", source="stream", order="input"),
         ((Point.IN_MARK, 1), (Point.MOVING, 1), (Point.DROPPED, 2), (Point.LEFT, 3), (Point.ENDING, 1)),
     ),
+    (
+        Run(number=5, seed=1, rows=24, duplicates="skip", journal="folder"),
+        ((Point.CREATING, 1), (Point.CREATED, 1), (Point.CARRIED_OUT, 3), (Point.IN_OPENING, 1), (Point.ENDED, 1)),
+    ),
+    (
+        Run(number=6, seed=1, rows=24, duplicates="overwrite", source="stream", journal="s3"),
+        ((Point.CREATED, 1), (Point.IN_MARK, 1), (Point.LATE, 2), (Point.OPENED, 1), (Point.IN_RECORD, 1), (Point.IN_END, 1)),
+    ),
 )
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[tuple[Service, Importers]]:
     """Start both processes once, because starting them takes longer than a kill."""
-    with Importers() as importers, Service(seed=1) as service:
-        yield service, importers
+    with pytest.MonkeyPatch.context() as patch, serve_s3() as port:
+        for name, value in environment(port).items():
+            patch.setenv(name, value)
+        with Importers() as importers, Service(seed=1) as service:
+            yield service, importers
 
 
 def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
@@ -176,7 +192,7 @@ def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
     return lambda process, _: deaths[process] if process < len(deaths) else None
 
 
-@pytest.mark.parametrize(("run", "deaths"), SHORT, ids=[run.duplicates for run, _ in SHORT])
+@pytest.mark.parametrize(("run", "deaths"), SHORT, ids=[f"{run.duplicates}-{run.journal}" for run, _ in SHORT])
 def test_kills_lose_duplicate_and_mislabel_no_row(
     processes: tuple[Service, Importers], tmp_path: Path, run: Run, deaths: Sequence[tuple[Point, int]]
 ) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 
+import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.examples import scaled
 from support.scenarios import ROW, Scenario
 from support.takeovers import Takeover
 
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
 LONG = 60.0
 
@@ -25,6 +30,40 @@ def played(point: int, seconds: float, backend: str = "asyncio", given: Scenario
     takeover = Takeover(given or scene(), backend, point, seconds)
     takeover.play()
     return takeover
+
+
+SCENES = st.builds(
+    lambda seed, *options: attrs.evolve(scene(*options), seed=seed),
+    st.integers(0, 2**16),
+    st.sampled_from(DUPLICATE_POLICIES),
+    st.sampled_from([8, 20]),
+    st.sampled_from([0.0, 0.3]),
+    st.integers(1, 8),
+)
+STALLS = st.dictionaries(st.integers(1, 80), st.sampled_from([0.5, 3.0, 4.0, 6.0, LONG]), max_size=12)
+PUTS = st.dictionaries(st.integers(1, 20), st.sampled_from([*["lost reply"] * 9, "503", "503 after the write"]), max_size=5)
+
+
+@settings(max_examples=scaled(40))
+@given(SCENES, st.sampled_from(["asyncio", "trio"]), st.integers(5, 60), st.sampled_from([0.0, 4.0, LONG]), STALLS, PUTS)
+def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # noqa: PLR0917 - drawn
+    given_scene: Scenario, backend: str, point: int, seconds: float, stalls: Mapping[int, float], puts: Mapping[int, str]
+) -> None:
+    takeover = Takeover(given_scene, backend, point, seconds, stalls=stalls, puts=puts)
+    takeover.play()
+    assert list(takeover.violations()) == []
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_run_that_stands_still_during_a_heartbeat_writes_another(backend: str) -> None:
+    """With one row at a time and points 4 seconds apart, heartbeats are due."""
+    heartbeats = [
+        Takeover(scene(concurrency=1), backend, 10_000, 0.0, stalls={**dict.fromkeys(range(5, point), 4.0), point: LONG})
+        for point in range(8, 24)
+    ]
+    for each in heartbeats:
+        each.play()
+        assert list(each.violations()) == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, LONG])

@@ -74,3 +74,46 @@ def test_urls_that_cannot_be_used_are_refused_with_the_option(
     assert "JOURNAL: file://" in missing.err
     assert "does not exist; pass the URL of a journal" in missing.err
     assert "JOURNAL: expected" in shell("report", "ftp://bucket/run").err
+
+
+@pytest.fixture
+def parts(url: str, shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path) -> str:
+    """Leave the journals of two parts, of which the second is not finished and has an uncertain row."""
+    for number, scripted in enumerate([[], [commit_then(reset()), ok, status(429, retry_after=7200)]]):
+        path = tmp_path / f"{number}.csv"
+        path.write_text("email\n" + "".join(f"p{number}{at}@a.example\n" for at in range(4)), encoding="utf-8")
+        service.faults.script("create_contact", *scripted)
+        journal = f"{url}/parts/0000{number}"
+        assert shell("import", str(path), *server_options, "--journal", journal, "--concurrency", "1").code == 75 * number
+    return f"{url}/parts"
+
+
+def test_a_report_of_a_folder_adds_up_its_parts(
+    shell: Shell, parts: str, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    code, value = shell.json("report", parts)
+    assert (code, value["state"], value["rows"], value["uncertain"]) == (75, "suspended", 5, 1)
+    assert (value["parts"], value["source"]) == ({"00000": "finished", "00001": "suspended"}, None)
+    shown = shell("report", f"{parts}/", "--uncertain").out
+    assert "parts that have begun: 1 finished, 1 suspended" in shown
+    assert "suspended: 5 rows in" in shown
+    assert "00001" in shown
+    refused = shell("report", parts, "--rejects", str(tmp_path / "rejects.csv"))
+    assert refused.code == 2
+    assert "--rejects: JOURNAL is a folder of 2 journals; pass one of them, such as 00000" in refused.err
+    assert shell("import", str(tmp_path / "1.csv"), *server_options, "--journal", f"{parts}/00001", "--resume").code == 0
+    code, value = shell.json("report", parts)
+    assert (code, value["state"], value["rows"], sum(value["outcomes"].values())) == (0, "finished", 8, 8)
+    assert len(service.contacts("space_1")) == 8
+
+
+def test_a_report_of_a_local_folder_adds_up_its_files(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "parts").mkdir()
+    for number in range(2):
+        path = save_contacts(tmp_path, f"email\np{number}@a.example\n")
+        assert shell("import", path, *server_options, "--journal", str(tmp_path / f"parts/0000{number}.db")).code == 0
+    code, value = shell.json("report", str(tmp_path / "parts"))
+    assert (code, value["rows"], value["parts"]) == (0, 2, {"00000": "finished", "00001": "finished"})
+    assert len(service.contacts("space_1")) == 2

@@ -175,7 +175,7 @@ def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:
     assert promised_lines(code), "it shows nothing"
     if "\nasync def test_" in code:
         lines = summary_of_tests(code)
-    elif "ProcessPoolExecutor" in code:
+    elif '__name__ == "__main__"' in code:
         lines = output_of_script(code)
     else:
         lines = run_example(code, {})

@@ -39,7 +39,13 @@ PACKAGES: Final = (
 )
 """Where public names are imported from."""
 
-GUIDES: Final = (*PACKAGES, "outreach_async.pytest_plugin", "outreach_async.shared_rate", "outreach_async.transport")
+GUIDES: Final = (
+    *PACKAGES,
+    "outreach_async.audit.parts",
+    "outreach_async.pytest_plugin",
+    "outreach_async.shared_rate",
+    "outreach_async.transport",
+)
 """Modules whose docstrings are guides."""
 
 NOT_CALLED: Final = {

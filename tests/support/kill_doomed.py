@@ -7,17 +7,22 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal.identity import Earlier, MarkedWindow
-from outreach_async.bulk.journal.writer import FileWriter
+from outreach_async.bulk.journal.object_journal import ObjectWriter
+from outreach_async.bulk.journal.objects import Objects
+from outreach_async.bulk.journal.writer import DatabaseWriter, FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.transport.wire import Progress, Request, Response, Transport
+
+_LINGER: Final = 0.05
+"""Seconds that an outcome waits in an object journal: with the default of 1, most runs would end before their first record."""
 
 
 class Doom:
@@ -51,8 +56,11 @@ class Doom:
         return {KILL: f"{os.getpid()} {self._point.name}"}
 
 
-class DoomedWriter(FileWriter):
-    """A journal's writer that dies at its points, between the last statement of a transaction and its commit, too."""
+class DoomedCalls(DatabaseWriter):
+    """A journal's writer that dies at its points, between the last statement of a transaction and its commit, too.
+
+    At such a commit, the object of an object journal has just been created.
+    """
 
     doom: ClassVar[Doom]
 
@@ -78,12 +86,6 @@ class DoomedWriter(FileWriter):
         finally:
             self._within = None
         self.doom.passes(after)
-
-    @staticmethod
-    def _link(draft: str, path: str) -> None:
-        DoomedWriter.doom.passes(Point.CREATING)
-        os.link(draft, path)
-        DoomedWriter.doom.passes(Point.CREATED)
 
     def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
         if self.finished:
@@ -117,6 +119,44 @@ class DoomedWriter(FileWriter):
     def end_spool(self, rows: int) -> None:
         with self._committing(None, Point.SPOOLING, Point.SPOOLED):
             super().end_spool(rows)
+
+
+class DoomedWriter(DoomedCalls, FileWriter):
+    """The doomed writer of a file."""
+
+    @staticmethod
+    def _link(draft: str, path: str) -> None:
+        DoomedCalls.doom.passes(Point.CREATING)
+        os.link(draft, path)
+        DoomedCalls.doom.passes(Point.CREATED)
+
+
+class DoomedObjectWriter(DoomedCalls, ObjectWriter):
+    """The doomed writer of objects."""
+
+
+class DoomedObjects:
+    """Objects whose process dies around the creation of the first one.
+
+    Args:
+        inner: The objects.
+        doom: Where.
+    """
+
+    def __init__(self, inner: Objects, doom: Doom) -> None:
+        self.read, self.names = inner.read, inner.names
+        self._inner = inner
+        self._doom = doom
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Create an object."""
+        first = not int(name.rpartition("-")[2])
+        if first:
+            self._doom.passes(Point.CREATING)
+        created = self._inner.create(name, content)
+        if first:
+            self._doom.passes(Point.CREATED)
+        return created
 
 
 class Pretender(DoomedWriter):
@@ -165,8 +205,31 @@ class DoomedJournal(Journal):
         """Open it for a run."""
         if self._resumed:
             self._doom.passes(Point.REOPENING)
-        DoomedWriter.doom = self._doom  # a process is one run's
+        DoomedCalls.doom = self._doom  # a process is one run's
         return self._kind.open(self.path, identity, resume=resume, **options)
+
+
+class DoomedObjectJournal(ObjectJournal):
+    """An object journal whose run dies.
+
+    Args:
+        url: The URL.
+        doom: Where.
+        resumed: Whether an earlier process began it.
+    """
+
+    def __init__(self, url: str, doom: Doom, *, resumed: bool) -> None:
+        super().__init__(url, linger=_LINGER)
+        self._doom = doom
+        self._resumed = resumed
+
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
+        """Open it for a run."""
+        if self._resumed:
+            self._doom.passes(Point.REOPENING)
+        DoomedCalls.doom = self._doom
+        objects = DoomedObjects(self.objects, self._doom)
+        return DoomedObjectWriter.open(objects, self.url, identity, resume=resume, **options)
 
 
 class DoomedTransport:

@@ -12,8 +12,8 @@ class Point(StrEnum):
     At the last one it is not killed, but its loop is left early: it then names the rows that may have been sent.
     """
 
-    CREATING = "creating the journal, before its link"
-    CREATED = "creating the journal, after its link"
+    CREATING = "creating the journal, before it exists"
+    CREATED = "creating the journal, as soon as it exists"
     SPOOLING = "while spooling, in a commit"
     SPOOLED = "while spooling, after a commit"
     REOPENING = "resumed, before opening"

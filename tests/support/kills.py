@@ -17,7 +17,7 @@ import attrs
 from support.kill_points import Point
 from tools.kill_importer import Job, Run, format_outcome
 
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import journal_at
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import Outcome
@@ -99,6 +99,7 @@ def violations(story: Story) -> Iterator[str]:
     yield from _mislabelled(story)
     yield from _misnamed(story)
     yield from _sent_needlessly(story)
+    yield from _sent_too_far(story)
 
 
 def _unaccounted(story: Story) -> Iterator[str]:
@@ -160,6 +161,20 @@ def _sent_needlessly(story: Story) -> Iterator[str]:
             yield f"row {row}: sent by process {process}, although it had its outcome"
         if row >= found.marked and any((earlier, row) in sent for earlier in range(process)):
             yield f"row {row}: sent again by process {process}, to whose journal it never was"
+
+
+def _sent_too_far(story: Story) -> Iterator[str]:
+    """Find processes that had too many rows in flight, or answered and not recorded, when they ended."""
+    backlog = story.run.journal_backlog
+    for process, left in enumerate(story.left):
+        sent = {entry.row for entry in story.entries if entry.process == process} - left.recorded
+        if len(sent) > backlog:
+            yield f"process {process}: {len(sent)} rows were sent and not recorded, of at most {backlog}"
+
+
+def count_resent(story: Story) -> int:
+    """Return how many rows were sent again by a later process than the first that sent them."""
+    return len({(entry.process, entry.row) for entry in story.entries}) - len({entry.row for entry in story.entries})
 
 
 class Service:
@@ -232,9 +247,9 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def found(folder: Path) -> Left:
+def found(run: Run, folder: Path) -> Left:
     """Read what a process has left."""
-    journal = Journal(folder / "run.db")
+    journal = journal_at(run.location(folder))
     rows = tuple(int(line.split()[0]) for line in lines(folder))
     try:
         marked = journal.report().marked
@@ -251,7 +266,7 @@ def lines(folder: Path) -> list[str]:
 
 def find_leaks(folder: Path, run: Run, left: Left) -> Iterator[str]:
     """Find what a process must not leave: its key in a file, error output, an outcome delivered but not recorded."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
         if run.key.encode() in content:
             yield f"the owner key is in {path.name}"
@@ -271,6 +286,7 @@ class Figures:
         rows: Their rows.
         requests: What reached the service.
         repeats: Those that repeat one of the same process, after a fault.
+        resent: Rows that a process sent although an earlier one had sent them.
         suspects: Rows that counted as possibly sent after a kill.
         uncertain: Rows with more than one possible outcome.
         violations: What must not be.
@@ -282,6 +298,7 @@ class Figures:
     rows: int = 0
     requests: int = 0
     repeats: int = 0
+    resent: int = 0
     suspects: int = 0
     uncertain: int = 0
     violations: list[str] = attrs.field(factory=list)
@@ -297,9 +314,10 @@ class Figures:
         self.rows += story.run.rows
         self.requests += len(story.entries)
         self.repeats += len(story.entries) - len({(entry.process, entry.row) for entry in story.entries})
+        self.resent += count_resent(story)
         self.suspects += sum(left.suspects for left in story.left)
         self.uncertain += sum(not outcome.certain for outcome in story.outcomes)
-        name = f"run {story.run.number} ({story.run.duplicates}, {story.run.source}, {story.run.repeats})"
+        name = f"run {story.run.number} ({story.run.duplicates}, {story.run.source}, {story.run.repeats}, {story.run.journal})"
         self.violations += [f"{name}: {complaint}" for complaint in (*complaints, *violations(story))]
 
     def __add__(self, other: Figures) -> Figures:

@@ -6,10 +6,11 @@ blocked: the second one runs to its end in another thread meanwhile.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from support.crashes import MortalTransport
@@ -22,6 +23,9 @@ from outreach_async import BulkStopped, ContactOutcome, ObjectJournal, Outcome, 
 from outreach_async.bulk.journal.objects import Objects
 from outreach_async.errors import JournalError
 from outreach_async.testing import VirtualTime
+
+HEARTBEAT: Final = 5.0
+"""Seconds after the start of its last successful write for which a run may send."""
 
 
 class DictObjects:
@@ -54,18 +58,35 @@ class _PassingProcess(Process):
 
 
 class _PassingObjects:
-    """Objects of the first run: writing one has a point before it and a point between the write and its reply."""
+    """Objects of the first run: writing one has a point before it and a point between the write and its reply.
+
+    Attributes:
+        last_write: When the last successful write was begun.
+        failed: Whether a write has failed.
+    """
 
     def __init__(self, objects: Objects, takeover: Takeover) -> None:
+        self.last_write = math.inf
+        self.failed = False
         self._objects = objects
         self._takeover = takeover
+        self._writes = 0
         self.read, self.names = objects.read, objects.names
 
     def create(self, name: str, content: bytes) -> bool:
+        begun = self._takeover.clock()
+        self._writes += 1
+        trouble = self._takeover.puts.get(self._writes)
         self._takeover.at("create", None)
-        created = self._objects.create(name, content)
+        created = trouble != "503" and self._objects.create(name, content)
+        ours = created or (trouble != "503" and self._objects.read(name) == content)
         self._takeover.at("created", None)
-        return created
+        self.failed = self.failed or not ours or trouble in {"503", "503 after the write"}
+        if trouble in {"503", "503 after the write"}:
+            raise OSError("503")
+        if ours:
+            self.last_write = begun
+        return created and trouble != "lost reply"
 
 
 class Takeover:
@@ -77,6 +98,9 @@ class Takeover:
         point: Number of the point at which the first run stands still.
         seconds: How long, on the clock of the first run's event loop.
         clock: The clock of the journals.
+        stalls: Seconds for which the first run stands still at other points, by number.
+        puts: What becomes of the first run's writes, by number: `lost reply` (the retry finds the object), `503` or `503 after
+            the write`.
 
     Attributes:
         happened: Whether the first run reached the point.
@@ -84,12 +108,22 @@ class Takeover:
         marked: Rows that were marked at the point.
         sent_before: Rows that the first run had begun to send before the point.
         sent_after: Rows that it began to send afterwards.
+        too_late: Rows that it began to send over 5 seconds after the start of its last successful write, or after a write had
+            failed.
         delivered: Outcomes that it delivered.
         objects: The journal.
     """
 
     def __init__(
-        self, scene: Scenario, backend: str, point: int, seconds: float, clock: Callable[[], float] = anyio.current_time
+        self,
+        scene: Scenario,
+        backend: str,
+        point: int,
+        seconds: float,
+        clock: Callable[[], float] = anyio.current_time,
+        *,
+        stalls: Mapping[int, float] | None = None,
+        puts: Mapping[int, str] | None = None,
     ) -> None:
         self.scene = scene
         self.happened = False
@@ -97,12 +131,17 @@ class Takeover:
         self.marked = 0
         self.sent_before: set[int] = set()
         self.sent_after: set[int] = set()
+        self.too_late: set[int] = set()
         self.delivered: list[ContactOutcome] = []
         self.objects = DictObjects()
         self.journal = ObjectJournal("memory://run", objects=self.objects)
+        self.clock = clock
+        self.puts = puts or {}
+        self._first = _PassingObjects(self.objects, self)
+        self._stalls = stalls or {}
         self._backend = backend
-        self._clock = clock
-        self._left = point
+        self._passed = 0
+        self._point = point
         self._seconds = seconds
         self._world = World(scene, lambda: 0.0)
 
@@ -110,8 +149,12 @@ class Takeover:
         """Pass a point of the first run."""
         if name == "send":
             (self.sent_after if self.happened else self.sent_before).add(row)
-        self._left -= 1
-        if self._left == 0 and self.objects.contents:
+            if self._first.failed or self.clock() - self._first.last_write > HEARTBEAT:
+                self.too_late.add(row)
+        self._passed += 1
+        if self._passed in self._stalls:
+            jump(self._stalls[self._passed])
+        if self._passed == self._point and self.objects.contents:
             self.marked = self.journal.report().marked
             self.happened = True
             successor = threading.Thread(target=self._finish)
@@ -121,7 +164,7 @@ class Takeover:
 
     def play(self) -> None:
         """Let both runs live to their ends."""
-        self._live(_PassingProcess(self), _PassingObjects(self.objects, self), self.delivered)
+        self._live(_PassingProcess(self), self._first, self.delivered)
         self._finish()
 
     def _finish(self) -> None:
@@ -140,7 +183,7 @@ class Takeover:
         retry = RetryPolicy(attempts=self.scene.attempts, jitter=lambda: 0.5)
         transport = MortalTransport(self._world, process)
         client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry)
-        journal = ObjectJournal("memory://run", objects=objects, inline=True, clock=self._clock)
+        journal = ObjectJournal("memory://run", objects=objects, inline=True, clock=self.clock)
         try:
             async with client.contacts.create_many(
                 self.scene.rows,
@@ -173,6 +216,8 @@ class Takeover:
         yield from (
             f"row {index}: delivered otherwise" for index, said in _labels(self.delivered).items() if said != labels[index]
         )
+        if self.too_late:
+            yield f"rows {self.too_late} were sent although the last write was begun over {HEARTBEAT} s before, or failed"
         if self.happened and (wrong := {row for row in self.sent_after if row >= self.marked}):
             yield f"rows {wrong} were sent after the takeover, but not marked before"
 

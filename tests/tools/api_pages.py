@@ -25,6 +25,7 @@ CHAPTERS: Final = (
     "outreach_async.bulk",
     "outreach_async.audit",
     "outreach_async.audit.policy",
+    "outreach_async.audit.parts",
     "outreach_async.importer",
     "outreach_async.spread",
     "outreach_async.spread.dask",

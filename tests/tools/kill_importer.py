@@ -26,11 +26,12 @@ from typing import Any, Final, Literal
 import anyio
 import attrs
 from anyio.lowlevel import checkpoint
-from support.kill_doomed import Doom, DoomedJournal, DoomedTransport
+from support.kill_doomed import Doom, DoomedJournal, DoomedObjectJournal, DoomedTransport
 from support.kill_points import INDEX, PROCESS, RESUMABLE, Point
 
 from outreach_async import OutreachClient, RetryPolicy
 from outreach_async.bulk import ContactOutcome, Order, Repeats
+from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.vocabulary import DuplicatePolicy
 
@@ -39,7 +40,9 @@ PATIENCE: Final = 60.0
 
 Source = Literal["list", "stream", "spool"]
 
-_EARLY: Final = ("httpx", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.run")
+JournalKind = Literal["file", "folder", "s3"]
+
+_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.run")
 """What a run imports no sooner than it needs it, and which each process would have to import for itself."""
 
 _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02
@@ -58,6 +61,7 @@ class Run:
         repeats: What to do with an e-mail that comes again.
         order: In which outcomes leave.
         calm: Whether the service has no faults.
+        journal: What the journal is: a file, or objects in a folder or on S3.
     """
 
     number: int
@@ -68,6 +72,17 @@ class Run:
     repeats: Repeats = "serial"
     order: Order = "completion"
     calm: bool = False
+    journal: JournalKind = "file"
+
+    def location(self, folder: Path) -> Path | str:
+        """Return the path or URL of the journal; `folder` is the run's."""
+        urls = {"folder": f"file://{folder}/journal", "s3": f"s3://journals/{folder.parent.name}/{self.workspace}"}
+        return urls.get(self.journal, folder / "run.db")
+
+    @property
+    def journal_backlog(self) -> int:
+        """Largest number of rows that are in flight, or answered and not recorded."""
+        return Journal.backlog if self.journal == "file" else ObjectJournal.backlog
 
     @property
     def workspace(self) -> str:
@@ -146,11 +161,18 @@ def format_outcome(outcome: ContactOutcome) -> str:
     return f"{outcome.index} {outcome.status.value} {','.join(sorted(outcome.possible))} {outcome.id or '-'}\n"
 
 
+def _open_journal(job: Job, doom: Doom) -> DoomedJournal | DoomedObjectJournal:
+    location, resumed = job.run.location(job.folder), job.process > 0
+    if isinstance(location, str):
+        return DoomedObjectJournal(location, doom, resumed=resumed)
+    return DoomedJournal(location, doom, resumed=resumed, pretend=job.pretend)
+
+
 async def _import(job: Job) -> int:
     """Go on with the run; return the exit code."""
     run, doom = job.run, Doom(job.point, job.passing)
     transport = DoomedTransport(HttpxTransport(job.url), doom, {PROCESS: str(job.process)})
-    journal = DoomedJournal(job.folder / "run.db", doom, resumed=job.process > 0, pretend=job.pretend)
+    journal = _open_journal(job, doom)
     delivered = os.open(job.folder / "delivered", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     retry = RetryPolicy(backoff=0.005, jitter=random.Random(f"{run.seed} {run.number} {job.process}").random)  # noqa: S311 - the same
     client = OutreachClient(transport=transport, owner_key=run.key, workspace=run.workspace, retry=retry)

@@ -1,6 +1,6 @@
 """Runs with a journal whose processes are killed at every point of their way: nothing is lost, doubled or mislabelled.
 
-Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--rows 80] [--without-mark]
+Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--rows 80] [--journal file|folder|s3] [--without-mark]
 
 The service, with faults, is a process of its own, and so is each that imports. A run goes on, process after process, until it is
 finished; then its journal and what its loops got are compared with the service's ledger. Some processes leave in order, so that
@@ -12,6 +12,7 @@ mark, which must go wrong.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -19,16 +20,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import attrs
 from support.kill_points import RESUMABLE, Point
 from support.kills import Figures, Importers, Left, Service, Story, find_leaks, found, lines
-from tools.kill_importer import Job, Run, Source
+from support.s3 import environment, serve_s3
+from tools.kill_importer import Job, JournalKind, Run, Source
 
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import journal_at
 from outreach_async.errors import JournalError
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
@@ -72,7 +75,7 @@ def wanted_kills(kills: int, points: Sequence[Point], seed: int) -> Wanted:
     )
 
 
-def run_of(seed: int, number: int, rows: int) -> Run:
+def run_of(seed: int, number: int, rows: int, journal: JournalKind = "file") -> Run:
     """Return what the run of a number is to do: each option with each source."""
     option, rest = number % 3, number // 3
     sources: tuple[Source, ...] = ("list", "spool", "stream")
@@ -85,6 +88,7 @@ def run_of(seed: int, number: int, rows: int) -> Run:
         source=source,
         repeats=("serial", "first", "serial", "last")[rest // 3 % 4] if source == "spool" else "serial",
         order="input" if rest % 4 == 3 else "completion",
+        journal=journal,
     )
 
 
@@ -165,7 +169,7 @@ class Worker:
             at = death(len(left) - 1, left[-1])
             code = self._process(run, folder, len(left) - 1, at)
             self._count(run, at, code)
-            left.append(self._found(folder, left[-1], complaints))
+            left.append(self._found(run, folder, left[-1], complaints))
             complaints += find_leaks(folder, run, left[-1])
         if code != "0":
             complaints.append(f"process {len(left) - 2}: {code}")
@@ -179,10 +183,10 @@ class Worker:
         elif at is not None:
             self.figures.missed += 1
 
-    def _found(self, folder: Path, before: Left, complaints: list[str]) -> Left:
+    def _found(self, run: Run, folder: Path, before: Left, complaints: list[str]) -> Left:
         """Read what a process has left, or complain."""
         try:
-            return found(folder)
+            return found(run, folder)
         except JournalError as error:
             complaints.append(str(error))
             return before
@@ -204,38 +208,42 @@ class Worker:
 
     def _story(self, run: Run, folder: Path, left: Sequence[Left]) -> Story:
         entries, contacts = self.service.ledger(run)
-        journal = Journal(folder / "run.db")
+        journal = journal_at(run.location(folder))
         return Story(run, left, journal.report().state, list(journal.outcomes()), lines(folder), entries, contacts)
 
 
-def loop(kills: int, seed: int, *, rows: int = 80, pretend: bool = False) -> Figures:
+def loop(kills: int, seed: int, *, rows: int = 80, journal: JournalKind = "file", pretend: bool = False) -> Figures:
     """Carry runs out until every kill that is wanted was made; a few besides without kills and faults.
 
     Args:
         kills: How many.
         seed: Of all chance but that of the machine.
         rows: Of a run.
+        journal: What the journals are.
         pretend: Whether to leave out the mark.
     """
-    points = [point for point in Point if not (pretend and point in {Point.IN_MARK, Point.MOVING})]
+    missing = {Point.IN_MARK} if pretend else set()
+    if pretend or journal != "file":
+        missing.add(Point.MOVING)
+    points = [point for point in Point if point not in missing]
     places = list(wanted_kills(kills, points, seed).elements())
-    with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name:
-        jobs = [
-            pool.submit(_work, Path(name), Counter(places[first::_WORKERS]), first, seed=seed, rows=rows, pretend=pretend)
-            for first in range(_WORKERS)
-        ]
+    with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        if journal == "s3":
+            os.environ |= environment(stack.enter_context(serve_s3()))
+        work = partial(_work, seed=seed, rows=rows, journal=journal, pretend=pretend)
+        jobs = [pool.submit(work, Path(name), Counter(places[first::_WORKERS]), first) for first in range(_WORKERS)]
         return sum((job.result() for job in jobs), Figures())
 
 
-def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, pretend: bool) -> Figures:
+def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, journal: JournalKind, pretend: bool) -> Figures:
     """Carry out every second run: no more than can be of use, should a point never be met."""
     options = len(DUPLICATE_POLICIES)
     numbers = range(first, options * (9 + kills.total()), _WORKERS)
     with Importers() as importers, Service(seed + first) as service:
         worker = Worker(service, importers, folder, seed, pretend)
         for number in range(first, options, _WORKERS):
-            worker.carry_out(attrs.evolve(run_of(seed, number, rows), calm=True), lambda *_: None)
-        worker.carry_out_all((run_of(seed, number, rows) for number in numbers), kills)
+            worker.carry_out(attrs.evolve(run_of(seed, number, rows, journal), calm=True), lambda *_: None)
+        worker.carry_out_all((run_of(seed, number, rows, journal) for number in numbers), kills)
         return worker.figures
 
 
@@ -251,6 +259,7 @@ def table(figures: Figures) -> str:
     message = (
         f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes were done before the point at which to end",
         f"{figures.requests} requests, {figures.repeats} of them repeats after a fault; {figures.suspects} suspects after kills",
+        f"{figures.resent} rows sent again after a kill",
         f"{figures.uncertain} uncertain labels",
         f"{len(figures.violations)} violations",
     )
@@ -263,10 +272,14 @@ def main(line: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=80, help="rows of a run")
+    parser.add_argument("--journal", choices=get_args(JournalKind), default="file", help="where the journals are")
     parser.add_argument("--without-mark", action="store_true", help="leave out the window mark")
     arguments = parser.parse_args(line)
     began = time.monotonic()
-    figures = loop(arguments.kills, arguments.seed, rows=arguments.rows, pretend=arguments.without_mark)
+    journal, pretend = arguments.journal, arguments.without_mark
+    if pretend and journal != "file":
+        parser.error("--without-mark: only with --journal file")
+    figures = loop(arguments.kills, arguments.seed, rows=arguments.rows, journal=journal, pretend=pretend)
     say(table(figures))
     say(f"{time.monotonic() - began:.0f} seconds")
     for violation in figures.violations[:40]:

@@ -56,8 +56,8 @@ are sent again after a crash.
 There is no lock, because a lost machine cannot release one. Whoever resumes a run takes it over: the earlier process, if it still
 runs, fails at its next write with JournalError, and sends nothing more. Until then it sends only rows that it had marked, which
 the new process counts as possibly sent. If the last write was begun over 5 seconds ago, the earlier process must write before it
-sends a request. A process that stood still for longer therefore sends nothing at all when it returns. So resume a run only if
-its process is gone, or should end.
+sends a request. A process that stood still for longer therefore sends nothing at all when it returns, and one whose writes take
+longer sends nothing until they are faster. So resume a run only if its process is gone, or should end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
 generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
@@ -81,8 +81,8 @@ from typing import Any, ClassVar
 import attrs
 
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
-from outreach_async.bulk.journal.object_journal import ObjectJournal
-from outreach_async.bulk.journal.objects import is_url
+from outreach_async.bulk.journal.object_journal import ObjectJournal, translate_errors
+from outreach_async.bulk.journal.objects import is_url, list_folders
 from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter
 from outreach_async.bulk.journal.reader import JournalReader, RunQuery, read_snapshot
 from outreach_async.bulk.journal.writer import FileWriter
@@ -169,6 +169,22 @@ def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | O
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
     """
     return ObjectJournal(str(location), **identity) if is_url(location) else Journal(location, **identity)
+
+
+def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJournal]:
+    """Return the journals in a folder or under a URL, by name in sorted order, as an import in parts leaves them.
+
+    The result is empty if there are none, such as at the location of a single journal.
+
+    Raises:
+        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+        JournalError: The folder cannot be read.
+    """
+    place = os.fspath(location)
+    with translate_errors(place):
+        if is_url(place):
+            return {name: journal_at(f"{place.rstrip('/')}/{name}") for name in list_folders(place)}
+        return {path.stem: Journal(path) for path in sorted(Path(place).glob("*.db"))}
 
 
 @attrs.frozen

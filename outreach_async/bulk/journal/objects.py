@@ -58,7 +58,7 @@ def is_url(location: object) -> bool:
     return isinstance(location, str) and _URL.match(location) is not None
 
 
-def open_objects(url: str) -> Objects:
+def open_objects(url: str) -> StoredObjects | FolderObjects:
     """Open the objects at a URL. Nothing is created or requested.
 
     Args:
@@ -95,6 +95,16 @@ def _import_obstore(scheme: str) -> Any:
     except ImportError:
         raise InvalidRequest(f"journal: {scheme}:// needs the extra 'lake'; run pip install 'outreach_async[lake]'") from None
     return obstore
+
+
+def list_folders(url: str) -> list[str]:
+    """Return the sorted names of the folders directly under a URL: for a folder of journals, the names of the journals.
+
+    Raises:
+        InvalidRequest: The URL is invalid; see `open_objects`.
+        OSError: The folders cannot be listed.
+    """
+    return sorted(open_objects(url).folders())
 
 
 @cache
@@ -180,6 +190,16 @@ class StoredObjects:
         if problem is not None:
             raise OSError(f"the objects cannot be listed: {problem}")
 
+    def folders(self) -> list[str]:
+        """Return the names of the folders that the objects' names begin with."""
+        try:
+            found = self._obstore.list_with_delimiter(self._store, self._prefix or None)["common_prefixes"]
+        except Exception as error:  # noqa: BLE001 - see `describe_problem`
+            problem = describe_problem(error)
+        else:
+            return [path.rstrip("/").rpartition("/")[2] for path in found]
+        raise OSError(f"the objects cannot be listed: {problem}")
+
 
 class FolderObjects:
     """Objects in a folder, which may be on a network file system. Each object is a file that only its owner can read.
@@ -225,3 +245,10 @@ class FolderObjects:
             yield from (entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".outreach-"))
         except FileNotFoundError:
             return
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders in this folder."""
+        try:
+            return [entry.name for entry in os.scandir(self._folder) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
