@@ -34,7 +34,8 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings in the order of workspaces, mailboxes and rules; findings about domains and servers come last.
+        findings: Findings, the worst first; those of one severity in the order of workspaces, mailboxes and rules, and findings
+            about domains and servers after them.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if no mailbox could be read because the service answered 401 or 403 for every workspace.
@@ -67,6 +68,19 @@ class Report:
     rows: list[Row] = attrs.field(factory=list)
     not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
     diff: Diff | None = None
+
+    @property
+    def counts(self) -> dict[Severity, int]:
+        """Number of findings by severity, the worst severity first.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(report.counts["error"], report.counts["warning"])  # -> 1 0
+            ```
+        """
+        counts = Counter(finding.severity for finding in self.findings)
+        return {severity: counts[severity] for severity in Severity}
 
     @property
     def incomplete(self) -> bool:
@@ -116,7 +130,11 @@ class Report:
             Path("audit.json").write_text(json.dumps(report.to_dict()))
             ```
         """
-        return {"version": REPORT_VERSION, **to_json_values(self)}
+        return {
+            "version": REPORT_VERSION,
+            **to_json_values(self),
+            "counts": {severity.value: count for severity, count in self.counts.items()},
+        }
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -309,10 +327,9 @@ def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
 
 
 def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number | None]:
-    counts = Counter(finding.severity for finding in report.findings)
     figures: dict[tuple[SubjectKind, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
     figures["audit", "", "mailboxes"] = report.mailboxes
-    figures |= {("audit", "", severity.value): counts[severity] for severity in Severity}
+    figures |= {("audit", "", severity.value): count for severity, count in report.counts.items()}
     figures |= {("workspace", key, "score"): score.score for key, score in report.scores.workspaces.items()}
     figures |= {("domain", key, "score"): score.score for key, score in report.scores.domains.items()}
     return figures

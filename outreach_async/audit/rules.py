@@ -393,6 +393,12 @@ Example:
     ```
 """
 
+
+def rule_title(name: str) -> str:
+    """Return the title of the rule with this id; the id itself for a rule that is not in the catalogue."""
+    return CATALOGUE[name].title if name in CATALOGUE else name
+
+
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
     "the DMARC policy itself (p=): look up the TXT record at _dmarc.<domain>",

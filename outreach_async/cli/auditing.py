@@ -18,7 +18,7 @@ from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
 from outreach_async.audit.reports.terminal import build_renderable
-from outreach_async.audit.reports.view import format_headline, format_verdict
+from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
@@ -144,6 +144,7 @@ def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, 
     if formats:
         screen.print_line(format_headline(report), "bold")
         screen.print_line(format_verdict(report))
+        screen.print_line(f"Findings: {format_counts(report.counts)}.")
         for path in formats:
             screen.print_line(f"Written: {path}")
     elif print_format is not None:

@@ -103,7 +103,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], st
     text = write(FLEET)
 
     assert text.startswith("Mailbox audit: 11 mailboxes, 4 domains, 2 workspaces. Score")
-    assert "3 critical, 12 error, 2 warning, 0 info" in text
+    assert "3 critical, 12 errors, 2 warnings, 0 notes" in text
     assert "space_2: could not be read: list_mailboxes: 403" in text
     assert text.index("worst.example") < text.index("bad.example") < text.index("mild.example")
     assert "OA104  No sender authentication: 3 mailboxes" in text

@@ -17,7 +17,7 @@ from outreach_async.audit.reports import summary as summaries
 from outreach_async.audit.reports.html_parts import Bar, Column, Content, Filter, Markup, TableSpec, join_markup, render_name, tag
 from outreach_async.audit.reports.view import Overview, build_domain_views, build_overview, format_size, score_tone
 from outreach_async.audit.reports.wording import format_count, format_figure, format_time
-from outreach_async.audit.rules import CATALOGUE
+from outreach_async.audit.rules import rule_title
 
 _MAX_GROUPS: Final = 6
 _MAX_FIGURE_CHANGES: Final = 12
@@ -84,11 +84,12 @@ def _render_verdict(view: Overview, health: summaries.MailboxHealth, score: floa
     items = [tag("li", tag("b", format_figure(n)), label, class_=kind if n else "none") for n, label, kind in tiles]
     words = (
         tag("h2", view.verdict, id="verdict-title"),
+        tag("p", f"Findings: {view.counts_line}."),
         tag("p", health.summary, class_="soft") if health.summary else None,
         tag("p", view.changes.summary, " ", tag("a", "What changed", href="#changes-title")) if view.changes else None,
         tag("ul", *items, class_="tiles", aria_label="Mailboxes by worst finding"),
     )
-    gauge = parts.render_gauge(score, score_tone(score))
+    gauge = parts.render_gauge(score, view.tone)
     card = tag("div", gauge, tag("div", *words, class_="words"), class_=f"card verdict {view.tone}")
     return tag("section", card, aria_labelledby="verdict-title")
 
@@ -202,7 +203,7 @@ def _render_method(report: Report, view: Overview) -> Markup:
         "Rules turned off": ", ".join(used.off),
         "Thresholds changed": ", ".join(changed),
         "Scores": "100 minus 40 for each critical finding, 20 for an error, 8 for a warning; groups: mean, weighted by e-mails "
-        "sent",
+        "sent; the total and a domain: at most 40 with a critical finding",
     }
     unknown = tag("ul", *(tag("li", line) for line in view.unknowable))
     method = _render_facts({term: render_name(fact) for term, fact in facts.items() if fact}, class_="facts")
@@ -248,10 +249,9 @@ def _render_rule_link(rule: str) -> Markup:
 
 
 def _message_cell(finding: Finding) -> Markup:
-    title = CATALOGUE[finding.rule].title if finding.rule in CATALOGUE else finding.rule
     unsure = " (sample too small to be certain)" if finding.confidence == "low" else ""
     message = (render_name(f"{finding.message}{unsure}"), " ", _render_rule_link(finding.rule))
-    return join_markup((tag("b", title), tag("span", *message, class_="under")))
+    return join_markup((tag("b", rule_title(finding.rule)), tag("span", *message, class_="under")))
 
 
 def _state_cell(finding: Finding) -> Markup | None:

@@ -12,7 +12,7 @@ from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.report import Delta, Report
 from outreach_async.audit.reports.wording import figure_name, format_count, format_figure, format_time, replace_unprintable
-from outreach_async.audit.rules import CATALOGUE
+from outreach_async.audit.rules import CATALOGUE, rule_title
 from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
 from outreach_async.models import Number
 
@@ -97,7 +97,7 @@ def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
     remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
     return Action(
         rule=first.rule,
-        title=rule.title if rule else first.rule,
+        title=rule_title(first.rule),
         severity=first.severity,
         findings=len(findings),
         mailboxes=count_mailboxes(findings),

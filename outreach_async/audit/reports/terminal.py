@@ -14,7 +14,7 @@ from rich.text import Text
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.summary import Action
-from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview, score_tone
+from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview, count_severity, score_tone
 from outreach_async.audit.reports.wording import format_count
 
 _SEVERITY_STYLES: Final = dict(zip(Severity, ("bold white on red", "bold red", "yellow", "cyan"), strict=True))
@@ -30,7 +30,7 @@ def _rich_parts(view: Overview) -> Iterator[RenderableType]:
     yield Text(view.headline)
     yield Text(view.verdict, style="bold")
     counts = [
-        Text(f"{count:,} {severity}", style=_SEVERITY_STYLES[severity] if count else "dim")
+        Text(count_severity(severity, count), style=_SEVERITY_STYLES[severity] if count else "dim")
         for severity, count in view.counts.items()
     ]
     yield Text.assemble(Text(", ").join(counts), f". Audited {view.audited_at}.")

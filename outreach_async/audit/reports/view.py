@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -12,7 +12,7 @@ from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
 from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
-from outreach_async.audit.rules import CATALOGUE
+from outreach_async.audit.rules import rule_title
 from outreach_async.audit.scoring import Score
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
@@ -125,7 +125,7 @@ class Overview:
     @property
     def counts_line(self) -> str:
         """The number of findings by severity, in one line."""
-        return ", ".join(f"{count:,} {severity}" for severity, count in self.counts.items())
+        return format_counts(self.counts)
 
     @property
     def unread_lines(self) -> list[str]:
@@ -143,13 +143,12 @@ def build_overview(report: Report) -> Overview:
     rest = [view for view in others if view.severity.reaches(Severity.ERROR)]
     mild = len(others) - len(rest)
     clean = report.scores.domains.keys() - {finding.domain for finding in report.findings}
-    counts = Counter(finding.severity for finding in report.findings)
     further = f"{format_count(mild, 'more domain')} with warnings or notes only; " if mild else ""
     return Overview(
         headline=format_headline(report),
         verdict=format_verdict(report),
-        tone=next((severity.value for severity in Severity if counts[severity]), "good"),
-        counts={severity: counts[severity] for severity in Severity},
+        tone=next((severity.value for severity, count in report.counts.items() if count), "good"),
+        counts=report.counts,
         audited_at=format_time(report.at),
         unread=[f"{name}: {error}" for name, error in zip(names, errors, strict=False)],
         unread_names=names[MAX_DETAILED:],
@@ -166,6 +165,17 @@ def format_headline(report: Report) -> str:
     """Return the size of the audit and its score, in one line."""
     overall = report.scores.overall
     return f"Mailbox audit: {format_size(report)}. {'No score.' if overall is None else f'Score {overall:g} of 100.'}"
+
+
+def format_counts(counts: Mapping[Severity, int]) -> str:
+    """Return the number of findings by severity, such as `1 critical, 2 errors, 0 warnings, 1 note`."""
+    return ", ".join(count_severity(severity, count) for severity, count in counts.items())
+
+
+def count_severity(severity: Severity, count: int) -> str:
+    """Return a number of findings with their severity, such as `2 errors`."""
+    noun = "note" if severity is Severity.INFO else severity.value
+    return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
 
 
 def format_size(report: Report) -> str:
@@ -240,7 +250,7 @@ def _build_domain_view(score: Score | None, name: str, findings: Iterable[Findin
 
 def _build_issue(findings: Sequence[Finding]) -> Issue:
     first, count = findings[0], len(findings)
-    title = CATALOGUE[first.rule].title if first.rule in CATALOGUE else first.rule
+    title = rule_title(first.rule)
     example = replace_unprintable(f"{summaries.subject_name(first)}: {first.message}")
     return Issue(
         rule=first.rule,
