@@ -66,8 +66,8 @@ async def main() -> None:
         report = await audit(client, ["space_1"], policy=policy)
     for finding in report.findings:
         print(finding.rule, finding.domain, finding.message)
-    # -> MY001 north.example not in any campaign
     # -> OA170 north.example 2 mailboxes share this domain
+    # -> MY001 north.example not in any campaign
 
 
 anyio.run(main)
