@@ -25,7 +25,7 @@ class Rule:
         severity: Severity of a finding, unless a threshold determines the severity.
         wording: Description of the condition, with thresholds as placeholders `{name}`.
         source: Source of the thresholds.
-        remedy: Recommended action; `<domain>` stands for the mailbox's domain.
+        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and backticks surround what is to be copied.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         scope: Subject of the findings.
 
@@ -138,20 +138,21 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "OA101",
         name="SPF",
         lack="SPF record",
-        remedy="Publish one TXT record at <domain> that starts with v=spf1, includes every service that sends for it, and "
-        "ends with ~all or -all.",
+        remedy="Publish one TXT record at `<domain>` that starts with `v=spf1`, includes every service that sends for it, and "
+        "ends with `~all` or `-all`.",
     ),
     _authentication_rule(
         "OA102",
         name="DKIM",
         lack="DKIM signature",
-        remedy="Enable DKIM signing at the mailbox provider, and publish the key it shows at <selector>._domainkey.<domain>.",
+        remedy="Enable DKIM signing at the mailbox provider, and publish the key it shows at `<selector>._domainkey.<domain>`.",
     ),
     _authentication_rule(
         "OA103",
         name="DMARC",
         lack="DMARC policy",
-        remedy="Publish a TXT record at _dmarc.<domain>: v=DMARC1; p=none; rua=mailto: followed by an address that you read.",
+        remedy="Publish a TXT record at `_dmarc.<domain>`: `v=DMARC1; p=none; rua=mailto:dmarc@<domain>` (or another "
+        "address that you read).",
     ),
     MailboxRule(
         id="OA104",

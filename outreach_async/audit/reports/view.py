@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -83,9 +83,62 @@ class DomainView:
         return "-" if self.score is None else f"{self.score:g}"
 
     @property
+    def tone(self) -> str:
+        """Tone of the score."""
+        return score_tone(self.score, self.severity)
+
+    @property
     def score_label(self) -> str:
         """The score as text with a label, such as `score 80` or `not scored`."""
         return "not scored" if self.score is None else f"score {self.points}"
+
+
+@attrs.frozen
+class Authentication:
+    """Whether the mailboxes of a domain have SPF, DKIM or DMARC, prepared for display.
+
+    Attributes:
+        name: SPF, DKIM or DMARC.
+        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if it is not known.
+        share: The share of mailboxes that have it, from 0 to 1; empty if it is not known.
+        detail: The number of mailboxes that have it if only some do, such as `3 of 10`; otherwise empty.
+    """
+
+    name: str
+    status: str
+    share: str
+    detail: str = ""
+
+    @property
+    def tone(self) -> str:
+        """The severity of what is missing; `good` if nothing is."""
+        return {"yes": "good", "some": "warning", "no": "error"}.get(self.status, "unknown")
+
+
+AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
+"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+
+
+def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
+    """Return a function that returns the authentication of a domain with a number of checked mailboxes."""
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+
+    def describe(domain: str, mailboxes: int) -> list[Authentication]:
+        return [
+            Authentication(name, "-", "")
+            if rule in report.policy.off or not mailboxes
+            else _describe_authentication(name, max(0, mailboxes - counts[domain, rule]), mailboxes)
+            for name, rule in AUTHENTICATION_RULES.items()
+        ]
+
+    return describe
+
+
+def _describe_authentication(name: str, having: int, mailboxes: int) -> Authentication:
+    share = f"{having / mailboxes:.3f}"
+    if 0 < having < mailboxes:
+        return Authentication(name, "some", share, f"{having:,} of {mailboxes:,}")
+    return Authentication(name, "yes" if having else "no", share)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +148,7 @@ class Overview:
     Attributes:
         headline: Size of the audit and its score, in one line.
         verdict: Conclusion in one or two sentences.
+        score: Score of all mailboxes; `None` if no mailbox was checked.
         tone: The worst severity, or `good` if there are no findings.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
@@ -110,6 +164,7 @@ class Overview:
 
     headline: str
     verdict: str
+    score: float | None
     tone: str
     counts: dict[Severity, int]
     audited_at: str
@@ -147,6 +202,7 @@ def build_overview(report: Report) -> Overview:
     return Overview(
         headline=format_headline(report),
         verdict=format_verdict(report),
+        score=report.scores.overall,
         tone=next((severity.value for severity, count in report.counts.items() if count), "good"),
         counts=report.counts,
         audited_at=format_time(report.at),
@@ -212,10 +268,17 @@ def _format_extent(findings: Sequence[Finding]) -> str:
     return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
 
 
-def score_tone(score: float | None) -> str:
-    """Return the tone of a score: `good`, `warning` or `critical`; `info` if there is no score."""
+def score_tone(score: float | None, severity: Severity | None = None) -> str:
+    """Return the tone of a score: `good`, `warning` or `critical`; `info` if there is no score.
+
+    Args:
+        score: The score, from 0 to 100.
+        severity: The worst severity; the tone of a score with a critical finding is `critical`.
+    """
     if score is None:
         return "info"
+    if severity is Severity.CRITICAL:
+        return "critical"
     return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"
 
 
