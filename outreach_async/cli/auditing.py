@@ -17,7 +17,7 @@ import click
 from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
-from outreach_async.audit.reports.terminal import build_renderable
+from outreach_async.audit.reports.terminal import StyledReport
 from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
@@ -166,7 +166,7 @@ def clock_of(options: Options) -> Callable[[], float]:
 def show_audit(screen: Screen, report: auditing.Report) -> None:
     """Print a report for people; with `--json`, print nothing."""
     if screen.console:
-        screen.console.print(build_renderable(report))
+        screen.console.print(StyledReport(report))
     elif not screen.as_json:
         screen.print_lines(write(report, "terminal"))
 

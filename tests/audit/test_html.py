@@ -214,7 +214,7 @@ def test_unread_workspaces_are_shown_before_the_actions() -> None:
     ]
     text = page(make_report(unread)).text
 
-    assert text.index("space_0: refused") < text.index("What to do")
+    assert text.index("space_0 : refused") < text.index("What to do")
     assert "and space_10, space_11" in text
 
 

@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`terminal.build_renderable` renders the report for a rich console; only this function needs the extra `cli`.
+The format `html` needs the extra `html`. `terminal.StyledReport` is for a rich console, and needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ import attrs
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.html_page import render_html
-from outreach_async.audit.reports.text import render_markdown, render_text
+from outreach_async.audit.reports.markdown import render_markdown
+from outreach_async.audit.reports.text import render_text
 from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 from outreach_async.spreadsheets import escape_formula

@@ -115,9 +115,6 @@ def count_mailboxes(findings: Iterable[Finding]) -> int:
     return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
 
 
-_MAX_CHANGES: Final = 10
-"""Maximum number of changed figures in the terminal, text and Markdown formats."""
-
 _SCORE: Final = "score"
 
 
@@ -127,6 +124,7 @@ class FigureChange:
 
     Attributes:
         name: Name of the mailbox, domain, server or workspace that the figure describes; `Overall` for the whole audit.
+        has_name: Whether the figure describes a mailbox, domain, server or workspace.
         figure: Display name of the figure.
         before: Earlier value.
         after: Current value.
@@ -134,6 +132,7 @@ class FigureChange:
     """
 
     name: str
+    has_name: bool
     figure: str
     before: str
     after: str
@@ -157,28 +156,6 @@ class Changes:
     resolved: list[Action]
     figure_changes: list[FigureChange]
 
-    @property
-    def labelled_actions(self) -> list[tuple[str, Action]]:
-        """The actions of the new and the resolved findings, each with the label `New` or `Resolved`."""
-        return [("New", action) for action in self.new] + [("Resolved", action) for action in self.resolved]
-
-    @property
-    def figure_lines(self) -> list[str]:
-        """A line for each of the first 10 changed figures, and a line with the number of further changed figures, if any."""
-        shown = self.figure_changes[:_MAX_CHANGES]
-        more = len(self.figure_changes) - len(shown)
-        lines = [f"{change.name}: {change.figure} {change.before} -> {change.after}" for change in shown]
-        return [*lines, f"and {format_count(more, 'more figure')} changed"] if more else lines
-
-    @property
-    def lines(self) -> list[str]:
-        """The summary, a line for each rule with new or resolved findings, and the lines about changed figures."""
-        actions = [
-            f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
-            for label, action in self.labelled_actions
-        ]
-        return [self.summary, *actions, *self.figure_lines]
-
 
 def build_changes(report: Report) -> Changes | None:
     """Return the changes of a report for display; `None` if the report was not compared with an earlier report."""
@@ -200,6 +177,7 @@ def _build_figure_change(delta: Delta) -> FigureChange:
     # An increase of a score is better, and so is a decrease of a finding's figure. Other changes are neither better nor worse.
     gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
     return FigureChange(
+        has_name=delta.kind != "audit",
         name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
         figure=figure_name(delta.figure),
         before=_format_value(delta, delta.before),

@@ -37,14 +37,38 @@ class Issue:
         title: Title of the rule, with the number of findings if it is more than one.
         severity: Severity of the findings.
         findings: Number of findings.
-        example: One finding, as `name: message`, preceded by `for example` if the issue has several findings.
+        subject: Name of the mailbox, domain or server of one of the findings.
+        message: Message of that finding.
     """
 
     rule: str
     title: str
     severity: Severity
     findings: int
-    example: str
+    subject: str
+    message: str
+
+
+@attrs.frozen
+class Authentication:
+    """Whether the mailboxes of a domain have SPF, DKIM or DMARC, prepared for display.
+
+    Attributes:
+        name: SPF, DKIM or DMARC.
+        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if it is not known.
+        share: The share of mailboxes that have it, from 0 to 1; empty if it is not known.
+        detail: The number of mailboxes that have it if only some do, such as `3 of 10`; otherwise empty.
+    """
+
+    name: str
+    status: str
+    share: str
+    detail: str = ""
+
+    @property
+    def tone(self) -> str:
+        """The severity of what is missing; `good` if nothing is."""
+        return {"yes": "good", "some": "warning", "no": "error"}.get(self.status, "unknown")
 
 
 @attrs.frozen(kw_only=True)
@@ -55,12 +79,14 @@ class DomainView:
         name: Name of the domain; `server` and the address for a server.
         score: Score of the domain; `None` if it has no score in the report.
         mailboxes: Number of checked mailboxes.
+        authentication: Whether the mailboxes have SPF, DKIM and DMARC.
         issues: Findings grouped by rule and severity, the worst first.
     """
 
     name: str
     score: float | None
     mailboxes: int
+    authentication: list[Authentication]
     issues: list[Issue]
 
     @property
@@ -91,28 +117,6 @@ class DomainView:
     def score_label(self) -> str:
         """The score as text with a label, such as `score 80` or `not scored`."""
         return "not scored" if self.score is None else f"score {self.points}"
-
-
-@attrs.frozen
-class Authentication:
-    """Whether the mailboxes of a domain have SPF, DKIM or DMARC, prepared for display.
-
-    Attributes:
-        name: SPF, DKIM or DMARC.
-        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if it is not known.
-        share: The share of mailboxes that have it, from 0 to 1; empty if it is not known.
-        detail: The number of mailboxes that have it if only some do, such as `3 of 10`; otherwise empty.
-    """
-
-    name: str
-    status: str
-    share: str
-    detail: str = ""
-
-    @property
-    def tone(self) -> str:
-        """The severity of what is missing; `good` if nothing is."""
-        return {"yes": "good", "some": "warning", "no": "error"}.get(self.status, "unknown")
 
 
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
@@ -152,7 +156,7 @@ class Overview:
         tone: The worst severity, or `good` if there are no findings.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
-        unread: Errors while reading workspaces, at most 10, each as `workspace: message`.
+        unread: Errors while reading workspaces, at most 10, each as the workspace and the message.
         unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         actions: Recommended actions, the most urgent first.
@@ -168,7 +172,7 @@ class Overview:
     tone: str
     counts: dict[Severity, int]
     audited_at: str
-    unread: list[str]
+    unread: list[tuple[str, str]]
     unread_names: list[str]
     changes: summaries.Changes | None
     actions: list[summaries.Action]
@@ -181,11 +185,6 @@ class Overview:
     def counts_line(self) -> str:
         """The number of findings by severity, in one line."""
         return format_counts(self.counts)
-
-    @property
-    def unread_lines(self) -> list[str]:
-        """A line for each error in `unread`, and a line with the workspaces in `unread_names`."""
-        return [*self.unread, f"and {', '.join(self.unread_names)}"] if self.unread_names else self.unread
 
 
 def build_overview(report: Report) -> Overview:
@@ -206,7 +205,7 @@ def build_overview(report: Report) -> Overview:
         tone=next((severity.value for severity, count in report.counts.items() if count), "good"),
         counts=report.counts,
         audited_at=format_time(report.at),
-        unread=[f"{name}: {error}" for name, error in zip(names, errors, strict=False)],
+        unread=list(zip(names, errors, strict=False)),
         unread_names=names[MAX_DETAILED:],
         changes=summaries.build_changes(report),
         actions=summaries.build_actions(report.findings, report.policy),
@@ -293,13 +292,19 @@ def build_domain_views(report: Report) -> list[DomainView]:
         if not _is_about_workspace(finding):
             name = finding.domain or ("(no domain)" if finding.server_ip is None else f"server {finding.server_ip}")
             by_domain[name].append(finding)
-    views = (_build_domain_view(report.scores.domains.get(name), name, findings) for name, findings in by_domain.items())
+    authentication = build_authentication(report)
+    views = (
+        _build_domain_view(report.scores.domains.get(name), name, findings, authentication)
+        for name, findings in by_domain.items()
+    )
     return sorted(
         views, key=lambda view: (view.severity.rank, -1.0 if view.score is None else view.score, -view.mailboxes, view.name)
     )
 
 
-def _build_domain_view(score: Score | None, name: str, findings: Iterable[Finding]) -> DomainView:
+def _build_domain_view(
+    score: Score | None, name: str, findings: Iterable[Finding], authentication: Callable[[str, int], list[Authentication]]
+) -> DomainView:
     groups: defaultdict[tuple[int, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity.rank, finding.rule].append(finding)
@@ -307,6 +312,7 @@ def _build_domain_view(score: Score | None, name: str, findings: Iterable[Findin
         name=replace_unprintable(name),
         score=score.score if score else None,
         mailboxes=score.mailboxes if score else 0,
+        authentication=authentication(name, score.mailboxes if score else 0),
         issues=[_build_issue(group) for _, group in sorted(groups.items())],
     )
 
@@ -314,11 +320,11 @@ def _build_domain_view(score: Score | None, name: str, findings: Iterable[Findin
 def _build_issue(findings: Sequence[Finding]) -> Issue:
     first, count = findings[0], len(findings)
     title = rule_title(first.rule)
-    example = replace_unprintable(f"{summaries.subject_name(first)}: {first.message}")
     return Issue(
         rule=first.rule,
         title=f"{title}: {format_count(count, 'mailbox')}" if count > 1 else title,
         severity=first.severity,
         findings=count,
-        example=f"for example {example}" if count > 1 else example,
+        subject=replace_unprintable(summaries.subject_name(first)),
+        message=replace_unprintable(first.message),
     )
