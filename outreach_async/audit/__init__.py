@@ -76,8 +76,8 @@ anyio.run(main)
 Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`; `diff` holds the resolved findings,
-the findings that could not be checked this time, and the changed figures. `to_dict` and `from_dict` convert a report to and from
-JSON values:
+the findings that could not be checked this time, and the changed figures. `history` holds the figures of earlier audits, also of
+those that the earlier report was compared with. `to_dict` and `from_dict` convert a report to and from JSON values:
 
 ```python
 import json
@@ -159,7 +159,7 @@ from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
-from outreach_async.audit.report import Delta, Diff, Report
+from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
 from outreach_async.audit.run import AuditRun, Findings, audit, stream
 from outreach_async.audit.scoring import Score, Scores, mailbox_score
@@ -178,6 +178,7 @@ __all__ = [
     "Finding",
     "Findings",
     "Group",
+    "HistoryPoint",
     "MailboxRule",
     "Policy",
     "PolicyUsed",

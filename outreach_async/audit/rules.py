@@ -46,6 +46,29 @@ class Rule:
     thresholds: Thresholds = MappingProxyType({})
 
     @property
+    def severities(self) -> list[Severity]:
+        """Severities that a finding can have, the mildest first: that of the rule, and those that have a threshold.
+
+        Example:
+            ```python
+            print([severity.value for severity in CATALOGUE["OA110"].severities])  # -> ['error', 'critical']
+            ```
+        """
+        return [severity for severity in reversed(Severity) if severity is self.severity or severity in self.thresholds]
+
+    @property
+    def severity_range(self) -> str:
+        """The mildest and the worst severity that a finding can have, such as `error to critical`.
+
+        Example:
+            ```python
+            print(CATALOGUE["OA110"].severity_range, "-", CATALOGUE["OA160"].severity_range)  # -> error to critical - info
+            ```
+        """
+        mildest, worst = self.severities[0], self.severities[-1]
+        return mildest.value if mildest is worst else f"{mildest} to {worst}"
+
+    @property
     def condition(self) -> str:
         """Description of the condition, with the thresholds filled in."""
         return self.wording.format_map(self.thresholds)

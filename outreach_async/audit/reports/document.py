@@ -104,8 +104,16 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
     if view.actions:
         yield from (_section("What to do, most urgent first"), Entries(list(map(_action_entry, view.actions)), numbered=True))
     if view.changes:
-        yield from (_section("What changed"), Paragraph([[Span(view.changes.summary)]]))
+        scope = [[Span(view.changes.scope, STRONG)]] if view.changes.scope else []
+        yield from (_section("What changed"), Paragraph([[Span(view.changes.summary)], *scope]))
         yield Entries([Entry(line) for line in _change_lines(view.changes)])
+    if view.trends:
+        rows = [[Span(each.name), Span(each.sparkline), Span(each.first), Span(each.last)] for each in view.trends.trends]
+        yield from (
+            _section("History"),
+            Paragraph([[Span(view.trends.summary)]]),
+            Grid(("Figure", "Trend", "First", "Now"), rows),
+        )
     yield from _domain_blocks(view, max_domains)
     yield Paragraph([[Span(view.summary)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
     yield from (_section("What this audit cannot check"), Entries([Entry([Span(line, SOFT)]) for line in view.unknowable]))

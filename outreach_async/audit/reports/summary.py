@@ -10,7 +10,7 @@ import attrs
 
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Delta, Report
+from outreach_async.audit.report import Delta, Diff, Report
 from outreach_async.audit.reports.wording import figure_name, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.audit.rules import CATALOGUE, rule_title
 from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
@@ -116,6 +116,7 @@ def count_mailboxes(findings: Iterable[Finding]) -> int:
 
 
 _SCORE: Final = "score"
+_MAX_NAMES: Final = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -145,6 +146,7 @@ class Changes:
 
     Attributes:
         summary: One sentence with the number of new, resolved and unchanged findings.
+        scope: One sentence with the workspaces that only one of the two audits covers; empty if they cover the same workspaces.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
         figure_changes: Changed figures: figures of the whole audit, then scores, then other figures; in each of these groups, the
@@ -152,6 +154,7 @@ class Changes:
     """
 
     summary: str
+    scope: str
     new: list[Action]
     resolved: list[Action]
     figure_changes: list[FigureChange]
@@ -167,10 +170,22 @@ def build_changes(report: Report) -> Changes | None:
     unchecked = f", {len(diff.not_judged):,} not checked this time" if diff.not_judged else ""
     return Changes(
         summary=f"Nothing changed since {since}." if diff.empty else f"Findings since {since}: {counts}{unchecked}.",
+        scope=_describe_scope(diff),
         new=build_actions(diff.new, report.policy),
         resolved=build_actions(diff.resolved, report.policy),
         figure_changes=list(map(_build_figure_change, sorted((*diff.scores, *diff.deltas), key=_importance_key))),
     )
+
+
+def _describe_scope(diff: Diff) -> str:
+    parts = {"only this audit covers": diff.added_workspaces, "only the earlier one covers": diff.removed_workspaces}
+    described = "; ".join(f"{words} {_name_some(names)}" for words, names in parts.items() if names)
+    return f"The audits cover different workspaces: {described}." if described else ""
+
+
+def _name_some(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return f"{', '.join(map(replace_unprintable, names[:_MAX_NAMES]))}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def _build_figure_change(delta: Delta) -> FigureChange:

@@ -90,7 +90,7 @@ def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
     columns = list(zip([Span(head) for head in grid.heads], *grid.rows, strict=True))
     widths = [max(len(cell.text) for cell in column) for column in columns]
     room = width - sum(each + 2 for each in widths[1:])
-    widths[0] = max(_MIN_NAME_WIDTH, min(room, widths[0]))
+    widths[0] = min(max(_MIN_NAME_WIDTH, room), widths[0])
     for name, *cells in zip(*columns, strict=True):
         shown = name
         if len(name.text) > widths[0]:

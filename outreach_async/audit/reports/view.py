@@ -11,6 +11,7 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
+from outreach_async.audit.reports.trends import Trends, build_trends
 from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
 from outreach_async.audit.rules import rule_title
 from outreach_async.audit.scoring import Score
@@ -159,6 +160,7 @@ class Overview:
         unread: Errors while reading workspaces, at most 10, each as the workspace and the message.
         unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
+        trends: History of the audit; `None` if no earlier audit is known.
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains, at most 10, which are shown in detail.
         other_domains: Further domains with an error or worse.
@@ -175,6 +177,7 @@ class Overview:
     unread: list[tuple[str, str]]
     unread_names: list[str]
     changes: summaries.Changes | None
+    trends: Trends | None
     actions: list[summaries.Action]
     worst_domains: list[DomainView]
     other_domains: list[DomainView]
@@ -208,6 +211,7 @@ def build_overview(report: Report) -> Overview:
         unread=list(zip(names, errors, strict=False)),
         unread_names=names[MAX_DETAILED:],
         changes=summaries.build_changes(report),
+        trends=build_trends(report),
         actions=summaries.build_actions(report.findings, report.policy),
         worst_domains=worst,
         other_domains=rest,
