@@ -185,10 +185,8 @@ class HistoryPoint:
 
     Example:
         ```python
-        before = await audit(client, ["space_1"])
-        fake.advance(86_400)
-        after = (await audit(client, ["space_1"])).since(before)
-        print([point.score for point in after.history])  # -> [89.8]
+        before = HistoryPoint.of(await audit(client, ["space_1"]))
+        print(before.score, before.counts["error"])  # -> 89.8 1
         ```
     """
 

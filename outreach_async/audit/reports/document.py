@@ -46,7 +46,7 @@ Line: TypeAlias = Sequence[Span]
 
 
 @attrs.frozen
-class Heading:
+class Title:
     """A heading of level 1 (the report), 2 (a section) or 3 (a domain)."""
 
     level: int
@@ -86,7 +86,7 @@ class Grid:
     rows: Sequence[Line]
 
 
-Block: TypeAlias = Heading | Paragraph | Entries | Grid
+Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
@@ -97,7 +97,7 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
         max_domains: Maximum number of domains in the table of domains; `None` for all domains with errors.
     """
     view = build_overview(report)
-    yield Heading(1, [Span("Mailbox audit")])
+    yield Title(1, [Span("Mailbox audit")])
     yield Paragraph([[Span(view.headline)], [Span(view.verdict, STRONG)], _counts_line(view)])
     if view.unread:
         yield from (_section("Not read and not checked"), Entries(list(_unread_entries(view))))
@@ -119,8 +119,8 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
     yield from (_section("What this audit cannot check"), Entries([Entry([Span(line, SOFT)]) for line in view.unknowable]))
 
 
-def _section(title: str) -> Heading:
-    return Heading(2, [Span(title)])
+def _section(title: str) -> Title:
+    return Title(2, [Span(title)])
 
 
 def _counts_line(view: Overview) -> Line:
@@ -205,7 +205,7 @@ def _domain_row(domain: DomainView) -> Line:
 
 def _domain_detail(domain: DomainView) -> Iterator[Block]:
     size = f", {format_count(domain.mailboxes, 'mailbox')}"
-    yield Heading(3, [Span(domain.name, CODE), Span(": "), Span(domain.score_label, f"score {domain.tone}"), Span(size)])
+    yield Title(3, [Span(domain.name, CODE), Span(": "), Span(domain.score_label, f"score {domain.tone}"), Span(size)])
     yield Entries(
         [
             Entry(

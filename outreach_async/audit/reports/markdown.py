@@ -14,10 +14,10 @@ from outreach_async.audit.reports.document import (
     Entries,
     Entry,
     Grid,
-    Heading,
     Line,
     Paragraph,
     Span,
+    Title,
     build_document,
 )
 from outreach_async.audit.reports.wording import replace_unprintable
@@ -47,7 +47,7 @@ def render_markdown(report: Report) -> str:
 
 def _block_lines(block: Block) -> Iterator[str]:
     match block:
-        case Heading(level=level, line=line):
+        case Title(level=level, line=line):
             yield f"{'#' * level} {_inline(line)}"
         case Paragraph(lines=lines):
             yield from _hard_breaks(map(_start, lines))

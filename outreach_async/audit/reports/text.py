@@ -16,10 +16,10 @@ from outreach_async.audit.reports.document import (
     Entries,
     Entry,
     Grid,
-    Heading,
     Line,
     Paragraph,
     Span,
+    Title,
     build_document,
     plain,
 )
@@ -57,13 +57,13 @@ def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iter
 
 def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
     match block:
-        case Heading(level=1):
+        case Title(level=1):
             pass  # the first line of the report names it
-        case Heading(level=2, line=line):
+        case Title(level=2, line=line):
             yield []
             title = plain(line)
             yield [Span(title.upper() if upper else title, STRONG)]
-        case Heading(line=line):
+        case Title(line=line):
             yield from wrap_line([Span(span.text, STRONG if span.style == CODE else span.style) for span in line], width)
         case Paragraph(lines=lines):
             for line in lines:
