@@ -31,9 +31,9 @@ ids to rules, including the three rules about reading errors (`OA901` to `OA903`
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
 if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
 bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0
-points, depending on the severity.
-`report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent. `report.exit_code("warning")` is
-the exit code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
+points, depending on the severity. `report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent.
+A critical finding limits the score of its domain, and that of all mailboxes, to 40. `report.exit_code("warning")` is the exit
+code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
 To check a single mailbox, you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
 
 Policies
@@ -101,8 +101,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.reports.write(report, form)` renders a report in the format `terminal`, `json`, `csv`, `markdown` or `html`.
-The HTML page is self-contained. `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
+`outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html`: a
+self-contained page (extra `html`). `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
 
 Streaming
 ---------

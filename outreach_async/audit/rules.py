@@ -425,7 +425,7 @@ def rule_title(name: str) -> str:
 
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
-    "the DMARC policy itself (p=): look up the TXT record at _dmarc.<domain>",
+    "the DMARC policy itself (p=): look up the TXT record at `_dmarc.<domain>`",
     "which blacklists list a mailbox (the service only shows how many)",
     "the number of DNS lookups of an SPF record (10 at most)",
 )

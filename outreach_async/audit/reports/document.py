@@ -116,7 +116,7 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
         )
     yield from _domain_blocks(view, max_domains)
     yield Paragraph([[Span(view.summary)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
-    yield from (_section("What this audit cannot check"), Entries([Entry([Span(line, SOFT)]) for line in view.unknowable]))
+    yield from (_section("What this audit cannot check"), Entries([Entry(_prose(line, SOFT)) for line in view.unknowable]))
 
 
 def _section(title: str) -> Title:
@@ -136,8 +136,8 @@ def _join(lines: Iterable[Line]) -> Iterator[Span]:
         yield from line
 
 
-def _prose(text: str) -> Line:
-    return [Span(part, CODE if is_code else "") for is_code, part in split_code(text)]
+def _prose(text: str, style: str = "") -> Line:
+    return [Span(part, CODE if is_code else style) for is_code, part in split_code(text)]
 
 
 def _unread_entries(view: Overview) -> Iterator[Entry]:
