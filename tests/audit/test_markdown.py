@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -89,6 +91,14 @@ def test_the_start_of_a_line_is_never_markup(text: str) -> None:
     shown = "".join(token.content for token in tokens(write(found, "markdown")) if token.type in {"text", "code_inline"})
 
     assert f"x: {text}".rstrip() in shown
+
+
+@pytest.mark.parametrize("remedy", ["- stop", "+ stop", "# stop", "= stop", "> stop", "1. stop", "12) stop"])
+def test_a_remedy_cannot_begin_a_list_a_heading_or_a_quotation(remedy: str) -> None:
+    text = write(make_report([attrs.evolve(finding(), remedy=remedy)]), "markdown")
+
+    assert remedy in [token.content for token in tokens(text) if token.type == "text"]
+    assert {token.type for token in tokens(text)} <= OURS
 
 
 def test_text_that_is_no_markup_has_no_backslashes() -> None:

@@ -54,7 +54,7 @@ def _block_lines(block: Block) -> Iterator[str]:
         case Entries(entries=entries, numbered=numbered):
             for number, entry in enumerate(entries, 1):
                 yield from _entry_lines(entry, f"{number}. " if numbered else "- ")
-        case Grid():
+        case _:
             yield from _grid_lines(block)
 
 

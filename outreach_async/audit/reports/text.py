@@ -71,7 +71,7 @@ def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
         case Entries(entries=entries):
             for entry in entries:
                 yield from _lay_out_entry(entry, width)
-        case Grid():
+        case _:
             yield from _lay_out_grid(block, width)
 
 
