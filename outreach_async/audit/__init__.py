@@ -31,9 +31,9 @@ ids to rules, including the three rules about reading errors (`OA901` to `OA903`
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
 if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
 bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0
-points, depending on the severity.
-`report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent. `report.exit_code("warning")` is
-the exit code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
+points, depending on the severity. `report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent.
+A critical finding limits the score of its domain, and that of all mailboxes, to 40. `report.exit_code("warning")` is the exit
+code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
 To check a single mailbox, you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
 
 Policies
@@ -66,8 +66,8 @@ async def main() -> None:
         report = await audit(client, ["space_1"], policy=policy)
     for finding in report.findings:
         print(finding.rule, finding.domain, finding.message)
-    # -> MY001 north.example not in any campaign
     # -> OA170 north.example 2 mailboxes share this domain
+    # -> MY001 north.example not in any campaign
 
 
 anyio.run(main)
@@ -76,8 +76,8 @@ anyio.run(main)
 Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`; `diff` holds the resolved findings,
-the findings that could not be checked this time, and the changed figures. `to_dict` and `from_dict` convert a report to and from
-JSON values:
+the findings that could not be checked this time, and the changed figures. `history` holds the figures of earlier audits, also of
+those that the earlier report was compared with. `to_dict` and `from_dict` convert a report to and from JSON values:
 
 ```python
 import json
@@ -101,8 +101,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.reports.write(report, form)` renders a report in the format `terminal`, `json`, `csv`, `markdown` or `html`.
-The HTML page is self-contained. `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
+`outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html`: a
+self-contained page (extra `html`). `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
 
 Streaming
 ---------
@@ -159,7 +159,7 @@ from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
-from outreach_async.audit.report import Delta, Diff, Report
+from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
 from outreach_async.audit.run import AuditRun, Findings, audit, stream
 from outreach_async.audit.scoring import Score, Scores, mailbox_score
@@ -178,6 +178,7 @@ __all__ = [
     "Finding",
     "Findings",
     "Group",
+    "HistoryPoint",
     "MailboxRule",
     "Policy",
     "PolicyUsed",

@@ -345,9 +345,9 @@ class FinalFindings:
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, in the order of a report."""
+        """All findings, the worst first; those of one severity in the order of workspaces, mailboxes and rules."""
         findings: list[Finding] = []
         for mailboxes, errors in zip(self.flagged, self.errors, strict=True):
             findings += chain.from_iterable(flagged.findings for flagged in mailboxes)
             findings += errors
-        return findings + self.group_findings
+        return sorted(findings + self.group_findings, key=lambda finding: finding.severity.rank)

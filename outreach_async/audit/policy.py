@@ -196,7 +196,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
     policy = policy or Policy.default()
     rule = policy.rule(name.strip().upper())
     lines = {
-        "Severity": f"{rule.severity}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
+        "Severity": f"{rule.severity_range}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
         "Condition": rule.condition,
         "Thresholds": ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items()) or "none",
         "Source": rule.source,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, Final, Literal, Self
 
 import attrs
@@ -21,6 +22,9 @@ from outreach_async.validation import type_name
 REPORT_VERSION: Final = 1
 """Version of the JSON format of reports."""
 
+MAX_HISTORY: Final = 100
+"""Maximum number of earlier audits in the history of a report."""
+
 EXIT_CLEAN: Final = 0
 EXIT_FINDINGS: Final = 1
 EXIT_INCOMPLETE: Final = 3
@@ -34,7 +38,8 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings in the order of workspaces, mailboxes and rules; findings about domains and servers come last.
+        findings: Findings, the worst first; those of one severity in the order of workspaces, mailboxes and rules, and findings
+            about domains and servers after them.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if no mailbox could be read because the service answered 401 or 403 for every workspace.
@@ -46,6 +51,8 @@ class Report:
         not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
             more than a million domains, types or servers.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
+        history: Figures of the earlier audits that the report was compared with, and of those before them, the oldest first; at
+            most 100.
 
     Example:
         ```python
@@ -67,6 +74,20 @@ class Report:
     rows: list[Row] = attrs.field(factory=list)
     not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
     diff: Diff | None = None
+    history: list[HistoryPoint] = attrs.field(factory=list)
+
+    @property
+    def counts(self) -> dict[Severity, int]:
+        """Number of findings by severity, the worst severity first.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(report.counts["error"], report.counts["warning"])  # -> 1 0
+            ```
+        """
+        counts = Counter(finding.severity for finding in self.findings)
+        return {severity: counts[severity] for severity in Severity}
 
     @property
     def incomplete(self) -> bool:
@@ -95,8 +116,12 @@ class Report:
             return EXIT_INCOMPLETE
         return EXIT_FINDINGS if any(finding.severity.reaches(bar) for finding in self.findings) else EXIT_CLEAN
 
-    def since(self, earlier: Report) -> Report:
+    def since(self, earlier: Report, *others: Report) -> Report:
         """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
+
+        Args:
+            earlier: An earlier report.
+            others: Further earlier reports, in any order. The changes are those since the latest report; all are in `history`.
 
         Example:
             ```python
@@ -104,8 +129,9 @@ class Report:
             print((await audit(client, ["space_1"])).since(report).findings[0].state)  # -> unchanged
             ```
         """
-        findings, diff = compare_reports(earlier, self)
-        return attrs.evolve(self, findings=findings, diff=diff)
+        reports = [earlier, *others]
+        findings, diff = compare_reports(max(reports, key=lambda report: report.at), self)
+        return attrs.evolve(self, findings=findings, diff=diff, history=merge_history(reports, before=self.at))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values. `from_dict` converts them back to a report.
@@ -116,7 +142,11 @@ class Report:
             Path("audit.json").write_text(json.dumps(report.to_dict()))
             ```
         """
-        return {"version": REPORT_VERSION, **to_json_values(self)}
+        return {
+            "version": REPORT_VERSION,
+            **to_json_values(self),
+            "counts": {severity.value: count for severity, count in self.counts.items()},
+        }
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -140,6 +170,54 @@ class Report:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"report: {error}; pass the output of `audit --json`") from None
+
+
+@attrs.frozen(kw_only=True)
+class HistoryPoint:
+    """The figures of one audit in the history of audits.
+
+    Attributes:
+        at: Time of the audit, in Unix seconds.
+        score: Score of all mailboxes; `None` if no mailbox was checked.
+        mailboxes: Number of checked mailboxes.
+        counts: Number of findings by severity.
+        scope: Hash of the ids of the workspaces; audits of the same workspaces have the same hash.
+
+    Example:
+        ```python
+        before = HistoryPoint.of(await audit(client, ["space_1"]))
+        print(before.score, before.counts["error"])  # -> 89.8 1
+        ```
+    """
+
+    at: float
+    score: float | None
+    mailboxes: int
+    counts: dict[Severity, int]
+    scope: str
+
+    @classmethod
+    def of(cls, report: Report) -> Self:
+        """Return the figures of a report.
+
+        Example:
+            ```python
+            print(HistoryPoint.of(await audit(client, ["space_1"])).mailboxes)  # -> 2
+            ```
+        """
+        scope = blake2b("\n".join(sorted(report.workspaces)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        return cls(at=report.at, score=report.scores.overall, mailboxes=report.mailboxes, counts=report.counts, scope=scope)
+
+
+def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
+    """Return the figures of reports and of the history of each, by time; at most the latest `MAX_HISTORY`.
+
+    Args:
+        reports: The earlier reports, in any order.
+        before: Time of the later audit, in Unix seconds. Reports without an earlier time are left out.
+    """
+    points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
+    return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
 
 
 SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
@@ -189,6 +267,8 @@ class Diff:
         not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was off.
         deltas: Changed figures of unchanged findings.
         scores: Changed scores and totals.
+        added_workspaces: Ids of workspaces that only the later audit covers.
+        removed_workspaces: Ids of workspaces that only the earlier audit covers.
 
     Example:
         ```python
@@ -206,6 +286,8 @@ class Diff:
     not_judged: list[Finding] = attrs.field(factory=list)
     deltas: list[Delta] = attrs.field(factory=list)
     scores: list[Delta] = attrs.field(factory=list)
+    added_workspaces: list[str] = attrs.field(factory=list)
+    removed_workspaces: list[str] = attrs.field(factory=list)
 
     @property
     def empty(self) -> bool:
@@ -236,7 +318,15 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
         not_judged=[attrs.evolve(finding, state=None) for finding in gone if is_unchecked(finding)],
         deltas=[delta for before, after in pairs for delta in _changed_figures(before, after)],
         scores=list(_changed_scores(earlier, later)),
+        # An early report of version 1 does not say which workspaces it covers.
+        added_workspaces=_ids_without(later.workspaces, earlier.workspaces) if earlier.workspaces else [],
+        removed_workspaces=_ids_without(earlier.workspaces, later.workspaces),
     )
+
+
+def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
+    known = set(others)
+    return [workspace for workspace in workspaces if workspace not in known]
 
 
 def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
@@ -309,10 +399,9 @@ def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
 
 
 def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number | None]:
-    counts = Counter(finding.severity for finding in report.findings)
     figures: dict[tuple[SubjectKind, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
     figures["audit", "", "mailboxes"] = report.mailboxes
-    figures |= {("audit", "", severity.value): counts[severity] for severity in Severity}
+    figures |= {("audit", "", severity.value): count for severity, count in report.counts.items()}
     figures |= {("workspace", key, "score"): score.score for key, score in report.scores.workspaces.items()}
     figures |= {("domain", key, "score"): score.score for key, score in report.scores.domains.items()}
     return figures

@@ -25,7 +25,7 @@ class Rule:
         severity: Severity of a finding, unless a threshold determines the severity.
         wording: Description of the condition, with thresholds as placeholders `{name}`.
         source: Source of the thresholds.
-        remedy: Recommended action; `<domain>` stands for the mailbox's domain.
+        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and backticks surround what is to be copied.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         scope: Subject of the findings.
 
@@ -44,6 +44,29 @@ class Rule:
     source: str
     remedy: str
     thresholds: Thresholds = MappingProxyType({})
+
+    @property
+    def severities(self) -> list[Severity]:
+        """Severities that a finding can have, the mildest first: that of the rule, and those that have a threshold.
+
+        Example:
+            ```python
+            print([severity.value for severity in CATALOGUE["OA110"].severities])  # -> ['error', 'critical']
+            ```
+        """
+        return [severity for severity in reversed(Severity) if severity is self.severity or severity in self.thresholds]
+
+    @property
+    def severity_range(self) -> str:
+        """The mildest and the worst severity that a finding can have, such as `error to critical`.
+
+        Example:
+            ```python
+            print(CATALOGUE["OA110"].severity_range, "-", CATALOGUE["OA160"].severity_range)  # -> error to critical - info
+            ```
+        """
+        mildest, worst = self.severities[0], self.severities[-1]
+        return mildest.value if mildest is worst else f"{mildest} to {worst}"
 
     @property
     def condition(self) -> str:
@@ -138,20 +161,21 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "OA101",
         name="SPF",
         lack="SPF record",
-        remedy="Publish one TXT record at <domain> that starts with v=spf1, includes every service that sends for it, and "
-        "ends with ~all or -all.",
+        remedy="Publish one TXT record at `<domain>` that starts with `v=spf1`, includes every service that sends for it, and "
+        "ends with `~all` or `-all`.",
     ),
     _authentication_rule(
         "OA102",
         name="DKIM",
         lack="DKIM signature",
-        remedy="Enable DKIM signing at the mailbox provider, and publish the key it shows at <selector>._domainkey.<domain>.",
+        remedy="Enable DKIM signing at the mailbox provider, and publish the key it shows at `<selector>._domainkey.<domain>`.",
     ),
     _authentication_rule(
         "OA103",
         name="DMARC",
         lack="DMARC policy",
-        remedy="Publish a TXT record at _dmarc.<domain>: v=DMARC1; p=none; rua=mailto: followed by an address that you read.",
+        remedy="Publish a TXT record at `_dmarc.<domain>`: `v=DMARC1; p=none; rua=mailto:dmarc@<domain>` (or another "
+        "address that you read).",
     ),
     MailboxRule(
         id="OA104",
@@ -393,9 +417,15 @@ Example:
     ```
 """
 
+
+def rule_title(name: str) -> str:
+    """Return the title of the rule with this id; the id itself for a rule that is not in the catalogue."""
+    return CATALOGUE[name].title if name in CATALOGUE else name
+
+
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
-    "the DMARC policy itself (p=): look up the TXT record at _dmarc.<domain>",
+    "the DMARC policy itself (p=): look up the TXT record at `_dmarc.<domain>`",
     "which blacklists list a mailbox (the service only shows how many)",
     "the number of DNS lookups of an SPF record (10 at most)",
 )

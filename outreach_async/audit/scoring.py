@@ -21,9 +21,10 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 """Points that a rule deducts from the score of a mailbox, by the severity of the finding."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain if the domain or one of its mailboxes has a critical finding.
+"""Maximum score of a domain, and of all mailboxes, if there is a critical finding about a mailbox or a group in it.
 
-The score of the whole domain is limited because all mailboxes share the domain's reputation.
+The score of a domain is limited because all mailboxes share its reputation. The overall score is limited so that it never looks
+good beside the verdict, which says to stop sending.
 """
 
 MAX_SCORED_DOMAINS: Final = 10_000
@@ -63,7 +64,7 @@ class Scores:
     """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
     Attributes:
-        overall: Score of all mailboxes; `None` if no mailbox was checked.
+        overall: Score of all mailboxes, at most 40 with a critical finding; `None` if no mailbox was checked.
         workspaces: Scores by workspace id, in the order of the audit.
         domains: Scores of at most 10,000 domains, the worst first. A domain with a critical finding scores at most 40.
 
@@ -181,6 +182,8 @@ class GroupScores:
         findings, stats = flagged.findings, self._stats
         points, sent, domain = deducted_points(findings), findings[0].sent_30days or 0, findings[0].domain
         ranks = [finding.severity.rank for finding in findings]  # computed once: a mailbox belongs to up to five groups
+        is_critical = min(ranks) == Severity.CRITICAL.rank
+        self._overall.capped |= is_critical
         self._ranked.append((-points, min(ranks), -sent, place))
         groups = [
             self._overall,
@@ -190,16 +193,17 @@ class GroupScores:
         ]
         if domain is not None:
             groups.append(stats["domain"][domain])
-            groups[-1].capped |= min(ranks) == 0
+            groups[-1].capped |= is_critical
         for group in groups:
             group.add(ranks, points, sent)
 
     def _add_group_finding(self, finding: Finding) -> None:
-        about_server = finding.server_ip is not None
+        about_server, is_critical = finding.server_ip is not None, finding.severity is Severity.CRITICAL
         group = self._stats["server_ip" if about_server else "domain"][finding.server_ip or finding.domain or ""]
         group.add([finding.severity.rank])
         group.group_points += deducted_points([finding])
-        group.capped |= not about_server and finding.severity is Severity.CRITICAL
+        group.capped |= is_critical and not about_server
+        self._overall.capped |= is_critical
 
     def _worst_keys(self, kind: GroupKind) -> list[str]:
         totals, stats = self._totals[kind], self._stats[kind]

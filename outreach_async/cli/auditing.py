@@ -17,8 +17,8 @@ import click
 from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
-from outreach_async.audit.reports.terminal import build_renderable
-from outreach_async.audit.reports.view import format_headline, format_verdict
+from outreach_async.audit.reports.terminal import StyledReport
+from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
@@ -29,6 +29,8 @@ from outreach_async.cli.process import run_async
 from outreach_async.errors import InvalidRequest
 
 _MAX_DIGITS: Final = 19
+_ALL_RULES: Final = "all"
+"""Value of `--explain` without a rule."""
 
 
 @click.command()
@@ -40,7 +42,12 @@ _MAX_DIGITS: Final = 19
 )
 @click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
 @click.option(
-    "--compare", type=files.PATH, metavar="EARLIER.json", help="Show the changes since an earlier audit, given as a JSON report."
+    "--compare",
+    "earlier",
+    type=files.PATH,
+    metavar="EARLIER.json",
+    multiple=True,
+    help="JSON report of an earlier audit: show the changes since, and the history; repeatable, the latest is compared.",
 )
 @click.option(
     "--output",
@@ -60,9 +67,11 @@ _MAX_DIGITS: Final = 19
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
 @click.option(
     "--explain",
-    metavar="RULE",
+    is_flag=False,
+    flag_value=_ALL_RULES,
+    metavar="[RULE]",
     shell_complete=create_completer(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
-    help="Explain a rule, such as OA120, and exit.",
+    help="Explain a rule, such as OA120, or list all rules, and exit.",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
 @shared_options
@@ -71,7 +80,7 @@ def audit(
     options: Options,
     fail_on: str,
     policy: Path | None,
-    compare: Path | None,
+    earlier: tuple[Path, ...],
     outputs: tuple[Path, ...],
     force: bool,
     deadline: float | None,
@@ -83,7 +92,7 @@ def audit(
 
     Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    For a daily audit, run the following command, the first time without --compare:
+    For a daily audit, run the following command; the first time, there is nothing to compare with:
 
     outreach-async audit --compare audit.json --output audit.json --output audit.html
     """
@@ -95,19 +104,19 @@ def audit(
         with files.explain_read_errors("--policy", policy):
             chosen = auditing.Policy.load(policy)
     if explain is not None:
-        try:
-            text = auditing.explain(explain, chosen)
-        except InvalidRequest as error:
-            raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
-        return _print_result(screen, text, {"rule": explain.upper(), "explanation": text})
+        return _explain(screen, explain, chosen)
     formats = _choose_formats(outputs, form)
+    existing = [path for path in earlier if path.exists()]
     files.require_writable(
         files.FileUse.for_reading("--policy", policy),
-        files.FileUse.for_reading("--compare", compare),
+        *(files.FileUse.for_reading("--compare", path) for path in existing),
         *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
         force=force,
     )
-    earlier = _load_earlier(compare) if compare else None
+    reports = list(map(_load_earlier, existing))
+    for path in earlier:
+        if path not in existing:
+            screen.warn(f"--compare {path}: no such file, so it is not compared; this is expected on the first day")
     print_format = None if outputs else _choose_print_format(form, screen)
 
     async def run_audit() -> int:
@@ -115,8 +124,8 @@ def audit(
         async with open_client(options, workspace=workspaces[0]) as client:
             run = auditing.stream(client, workspaces, policy=chosen, deadline=deadline, clock=clock_of(options))
             report = await _run_with_progress(run, len(workspaces), screen)
-        if earlier is not None:
-            report = report.since(earlier)
+        if reports:
+            report = report.since(*reports)
         _output_report(screen, report, dict(formats), print_format)
         return report.exit_code(fail_on)
 
@@ -144,6 +153,7 @@ def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, 
     if formats:
         screen.print_line(format_headline(report), "bold")
         screen.print_line(format_verdict(report))
+        screen.print_line(f"Findings: {format_counts(report.counts)}.")
         for path in formats:
             screen.print_line(f"Written: {path}")
     elif print_format is not None:
@@ -165,9 +175,44 @@ def clock_of(options: Options) -> Callable[[], float]:
 def show_audit(screen: Screen, report: auditing.Report) -> None:
     """Print a report for people; with `--json`, print nothing."""
     if screen.console:
-        screen.console.print(build_renderable(report))
+        screen.console.print(StyledReport(report))
     elif not screen.as_json:
         screen.print_lines(write(report, "terminal"))
+
+
+def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
+    """Print the description of a rule, or a table of all rules."""
+    if name == _ALL_RULES:
+        return _list_rules(screen, policy)
+    try:
+        text = auditing.explain(name, policy)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
+    return _print_result(screen, text, {"rule": name.upper(), "explanation": text})
+
+
+def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
+    rules = [policy.rule(name) for name in auditing.CATALOGUE]
+    off = set(policy.used.off)
+    screen.print_table(
+        ("rule", "severity", "title"),
+        [(rule.id, "off" if rule.id in off else rule.severity_range, rule.title) for rule in rules],
+    )
+    screen.print_footer("audit --explain RULE describes a rule.")
+    screen.print_result(
+        {
+            "rules": [
+                {
+                    "rule": rule.id,
+                    "severities": [each.value for each in rule.severities],
+                    "title": rule.title,
+                    "off": rule.id in off,
+                }
+                for rule in rules
+            ]
+        }
+    )
+    return OK
 
 
 def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:

@@ -27,8 +27,11 @@ def test_there_is_one_line_per_finding_in_report_order() -> None:
     assert [(row["rule"], row["email"]) for row in rows(report)] == [(each.rule, each.email) for each in report.findings]
 
 
-def test_the_columns_are_the_fields_of_a_finding() -> None:
-    assert write(make_report(), "csv") == ",".join(field.name for field in attrs.fields(Finding)) + "\r\n"
+def test_the_columns_are_the_fields_of_a_finding_and_the_title_of_its_rule() -> None:
+    fields = [field.name for field in attrs.fields(Finding)]
+
+    assert write(make_report(), "csv") == ",".join([*fields, "title"]) + "\r\n"
+    assert [row["title"] for row in rows(make_report([finding("OA110")]))] == ["On blacklists"]
 
 
 @given(HOSTILE_REPORTS)

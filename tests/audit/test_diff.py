@@ -6,10 +6,11 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import given, settings
-from support.audit import REPORTS, mailbox, mailboxes, reading, report
+from hypothesis import strategies as st
+from support.audit import NOW, REPORTS, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
-from outreach_async.audit import Delta, Diff, Finding, Policy, Report
+from outreach_async.audit import Delta, Diff, Finding, Policy, Report, Severity
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.models import Undecodable
 
@@ -51,6 +52,46 @@ def test_a_comparison_classifies_every_finding_of_both_audits(before: Report, af
 def test_a_report_is_restored_from_its_json(before: Report, after: Report) -> None:
     for found in (after, after.since(before)):
         assert Report.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
+
+
+def dated(day: float, *workspaces: str) -> Report:
+    """An audit of workspaces on a day, with a finding for each day."""
+    boxes = [mailbox(id=f"mailbox_{n}", email=f"ann@d{n}.example", spf=False) for n in range(int(day))]
+    return report(reading(boxes), *(reading([], workspace=each) for each in workspaces), now=NOW + day * 86_400)
+
+
+@given(st.permutations(range(1, 6)))
+def test_the_history_is_by_time_and_the_latest_audit_is_compared(order: list[int]) -> None:
+    found = dated(6).since(*map(dated, order))
+
+    assert [point.counts[Severity.ERROR] for point in found.history] == [1, 2, 3, 4, 5]
+    assert found.diff is not None
+    assert (found.diff.at, len(found.diff.new)) == (NOW + 5 * 86_400, 1)
+
+
+def test_the_history_contains_the_history_of_the_earlier_audit() -> None:
+    yesterday = dated(2).since(dated(1))
+
+    assert [point.at for point in dated(3).since(yesterday, dated(1)).history] == [NOW + 86_400, NOW + 2 * 86_400]
+
+
+def test_the_history_has_only_earlier_audits_with_a_time() -> None:
+    assert dated(2).since(dated(2), dated(3), attrs.evolve(dated(1), at=0.0)).history == []
+
+
+def test_the_history_has_at_most_100_audits() -> None:
+    found = dated(3)
+    for day in range(120):
+        found = attrs.evolve(dated(1), at=NOW + day).since(found) if day else attrs.evolve(dated(1), at=NOW)
+
+    assert [found.history[0].at, len(found.history)] == [NOW + 19, 100]
+
+
+def test_a_comparison_names_the_workspaces_of_only_one_audit() -> None:
+    diff = changed(dated(1, "space_2", "space_3"), dated(2, "space_3", "space_4"))
+
+    assert (diff.added_workspaces, diff.removed_workspaces) == (["space_4"], ["space_2"])
+    assert not changed(attrs.evolve(dated(1), workspaces=[]), dated(2)).added_workspaces
 
 
 def test_findings_are_new_unchanged_or_resolved_per_mailbox() -> None:

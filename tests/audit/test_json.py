@@ -16,7 +16,7 @@ from support.audit import REPORTS, mailboxes, reading, report
 from support.audit_reports import HOSTILE_REPORTS, fleet
 from support.examples import scaled
 
-from outreach_async.audit import Delta, Diff, Finding, Group, Report, Row, Score, Scores, Severity
+from outreach_async.audit import Delta, Diff, Finding, Group, HistoryPoint, Report, Row, Score, Scores, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports import schema, write
 from outreach_async.errors import StatusError
@@ -70,6 +70,7 @@ def test_a_large_compared_report_conforms_to_the_schema() -> None:
         ("row", Row),
         ("diff", Diff),
         ("delta", Delta),
+        ("history_point", HistoryPoint),
     ],
 )
 def test_the_schema_describes_and_requires_every_field_of_every_value(name: str, model: type[attrs.AttrsInstance]) -> None:
@@ -79,7 +80,7 @@ def test_the_schema_describes_and_requires_every_field_of_every_value(name: str,
 
 
 def test_the_schema_describes_and_requires_every_field_of_a_report() -> None:
-    members = {field.name for field in attrs.fields(Report)} | {"version"}
+    members = {field.name for field in attrs.fields(Report)} | {"version", "counts"}
     described = schema()
 
     assert set(described["properties"]) == set(described["required"]) == members

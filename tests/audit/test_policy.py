@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.audit import NOW, mailbox, mailboxes, reading, report
 
-from outreach_async.audit import CATALOGUE, RULES, Policy, PolicyUsed, check, explain
+from outreach_async.audit import CATALOGUE, RULES, Policy, PolicyUsed, Severity, check, explain
 from outreach_async.errors import InvalidRequest
 
 
@@ -103,17 +104,30 @@ def test_explain_gives_a_rules_threshold_source_and_remedy() -> None:
     text = explain("oa120")
 
     assert text.startswith(
-        "OA120  High bounce rate\nSeverity: info\nCondition: bounced_30days / sent_30days is 2.0% or more; the severity depends"
+        "OA120  High bounce rate\nSeverity: info to critical\nCondition: bounced_30days / sent_30days is 2.0% or more"
     )
     assert "Thresholds: warning 0.02, error 0.05, critical 0.1, sample 50\nSource: Amazon SES" in text
     assert text.endswith("e-mails a day.")
+
+
+def test_the_severities_of_a_rule_are_those_of_its_findings() -> None:
+    boxes = [mailbox(id=f"mailbox_{n}", blacklists=n, bounced_30days=n * 20) for n in range(7)]
+    boxes += [mailbox(id="mailbox_x", daily_limit=limit) for limit in (200, 600, 3000)]
+    found: defaultdict[str, set[Severity]] = defaultdict(set)
+    for each in boxes:
+        for one in check(each):
+            found[one.rule].add(one.severity)
+
+    for rule in ("OA110", "OA120", "OA131"):
+        assert found[rule] == set(CATALOGUE[rule].severities)
+    assert all(severities <= set(CATALOGUE[rule].severities) for rule, severities in found.items())
 
 
 def test_explain_uses_the_thresholds_of_the_policy() -> None:
     ours = Policy.of({"off": ["OA131"], "OA131": {"warning": 80}})
 
     assert "daily_limit is above 80, or above 40 while the mailbox is younger than 365 days" in explain("OA131", ours)
-    assert "Severity: warning (turned off by the policy)" in explain("OA131", ours)
+    assert "Severity: warning to critical (turned off by the policy)" in explain("OA131", ours)
     assert "Thresholds: none" in explain("OA901", ours)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable
 from subprocess import run
@@ -16,8 +17,9 @@ from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_repo
 from support.examples import scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
+from outreach_async.audit.reports.markdown import render_markdown
 from outreach_async.audit.reports.summary import build_changes
-from outreach_async.audit.reports.terminal import build_renderable
+from outreach_async.audit.reports.terminal import StyledReport
 from outreach_async.audit.reports.text import render_text
 from outreach_async.audit.reports.view import build_overview
 from outreach_async.errors import StatusError
@@ -26,9 +28,7 @@ from outreach_async.models import Undecodable
 
 def drawn(found: Report, *, width: int = 80, colour: bool = False) -> str:
     page = io.StringIO()
-    Console(file=page, width=width, color_system="standard" if colour else None, force_terminal=colour).print(
-        build_renderable(found)
-    )
+    Console(file=page, width=width, color_system="standard" if colour else None, force_terminal=colour).print(StyledReport(found))
     return page.getvalue()
 
 
@@ -103,7 +103,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], st
     text = write(FLEET)
 
     assert text.startswith("Mailbox audit: 11 mailboxes, 4 domains, 2 workspaces. Score")
-    assert "3 critical, 12 error, 2 warning, 0 info" in text
+    assert "3 critical, 12 errors, 2 warnings, 0 notes" in text
     assert "space_2: could not be read: list_mailboxes: 403" in text
     assert text.index("worst.example") < text.index("bad.example") < text.index("mild.example")
     assert "OA104  No sender authentication: 3 mailboxes" in text
@@ -316,6 +316,37 @@ def test_a_long_domain_is_never_cut(length: int, worse: int) -> None:
 
     assert joined(domain) in joined(text)
     assert max(map(len, text.split("\n"))) <= 80
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_a_dns_record_stays_on_one_line(write: Callable[[Report], str]) -> None:
+    text = write(make_report([finding("OA103")]))
+
+    assert "v=DMARC1; p=none; rua=mailto:dmarc@one.example" in text
+    assert "`" not in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_authentication_is_shown_for_each_domain(write: Callable[[Report], str]) -> None:
+    boxes = [*mailboxes(2, domain="a.example", spf=False), *mailboxes(1, dkim=False), *mailboxes(3)[1:]]
+    lines = [line.split() for line in write(report(reading(boxes))).splitlines()]
+
+    assert ["Domain", "Score", "SPF", "DKIM", "DMARC", "Critical", "Error", "Warning"] in lines
+    assert ["a.example", "80", "no", "yes", "yes", "0", "2", "0"] in lines
+    assert ["one.example", "93.3", "yes", "some", "yes", "0", "1", "0"] in lines
+
+
+def test_text_terminal_and_markdown_have_the_same_lines() -> None:
+    found = fleet(200, sick=0.4, compared=True)
+    words = [re.sub(r"[^0-9a-z]", "", write_(found).lower()) for write_ in (render_text, drawn)]
+
+    assert words[0] == words[1]
+    marked = re.sub(r"[^0-9a-z]", "", re.sub(r"^\d+\.", "", render_markdown(found), flags=re.MULTILINE).lower())
+    assert marked == "mailboxaudit" + words[0]
+
+
+def test_terminal_output_uses_the_width_of_the_console() -> None:
+    assert max(map(cell_len, drawn(FLEET, width=200).split("\n"))) > 100
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ async def test_the_mailboxes_of_every_workspace_are_judged() -> None:
     found = await audit(client_of(MailboxService(boxes)), ["space_1", "space_2"])
 
     assert [(one.workspace, one.mailbox, one.rule) for one in found.findings] == [
-        ("space_1", "mailbox_1", "OA101"),
         ("space_2", "mailbox_2", "OA110"),
+        ("space_1", "mailbox_1", "OA101"),
     ]
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (2, [], 1)
 

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
-from outreach_async.audit import Report, check, mailbox_score
+from outreach_async.audit import Policy, Report, Severity, Sign, check, mailbox_score
 from outreach_async.models import Undecodable
 
 DEDUCTIONS = {"critical": 40, "error": 20, "warning": 8, "info": 0}
@@ -66,14 +67,15 @@ def test_an_impossible_volume_has_no_weight() -> None:
     assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # a finding would take 20 points
 
 
-def test_a_critical_finding_caps_only_its_domain() -> None:
+def test_a_critical_finding_caps_its_domain_and_the_total() -> None:
     boxes = [*mailboxes(1, blacklists=3), *mailboxes(4, domain="two.example"), *mailboxes(5)[1:]]
 
     scores = report(reading(boxes)).scores
 
     assert scores.domains["one.example"].score == 40
     assert scores.domains["two.example"].score == 100
-    assert scores.workspaces["space_1"].score == scores.overall == pytest.approx(95.6)
+    assert scores.workspaces["space_1"].score == pytest.approx(95.6)
+    assert scores.overall == 40
 
 
 def test_a_finding_on_a_domain_is_deducted_from_the_domain_only() -> None:
@@ -88,9 +90,35 @@ def test_a_critical_finding_on_a_domain_caps_its_score() -> None:
 
     found = report(reading(boxes))
 
-    assert [one.rule for one in found.findings] == ["OA102", "OA171"]
+    assert [one.rule for one in found.findings] == ["OA171", "OA102"]
+    assert found.scores.overall == 40
     assert found.scores.domains["one.example"].score == 40
     assert found.scores.domains["two.example"].score == 100
+
+
+def test_a_critical_finding_on_a_server_caps_only_the_total() -> None:
+    (rule,) = Policy.default().server_rules
+    policy = attrs.evolve(
+        Policy.default(), server_rules=(attrs.evolve(rule, applies=lambda *_: Sign("full", {}, Severity.CRITICAL)),)
+    )
+    boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
+
+    found = report(reading(boxes), policy=policy)
+
+    assert (found.scores.overall, found.scores.domains["one.example"].score) == (40, 90)
+
+
+def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:
+    boxes = [mailbox(id="mailbox_1", spf=False), mailbox(id="mailbox_2", blacklists=3), mailbox(id="mailbox_3", dkim=False)]
+
+    found = report(reading(boxes))
+
+    assert [(one.mailbox, one.rule) for one in found.findings] == [
+        ("mailbox_2", "OA110"),
+        ("mailbox_1", "OA101"),
+        ("mailbox_3", "OA102"),
+    ]
+    assert found.counts == {"critical": 1, "error": 2, "warning": 0, "info": 0}
 
 
 def test_the_worst_domains_come_first_up_to_the_limit() -> None:
@@ -146,7 +174,7 @@ def _recomputed(answer: Any, name: str | None, total: Any, key: Callable[[Any], 
         weights[box] = finding["sent_30days"] if total["sent_30days"] else 1
     deducted = sum(min(100, sum(rules.values())) * weights[box] for box, rules in lost.items())
     mean: float = max(0, 100 - deducted / (total["sent_30days"] or total["mailboxes"]) - together)
-    capped = name in answer["scores"]["domains"] and "critical" in [finding["severity"] for finding in mine]
+    capped = (name is None or name in answer["scores"]["domains"]) and "critical" in [finding["severity"] for finding in mine]
     return min(mean, 40) if capped else mean
 
 

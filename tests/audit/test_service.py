@@ -44,10 +44,10 @@ async def test_problems_are_found_despite_unreadable_items_and_workspaces(fake: 
     found = await audit(client_of(fake), ["space_1", "space_unknown", "space_2"])
 
     assert rules(found) == [
+        ("OA110", "space_2", listed),
         ("OA103", "space_1", open_),
         ("OA902", "space_1", damaged),
         ("OA901", "space_unknown", None),
-        ("OA110", "space_2", listed),
     ]
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (2002, ["space_unknown"], 3)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Delta, Diff, Report, SubjectKind
+from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report, SubjectKind
 from outreach_async.audit.rules import CATALOGUE
 from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
@@ -269,6 +269,8 @@ _DIFFS = st.builds(
     not_judged=_findings(["unchanged"]),
     deltas=_DELTAS,
     scores=_DELTAS,
+    added_workspaces=st.lists(TEXTS, max_size=7, unique=True),
+    removed_workspaces=st.lists(TEXTS, max_size=7, unique=True),
 )
 _ROWS = st.lists(
     st.builds(
@@ -293,6 +295,18 @@ _POLICIES = st.builds(
     PolicyUsed, name=TEXTS, off=st.just(["OA160"]), thresholds=st.sampled_from([{}, {"OA120": {"warning": 0.03}}])
 )
 
+_HISTORY = st.lists(
+    st.builds(
+        HistoryPoint,
+        at=st.floats(1, AT),
+        score=st.one_of(st.none(), st.floats(0, 100)),
+        mailboxes=st.integers(0, 10**6),
+        counts=st.dictionaries(_SEVERITIES, st.integers(0, 10**6)),
+        scope=TEXTS,
+    ),
+    max_size=4,
+)
+
 HOSTILE_REPORTS = st.builds(
     Report,
     workspaces=st.lists(TEXTS, max_size=3, unique=True),
@@ -307,5 +321,6 @@ HOSTILE_REPORTS = st.builds(
     totals=st.just({}),
     rows=_ROWS,
     diff=st.one_of(st.none(), _DIFFS),
+    history=_HISTORY,
 )
 """Reports in which every string may be anything."""

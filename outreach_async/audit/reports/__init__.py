@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`terminal.build_renderable` renders the report for a rich console; only this function needs the extra `cli`.
+The format `html` needs the extra `html`. `terminal.StyledReport` is for a rich console, and needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -37,21 +37,24 @@ import attrs
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.html_page import render_html
-from outreach_async.audit.reports.text import render_markdown, render_text
+from outreach_async.audit.reports.markdown import render_markdown
+from outreach_async.audit.reports.text import render_text
+from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 from outreach_async.spreadsheets import escape_formula
 
 
 def render_csv(report: Report) -> str:
-    r"""Render the findings as CSV (RFC 4180), in the order of the report.
+    r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule.
 
     Strings are written unchanged, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate as a
     formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     """
     page = io.StringIO()
     writer = csv.writer(page)
-    writer.writerow(field.name for field in attrs.fields(Finding))
-    writer.writerows(map(_csv_cell, finding.to_dict().values()) for finding in report.findings)
+    writer.writerow([*(field.name for field in attrs.fields(Finding)), "title"])
+    for finding in report.findings:
+        writer.writerow(map(_csv_cell, (*finding.to_dict().values(), rule_title(finding.rule))))
     return page.getvalue()
 
 

@@ -10,9 +10,9 @@ import attrs
 
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Delta, Report
+from outreach_async.audit.report import Delta, Diff, Report
 from outreach_async.audit.reports.wording import figure_name, format_count, format_figure, format_time, replace_unprintable
-from outreach_async.audit.rules import CATALOGUE
+from outreach_async.audit.rules import CATALOGUE, rule_title
 from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
 from outreach_async.models import Number
 
@@ -97,7 +97,7 @@ def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
     remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
     return Action(
         rule=first.rule,
-        title=rule.title if rule else first.rule,
+        title=rule_title(first.rule),
         severity=first.severity,
         findings=len(findings),
         mailboxes=count_mailboxes(findings),
@@ -115,10 +115,8 @@ def count_mailboxes(findings: Iterable[Finding]) -> int:
     return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
 
 
-_MAX_CHANGES: Final = 10
-"""Maximum number of changed figures in the terminal, text and Markdown formats."""
-
 _SCORE: Final = "score"
+_MAX_NAMES: Final = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -127,6 +125,7 @@ class FigureChange:
 
     Attributes:
         name: Name of the mailbox, domain, server or workspace that the figure describes; `Overall` for the whole audit.
+        has_name: Whether the figure describes a mailbox, domain, server or workspace.
         figure: Display name of the figure.
         before: Earlier value.
         after: Current value.
@@ -134,6 +133,7 @@ class FigureChange:
     """
 
     name: str
+    has_name: bool
     figure: str
     before: str
     after: str
@@ -146,6 +146,7 @@ class Changes:
 
     Attributes:
         summary: One sentence with the number of new, resolved and unchanged findings.
+        scope: One sentence with the workspaces that only one of the two audits covers; empty if they cover the same workspaces.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
         figure_changes: Changed figures: figures of the whole audit, then scores, then other figures; in each of these groups, the
@@ -153,31 +154,10 @@ class Changes:
     """
 
     summary: str
+    scope: str
     new: list[Action]
     resolved: list[Action]
     figure_changes: list[FigureChange]
-
-    @property
-    def labelled_actions(self) -> list[tuple[str, Action]]:
-        """The actions of the new and the resolved findings, each with the label `New` or `Resolved`."""
-        return [("New", action) for action in self.new] + [("Resolved", action) for action in self.resolved]
-
-    @property
-    def figure_lines(self) -> list[str]:
-        """A line for each of the first 10 changed figures, and a line with the number of further changed figures, if any."""
-        shown = self.figure_changes[:_MAX_CHANGES]
-        more = len(self.figure_changes) - len(shown)
-        lines = [f"{change.name}: {change.figure} {change.before} -> {change.after}" for change in shown]
-        return [*lines, f"and {format_count(more, 'more figure')} changed"] if more else lines
-
-    @property
-    def lines(self) -> list[str]:
-        """The summary, a line for each rule with new or resolved findings, and the lines about changed figures."""
-        actions = [
-            f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
-            for label, action in self.labelled_actions
-        ]
-        return [self.summary, *actions, *self.figure_lines]
 
 
 def build_changes(report: Report) -> Changes | None:
@@ -190,16 +170,29 @@ def build_changes(report: Report) -> Changes | None:
     unchecked = f", {len(diff.not_judged):,} not checked this time" if diff.not_judged else ""
     return Changes(
         summary=f"Nothing changed since {since}." if diff.empty else f"Findings since {since}: {counts}{unchecked}.",
+        scope=_describe_scope(diff),
         new=build_actions(diff.new, report.policy),
         resolved=build_actions(diff.resolved, report.policy),
         figure_changes=list(map(_build_figure_change, sorted((*diff.scores, *diff.deltas), key=_importance_key))),
     )
 
 
+def _describe_scope(diff: Diff) -> str:
+    parts = {"only this audit covers": diff.added_workspaces, "only the earlier one covers": diff.removed_workspaces}
+    described = "; ".join(f"{words} {_name_some(names)}" for words, names in parts.items() if names)
+    return f"The audits cover different workspaces: {described}." if described else ""
+
+
+def _name_some(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return f"{', '.join(map(replace_unprintable, names[:_MAX_NAMES]))}{f' and {more:,} more' if more > 0 else ''}"
+
+
 def _build_figure_change(delta: Delta) -> FigureChange:
     # An increase of a score is better, and so is a decrease of a finding's figure. Other changes are neither better nor worse.
     gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
     return FigureChange(
+        has_name=delta.kind != "audit",
         name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
         figure=figure_name(delta.figure),
         before=_format_value(delta, delta.before),

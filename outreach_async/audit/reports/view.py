@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -11,8 +11,9 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
+from outreach_async.audit.reports.trends import Trends, build_trends
 from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
-from outreach_async.audit.rules import CATALOGUE
+from outreach_async.audit.rules import rule_title
 from outreach_async.audit.scoring import Score
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
@@ -37,14 +38,38 @@ class Issue:
         title: Title of the rule, with the number of findings if it is more than one.
         severity: Severity of the findings.
         findings: Number of findings.
-        example: One finding, as `name: message`, preceded by `for example` if the issue has several findings.
+        subject: Name of the mailbox, domain or server of one of the findings.
+        message: Message of that finding.
     """
 
     rule: str
     title: str
     severity: Severity
     findings: int
-    example: str
+    subject: str
+    message: str
+
+
+@attrs.frozen
+class Authentication:
+    """Whether the mailboxes of a domain have SPF, DKIM or DMARC, prepared for display.
+
+    Attributes:
+        name: SPF, DKIM or DMARC.
+        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if it is not known.
+        share: The share of mailboxes that have it, from 0 to 1; empty if it is not known.
+        detail: The number of mailboxes that have it if only some do, such as `3 of 10`; otherwise empty.
+    """
+
+    name: str
+    status: str
+    share: str
+    detail: str = ""
+
+    @property
+    def tone(self) -> str:
+        """The severity of what is missing; `good` if nothing is."""
+        return {"yes": "good", "some": "warning", "no": "error"}.get(self.status, "unknown")
 
 
 @attrs.frozen(kw_only=True)
@@ -55,12 +80,14 @@ class DomainView:
         name: Name of the domain; `server` and the address for a server.
         score: Score of the domain; `None` if it has no score in the report.
         mailboxes: Number of checked mailboxes.
+        authentication: Whether the mailboxes have SPF, DKIM and DMARC.
         issues: Findings grouped by rule and severity, the worst first.
     """
 
     name: str
     score: float | None
     mailboxes: int
+    authentication: list[Authentication]
     issues: list[Issue]
 
     @property
@@ -83,9 +110,40 @@ class DomainView:
         return "-" if self.score is None else f"{self.score:g}"
 
     @property
+    def tone(self) -> str:
+        """Tone of the score."""
+        return score_tone(self.score, self.severity)
+
+    @property
     def score_label(self) -> str:
         """The score as text with a label, such as `score 80` or `not scored`."""
         return "not scored" if self.score is None else f"score {self.points}"
+
+
+AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
+"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+
+
+def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
+    """Return a function that returns the authentication of a domain with a number of checked mailboxes."""
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+
+    def describe(domain: str, mailboxes: int) -> list[Authentication]:
+        return [
+            Authentication(name, "-", "")
+            if rule in report.policy.off or not mailboxes
+            else _describe_authentication(name, max(0, mailboxes - counts[domain, rule]), mailboxes)
+            for name, rule in AUTHENTICATION_RULES.items()
+        ]
+
+    return describe
+
+
+def _describe_authentication(name: str, having: int, mailboxes: int) -> Authentication:
+    share = f"{having / mailboxes:.3f}"
+    if 0 < having < mailboxes:
+        return Authentication(name, "some", share, f"{having:,} of {mailboxes:,}")
+    return Authentication(name, "yes" if having else "no", share)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,12 +153,14 @@ class Overview:
     Attributes:
         headline: Size of the audit and its score, in one line.
         verdict: Conclusion in one or two sentences.
+        score: Score of all mailboxes; `None` if no mailbox was checked.
         tone: The worst severity, or `good` if there are no findings.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
-        unread: Errors while reading workspaces, at most 10, each as `workspace: message`.
+        unread: Errors while reading workspaces, at most 10, each as the workspace and the message.
         unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
+        trends: History of the audit; `None` if no earlier audit is known.
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains, at most 10, which are shown in detail.
         other_domains: Further domains with an error or worse.
@@ -110,12 +170,14 @@ class Overview:
 
     headline: str
     verdict: str
+    score: float | None
     tone: str
     counts: dict[Severity, int]
     audited_at: str
-    unread: list[str]
+    unread: list[tuple[str, str]]
     unread_names: list[str]
     changes: summaries.Changes | None
+    trends: Trends | None
     actions: list[summaries.Action]
     worst_domains: list[DomainView]
     other_domains: list[DomainView]
@@ -125,12 +187,7 @@ class Overview:
     @property
     def counts_line(self) -> str:
         """The number of findings by severity, in one line."""
-        return ", ".join(f"{count:,} {severity}" for severity, count in self.counts.items())
-
-    @property
-    def unread_lines(self) -> list[str]:
-        """A line for each error in `unread`, and a line with the workspaces in `unread_names`."""
-        return [*self.unread, f"and {', '.join(self.unread_names)}"] if self.unread_names else self.unread
+        return format_counts(self.counts)
 
 
 def build_overview(report: Report) -> Overview:
@@ -143,17 +200,18 @@ def build_overview(report: Report) -> Overview:
     rest = [view for view in others if view.severity.reaches(Severity.ERROR)]
     mild = len(others) - len(rest)
     clean = report.scores.domains.keys() - {finding.domain for finding in report.findings}
-    counts = Counter(finding.severity for finding in report.findings)
     further = f"{format_count(mild, 'more domain')} with warnings or notes only; " if mild else ""
     return Overview(
         headline=format_headline(report),
         verdict=format_verdict(report),
-        tone=next((severity.value for severity in Severity if counts[severity]), "good"),
-        counts={severity: counts[severity] for severity in Severity},
+        score=report.scores.overall,
+        tone=next((severity.value for severity, count in report.counts.items() if count), "good"),
+        counts=report.counts,
         audited_at=format_time(report.at),
-        unread=[f"{name}: {error}" for name, error in zip(names, errors, strict=False)],
+        unread=list(zip(names, errors, strict=False)),
         unread_names=names[MAX_DETAILED:],
         changes=summaries.build_changes(report),
+        trends=build_trends(report),
         actions=summaries.build_actions(report.findings, report.policy),
         worst_domains=worst,
         other_domains=rest,
@@ -166,6 +224,17 @@ def format_headline(report: Report) -> str:
     """Return the size of the audit and its score, in one line."""
     overall = report.scores.overall
     return f"Mailbox audit: {format_size(report)}. {'No score.' if overall is None else f'Score {overall:g} of 100.'}"
+
+
+def format_counts(counts: Mapping[Severity, int]) -> str:
+    """Return the number of findings by severity, such as `1 critical, 2 errors, 0 warnings, 1 note`."""
+    return ", ".join(count_severity(severity, count) for severity, count in counts.items())
+
+
+def count_severity(severity: Severity, count: int) -> str:
+    """Return a number of findings with their severity, such as `2 errors`."""
+    noun = "note" if severity is Severity.INFO else severity.value
+    return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
 
 
 def format_size(report: Report) -> str:
@@ -202,10 +271,17 @@ def _format_extent(findings: Sequence[Finding]) -> str:
     return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
 
 
-def score_tone(score: float | None) -> str:
-    """Return the tone of a score: `good`, `warning` or `critical`; `info` if there is no score."""
+def score_tone(score: float | None, severity: Severity | None = None) -> str:
+    """Return the tone of a score: `good`, `warning` or `critical`; `info` if there is no score.
+
+    Args:
+        score: The score, from 0 to 100.
+        severity: The worst severity; the tone of a score with a critical finding is `critical`.
+    """
     if score is None:
         return "info"
+    if severity is Severity.CRITICAL:
+        return "critical"
     return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"
 
 
@@ -220,13 +296,19 @@ def build_domain_views(report: Report) -> list[DomainView]:
         if not _is_about_workspace(finding):
             name = finding.domain or ("(no domain)" if finding.server_ip is None else f"server {finding.server_ip}")
             by_domain[name].append(finding)
-    views = (_build_domain_view(report.scores.domains.get(name), name, findings) for name, findings in by_domain.items())
+    authentication = build_authentication(report)
+    views = (
+        _build_domain_view(report.scores.domains.get(name), name, findings, authentication)
+        for name, findings in by_domain.items()
+    )
     return sorted(
         views, key=lambda view: (view.severity.rank, -1.0 if view.score is None else view.score, -view.mailboxes, view.name)
     )
 
 
-def _build_domain_view(score: Score | None, name: str, findings: Iterable[Finding]) -> DomainView:
+def _build_domain_view(
+    score: Score | None, name: str, findings: Iterable[Finding], authentication: Callable[[str, int], list[Authentication]]
+) -> DomainView:
     groups: defaultdict[tuple[int, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity.rank, finding.rule].append(finding)
@@ -234,18 +316,19 @@ def _build_domain_view(score: Score | None, name: str, findings: Iterable[Findin
         name=replace_unprintable(name),
         score=score.score if score else None,
         mailboxes=score.mailboxes if score else 0,
+        authentication=authentication(name, score.mailboxes if score else 0),
         issues=[_build_issue(group) for _, group in sorted(groups.items())],
     )
 
 
 def _build_issue(findings: Sequence[Finding]) -> Issue:
     first, count = findings[0], len(findings)
-    title = CATALOGUE[first.rule].title if first.rule in CATALOGUE else first.rule
-    example = replace_unprintable(f"{summaries.subject_name(first)}: {first.message}")
+    title = rule_title(first.rule)
     return Issue(
         rule=first.rule,
         title=f"{title}: {format_count(count, 'mailbox')}" if count > 1 else title,
         severity=first.severity,
         findings=count,
-        example=f"for example {example}" if count > 1 else example,
+        subject=replace_unprintable(summaries.subject_name(first)),
+        message=replace_unprintable(first.message),
     )

@@ -16,6 +16,11 @@ def replace_unprintable(text: str) -> str:
     return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
 
 
+def split_code(text: str) -> list[tuple[bool, str]]:
+    """Split a text at its backticks into parts, each with whether it is code, such as a DNS record to copy."""
+    return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
+
+
 def format_count(count: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun.
 

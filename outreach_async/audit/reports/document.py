@@ -1,0 +1,224 @@
+"""The lines of a report, once for the terminal, plain text and Markdown. Each of these formats renders the same blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
+
+import attrs
+
+from outreach_async.audit.findings import Severity
+from outreach_async.audit.report import Report
+from outreach_async.audit.reports.summary import Action, Changes
+from outreach_async.audit.reports.view import (
+    AUTHENTICATION_RULES,
+    COUNTED_SEVERITIES,
+    DomainView,
+    Overview,
+    build_overview,
+    count_severity,
+)
+from outreach_async.audit.reports.wording import format_count, replace_unprintable, split_code
+
+CODE: Final = "code"
+STRONG: Final = "strong"
+SOFT: Final = "soft"
+
+_MAX_PLACES: Final = 5
+_MAX_CHANGES: Final = 10
+
+
+@attrs.frozen
+class Span:
+    """A part of a line.
+
+    Attributes:
+        text: The text, without control characters.
+        style: `code` for a name or something to copy, `strong`, `soft`, a severity, `score` and its tone, or empty.
+    """
+
+    text: str
+    style: str = ""
+
+
+Line: TypeAlias = Sequence[Span]
+
+
+@attrs.frozen
+class Title:
+    """A heading of level 1 (the report), 2 (a section) or 3 (a domain)."""
+
+    level: int
+    line: Line
+
+
+@attrs.frozen
+class Paragraph:
+    """Lines that belong together."""
+
+    lines: Sequence[Line]
+
+
+@attrs.frozen
+class Entry:
+    """An item of a list: a line with further lines below it. An item about a rule begins with the severity and the rule's id."""
+
+    line: Line
+    details: Sequence[Line] = ()
+    severity: Severity | None = None
+    rule: str = ""
+
+
+@attrs.frozen
+class Entries:
+    """A list, numbered or with bullets."""
+
+    entries: Sequence[Entry]
+    numbered: bool = False
+
+
+@attrs.frozen
+class Grid:
+    """A table. The first column holds names, the others short values."""
+
+    heads: Sequence[str]
+    rows: Sequence[Line]
+
+
+Block: TypeAlias = Title | Paragraph | Entries | Grid
+
+
+def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
+    """Yield the blocks of a report: the verdict, what to do, what changed, the domains, and what cannot be checked.
+
+    Args:
+        report: The report of an audit.
+        max_domains: Maximum number of domains in the table of domains; `None` for all domains with errors.
+    """
+    view = build_overview(report)
+    yield Title(1, [Span("Mailbox audit")])
+    yield Paragraph([[Span(view.headline)], [Span(view.verdict, STRONG)], _counts_line(view)])
+    if view.unread:
+        yield from (_section("Not read and not checked"), Entries(list(_unread_entries(view))))
+    if view.actions:
+        yield from (_section("What to do, most urgent first"), Entries(list(map(_action_entry, view.actions)), numbered=True))
+    if view.changes:
+        scope = [[Span(view.changes.scope, STRONG)]] if view.changes.scope else []
+        yield from (_section("What changed"), Paragraph([[Span(view.changes.summary)], *scope]))
+        yield Entries([Entry(line) for line in _change_lines(view.changes)])
+    if view.trends:
+        rows = [[Span(each.name), Span(each.sparkline), Span(each.first), Span(each.last)] for each in view.trends.trends]
+        yield from (
+            _section("History"),
+            Paragraph([[Span(view.trends.summary)]]),
+            Grid(("Figure", "Trend", "First", "Now"), rows),
+        )
+    yield from _domain_blocks(view, max_domains)
+    yield Paragraph([[Span(view.summary)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
+    yield from (_section("What this audit cannot check"), Entries([Entry(_prose(line, SOFT)) for line in view.unknowable]))
+
+
+def _section(title: str) -> Title:
+    return Title(2, [Span(title)])
+
+
+def _counts_line(view: Overview) -> Line:
+    counts = [Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in view.counts.items()]
+    return [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {view.audited_at}.")]
+
+
+def _join(lines: Iterable[Line]) -> Iterator[Span]:
+    """Yield the spans of several lines, separated by commas."""
+    for place, line in enumerate(lines):
+        if place:
+            yield Span(", ")
+        yield from line
+
+
+def _prose(text: str, style: str = "") -> Line:
+    return [Span(part, CODE if is_code else style) for is_code, part in split_code(text)]
+
+
+def _unread_entries(view: Overview) -> Iterator[Entry]:
+    for name, error in view.unread:
+        yield Entry([Span(name, CODE), Span(f": {error}")])
+    if view.unread_names:
+        yield Entry([Span("and "), *_join([Span(name, CODE)] for name in view.unread_names)])
+
+
+def _extent(action: Action) -> Line:
+    if len(action.groups) != 1:
+        return [Span(action.extent)]
+    name = Span(action.groups[0][0], CODE)
+    return [Span(f"{format_count(action.mailboxes, 'mailbox')} on "), name] if action.mailboxes else [name]
+
+
+def _action_entry(action: Action) -> Entry:
+    details = [_prose(action.remedy)]
+    if len(action.groups) > 1:
+        details.append(list(_places(action)))
+    line = [Span(action.title, STRONG), Span(": "), *_extent(action)]
+    return Entry(line, details, action.severity, action.rule)
+
+
+def _places(action: Action) -> Iterator[Span]:
+    yield from _join([Span(name, CODE), Span(f" ({count:,})")] for name, count in action.groups[:_MAX_PLACES])
+    if len(action.groups) > _MAX_PLACES:
+        yield Span(f" and {len(action.groups) - _MAX_PLACES:,} more")
+
+
+def _change_lines(changes: Changes) -> Iterator[Line]:
+    for label, actions in (("New", changes.new), ("Resolved", changes.resolved)):
+        for action in actions:
+            severity = Span(action.severity.upper(), action.severity.value)
+            yield [Span(f"{label}: "), severity, Span(f" {action.rule} {action.title}: "), *_extent(action)]
+    for change in changes.figure_changes[:_MAX_CHANGES]:
+        name = Span(change.name, CODE if change.has_name else "")
+        yield [name, Span(f": {change.figure} {change.before} -> {change.after}")]
+    more = len(changes.figure_changes) - _MAX_CHANGES
+    if more > 0:
+        yield [Span(f"and {format_count(more, 'more figure')} changed")]
+
+
+def _domain_blocks(view: Overview, most: int | None) -> Iterator[Block]:
+    domains = [*view.worst_domains, *view.other_domains]
+    if not domains:
+        return
+    heads = ("Domain", "Score", *AUTHENTICATION_RULES, *(severity.value.capitalize() for severity in COUNTED_SEVERITIES))
+    yield from (_section("Domains, worst first"), Grid(heads, list(map(_domain_row, domains[:most]))))
+    if most is not None and len(domains) > most:
+        yield Paragraph([[Span(f"and {format_count(len(domains) - most, 'more domain')} with errors.")]])
+    yield _section("Findings by domain, worst first")
+    yield from chain.from_iterable(map(_domain_detail, view.worst_domains))
+
+
+def _domain_row(domain: DomainView) -> Line:
+    counts = [(severity, domain.count(severity)) for severity in COUNTED_SEVERITIES]
+    return [
+        Span(domain.name, CODE),
+        Span(domain.points, f"score {domain.tone}"),
+        *(Span(each.status, each.tone) for each in domain.authentication),
+        *(Span(f"{count:,}", severity.value if count else SOFT) for severity, count in counts),
+    ]
+
+
+def _domain_detail(domain: DomainView) -> Iterator[Block]:
+    size = f", {format_count(domain.mailboxes, 'mailbox')}"
+    yield Title(3, [Span(domain.name, CODE), Span(": "), Span(domain.score_label, f"score {domain.tone}"), Span(size)])
+    yield Entries(
+        [
+            Entry(
+                [Span(issue.title, STRONG)],
+                [[Span("for example " if issue.findings > 1 else ""), Span(issue.subject, CODE), Span(f": {issue.message}")]],
+                issue.severity,
+                issue.rule,
+            )
+            for issue in domain.visible_issues
+        ]
+    )
+
+
+def plain(line: Line) -> str:
+    """Return the text of a line, without styles."""
+    return replace_unprintable("".join(span.text for span in line))
