@@ -388,9 +388,10 @@ def import_(
 ) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
-    A column is matched to a field by its name, regardless of case and punctuation ("First Name", "E-mail"): by the code of the
-    field, such as first_name, or by the label of a workspace field. Exports of Apollo, Google Contacts, HubSpot, Outlook and
-    Salesforce are recognised. If a column matches no field, nothing is sent; use --map or --ignore-unknown.
+    A column is matched to a field by its name, regardless of case, accents and punctuation ("First Name", "E-mail"): by the code
+    of the field, such as first_name, by the label of a workspace field, or by a table of common names in English, German, French,
+    Spanish, Portuguese, Dutch and Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If
+    a column matches no field, nothing is sent, and the options to map it are printed; use --map or --ignore-unknown.
 
     The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
     accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+"""What looks like an e-mail address. No column has such a name, so the line is a row."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
@@ -176,11 +179,14 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: The header names no column.
+            InvalidRequest: The header names no column, or is a row.
         """
         named = trim_cells(cells, 0)
         if not named:
             raise InvalidRequest(f"{name}: no header; name the columns in the first line")
+        if address := next((cell for cell in named if _ADDRESS.fullmatch(cell.strip())), None):
+            remedy = "insert a first line with the names of the columns, such as E-mail and First Name"
+            raise InvalidRequest(f"{name}: no header: the first line has the e-mail address {address.strip()!r}; {remedy}")
         rejects = has_reason_columns(named)
         headers, notes = _number_duplicates(tuple(map(unescape_formula, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)

@@ -92,7 +92,6 @@ def test_the_embedded_service_ignores_the_environment() -> None:
         (("audit", "--base-url", "http://a.example"), "--workspace: missing; pass --workspace ID"),
         (("audit", *FAKE, "--fail-on", "doom"), "Invalid value for '--fail-on'"),
         (("import", "no-such-file.csv", *FAKE), "no-such-file.csv: No such file"),
-        (("import", __file__, *FAKE), "unknown column "),
         (("import", "x.csv", *FAKE, "--campaign", "space_1"), "--campaign: expected"),
         (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
         (
@@ -133,12 +132,12 @@ def test_an_invalid_row_map_is_refused_before_anything_is_sent(
 ) -> None:
     path = save_contacts(tmp_path, "email,Titel\na@a.example,x\n")
     for options, message in (
-        ((), "unknown column 'Titel' (similar: 'title'"),
+        ((), "--map Titel=title  # ambiguous; or ignore"),
         (("--map", "Titel"), "expected Column=code"),
         (("--map", "Titel=titel"), "has the unknown code 'titel'"),
     ):
         ended = shell("import", path, *options, *server_options)
-        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+        assert ended.code == 2
         assert message in ended.err
     assert all(request.operation == "list_fields" for request in service.requests)
 
