@@ -21,7 +21,7 @@ from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
-from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client
+from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
 from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import Options, shared_options
@@ -425,7 +425,8 @@ def import_(
         files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
-    if not dry_run:  # a dry run records nothing
+    if not dry_run:  # a dry run creates and records nothing
+        require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
     job = _create_job(open_input, file, rate=options.rate, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))

@@ -49,8 +49,8 @@ Columns
 a client. Your overrides take precedence, then the tool that wrote the file (Apollo, Google Contacts, HubSpot, Outlook and
 Salesforce are recognised by the header), then the column's name, regardless of case, accents and punctuation: the name of a
 field, or a common name in English, German, French, Spanish, Portuguese, Dutch or Italian. A name with several meanings is decided
-by the other columns: "Name" beside "Vorname" is a surname. A column that remains unknown or ambiguous is an error, so that no data
-is lost by accident. `decisions()` explains each column:
+by the other columns: "Name" beside "Vorname" is a surname. A column that remains unknown or ambiguous is an error, so that no
+data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest

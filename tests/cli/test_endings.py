@@ -127,6 +127,32 @@ def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--base-url: missing; pass --base-url URL"),
+        (("--base-url", "http://a.example"), "--owner-key: expected a string starting with 'key_', got nothing"),
+        (("--base-url", "http://a.example", "--owner-key", KEY), "--workspace: expected a string starting with 'space_', "),
+        ((*FAKE, "--rejects", f"{LONG}.csv"), f"--rejects {LONG}.csv: File name too long; "),
+        ((*FAKE, "--rejects", "link.csv"), "--rejects link.csv: No such file or directory; "),
+        ((*FAKE, "--save-mapping", "link.csv"), "--save-mapping link.csv: No such file or directory; "),
+        ((*FAKE, "--journal", "link.csv"), "--journal link.csv: No such file or directory; "),
+        ((*FAKE, "--journal", "run.db"), "--journal run.db: the journal exists; resume its run with --resume"),
+    ],
+)
+def test_what_a_run_lacks_is_reported_before_the_file_is_read(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link.csv").symlink_to("no-such-folder/new.csv")
+    Path("run.db").write_bytes(b"SQLite format 3\0")
+    before = sorted(tmp_path.iterdir())
+    ended = shell("import", "no-such-file.csv", *options)
+    assert (ended.code, ended.out, "no-such-file" in ended.err) == (2, "", False)
+    assert message in ended.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_an_invalid_row_map_is_refused_before_anything_is_sent(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
