@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import attrs
 import click
@@ -22,7 +23,7 @@ from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
-from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
+from outreach_async.cli.exits import FAILED_OUTCOMES, INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
@@ -33,10 +34,13 @@ from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
 from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
-from outreach_async.importer.rejects import LineOf, export_rejects, is_rejects_file
+from outreach_async.importer.rejects import FindNumber, export_rejects, is_rejects_file, number_record
 from outreach_async.importer.source import STDIN
 from outreach_async.validation import require_id
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
+
+OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
+"""A function that receives the final counts and the first failed rows of an import."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +84,11 @@ class ImportJob:
     rate: float | None = None
     notes: tuple[str, ...] = ()
     spooled: bool = False
+
+    @property
+    def spools(self) -> bool:
+        """True if the journal stores the rows, because the input can be read only once."""
+        return self.journal is not None and self.file.path is None
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
         """Return the journal, with the path and fingerprint of the input; `None` if the import has no journal.
@@ -171,7 +180,12 @@ async def check_file(options: Options, job: ImportJob) -> int:
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    details = {"dry_run": True, "warnings": preflight.counts(), "columns": _mapping_of(columns)}
+    details = {
+        "dry_run": True,
+        "warnings": preflight.counts(),
+        "columns": _mapping_of(columns),
+        "failures": failed.failures,
+    }
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
 
@@ -182,7 +196,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 
 @contextmanager
 def _open_rejects(
-    path: Path | None, file: File, line_of: LineOf = lambda _index: None
+    path: Path | None, file: File, find_number: FindNumber = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
     """Open the rejects file, if `path` is given. Yield a function that writes an outcome if the row failed.
 
@@ -200,7 +214,7 @@ def _open_rejects(
         row = cast("Row", outcome.contact)
         if is_reject(outcome):
             with files.explain_write_errors("--rejects", path):
-                rejects.add(reject(row.line, row.cells, outcome, line_of))
+                rejects.add(reject(row.line, row.cells, outcome, find_number))
 
     with files.explain_write_errors("--rejects", path):
         rejects.__enter__()
@@ -211,9 +225,7 @@ def _open_rejects(
             rejects.__exit__(None, None, None)
 
 
-async def run_import(
-    client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: Callable[[BulkReport], None]
-) -> int:
+async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
     """Create the contacts of a file, print the results and return the exit code.
 
     Args:
@@ -221,14 +233,15 @@ async def run_import(
         job: The import.
         screen: Screen to print on.
         few: Maximum number of failed rows to list; `None` for all of them.
-        closing: Called with the final counts, whether the run succeeds or not.
+        closing: Called with the final counts and the first failed rows, whether the run succeeds or not.
     """
     preflight, rows, mapping = await _prepare_rows(client, job, screen)
     total = None if job.spooled else preflight.rows
-    failed = FailedRows(screen, few, preflight.line_of)
+    find_number = number_record if job.spools else preflight.find_number
+    failed = FailedRows(screen, few, find_number)
     # With a journal, the rejects file is written from the journal at the end of the run.
-    rejects = _open_rejects(None if job.journal else job.rejects, job.file, preflight.line_of)
-    with _print_counts_at_end(job, screen, total, closing) as on_start:
+    rejects = _open_rejects(None if job.journal else job.rejects, job.file, find_number)
+    with _print_counts_at_end(job, screen, total, lambda report: closing(report, failed.failures)) as on_start:
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
             on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
@@ -254,11 +267,17 @@ async def _prepare_rows(
     """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
     earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
-        return Preflight(rows=earlier.rows), (), None
+        return Preflight(rows=earlier.rows, lines=_read_lines(job, earlier)), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen)
     rows = job.file.rows(columns)
     guarded = rows if job.checks is None else Checks(columns, job.checks).guarded(rows)
     return preflight, guarded, None if job.spooled else _mapping_of(columns)
+
+
+def _read_lines(job: ImportJob, earlier: JournalReport) -> array[int]:
+    """Return the lines of a file's rows if rows of the finished run failed, because their outcomes no longer have the rows."""
+    failed = sum(earlier.outcomes[outcome] for outcome in FAILED_OUTCOMES)
+    return array("Q", (line for line, _, _ in job.file.records()) if failed and not job.spooled else ())
 
 
 def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen) -> int:
@@ -289,7 +308,7 @@ def _print_counts_at_end(
                 if job.rejects is not None:
                     with files.explain_write_errors("--rejects", job.rejects):
                         export_rejects(job.rejects, None if job.spooled else job.file, journal)
-            print_report(screen, report, total, job.journal)
+            print_report(screen, report, total, job.journal, job.file.path)
             closing(report)
 
 
@@ -307,7 +326,7 @@ def _create_run(
         order="completion" if job.rejects is None else "input",
         resume=job.resume,
         earlier=job.earlier,
-        spool=job.journal is not None and job.file.path is None,
+        spool=job.spools,
         total=total,
     )
 
@@ -475,4 +494,6 @@ async def _import_file(options: Options, job: ImportJob) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT)) as client:
         few = max_listed_rows(screen)
-        return await run_import(client, job, screen, few, lambda report: screen.print_result(report.to_dict()))
+        return await run_import(
+            client, job, screen, few, lambda report, failures: screen.print_result({**report.to_dict(), "failures": failures})
+        )

@@ -16,7 +16,7 @@ from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, rejecti
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.checks import CheckPolicy, Checks, Level, RowFinding
 from outreach_async.importer.columns import Columns
-from outreach_async.importer.table import File, Row
+from outreach_async.importer.table import File, Row, RowNumber
 
 _MIN_ROWS: Final = 20
 """Minimum number of rows that a journal must have for its rate to be used in an estimate."""
@@ -135,7 +135,8 @@ class Preflight:
         refused: Number of rows that can never be sent.
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
-        lines: The line of each row. Empty unless `repeats` is `"error"`, because only then do messages name an earlier line.
+        lines: The line of each row. Empty if `repeats` is `"serial"`: then every outcome has its row, and no message names
+            an earlier line.
     """
 
     rows: int
@@ -149,9 +150,9 @@ class Preflight:
         """Number of rows that will be sent."""
         return self.rows - self.refused - self.superseded
 
-    def line_of(self, index: int) -> int | None:
+    def find_number(self, index: int) -> RowNumber | None:
         """Return the line of a row by its index; `None` if lines were not stored."""
-        return self.lines[index] if index < len(self.lines) else None
+        return RowNumber("line", self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
         """Return the number of findings by name of the check."""
@@ -226,7 +227,7 @@ class _PreflightRun:
         return Preflight(rows=self.rows, refused=self._refused, superseded=superseded, kinds=self._kinds, lines=self._lines)
 
     def _check_row(self, row: Row, findings: Iterable[RowFinding]) -> InvalidRequest | None:
-        if self._recent_emails is not None:
+        if self._repeats != "serial":
             self._lines.append(row.line)
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)

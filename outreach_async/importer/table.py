@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import attrs
 
@@ -29,7 +29,8 @@ _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
-They hold the line and the outcome of the row, the field at fault if the error names a field, and the error's message.
+They hold the row's number (its line or, if only a journal has the rows, its record) and outcome, the field at fault if the error
+names a field, and the error's message.
 """
 
 
@@ -47,6 +48,21 @@ class Record(NamedTuple):
     cells: tuple[str, ...]
     fault: str | None = None
     issues: tuple[CellIssue, ...] = ()
+
+
+class RowNumber(NamedTuple):
+    """The number by which messages, rejects and reports identify a row.
+
+    Attributes:
+        unit: What is counted: the lines of a file or, if only a journal has the rows, its records.
+        value: The number, from 1. In a file with a header line, the first row is line 2.
+    """
+
+    unit: Literal["line", "record"]
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.value}"
 
 
 def build_row(record: Record, columns: Columns) -> Row:
