@@ -221,8 +221,8 @@ def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, server_options: 
     path = save_contacts(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
     done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *server_options)
     assert done.code == 3
-    assert "row 2: bad: rejected: create_contact: the service answered 422" in done.out
-    assert "row 3: rejected: " in done.out
+    assert "line 3: bad: rejected: create_contact: the service answered 422" in done.out
+    assert "line 5: rejected: " in done.out
 
 
 # Files.

@@ -93,12 +93,65 @@ def test_the_report_lists_rows_whose_response_was_lost(
     assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in shown_output
     assert f"list them with: outreach-async report {journal} --uncertain" in shown_output
     listed = shell("report", journal, "--uncertain").out.splitlines()
-    assert listed[:2] == ["row\tstatus\tpossible\tattempts\tid\terror", "0\tskipped\tadded, skipped\t2\t\t"]
+    assert listed[:2] == ["record\tstatus\tpossible\tattempts\tid\terror", "1\tskipped\tadded, skipped\t2\t\t"]
+    assert f"list them with: outreach-async report {journal} --uncertain --input {path}" in shown_output
     assert "finished: 2 rows" in "\n".join(listed)
     assert f"input: {path}" in listed
     lone = save_contacts(tmp_path, "email\nz@a.example\n")
     service.faults.script("create_contact", commit_then(reset()), ok)
     assert "to list them, import with --journal" in shell("import", lone, *server_options).out
+
+
+UNCERTAIN = {"status": "skipped", "possible": ["added", "skipped"], "attempts": 2, "id": None, "error": None}
+
+
+def test_the_report_adds_lines_and_emails_from_the_input(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    service.faults.script("create_contact", ok, commit_then(reset()), ok)
+    path, journal = save_contacts(tmp_path, 'City,Mail\n"x\ny",a@a.example\n\nz, b@b.example\n'), str(tmp_path / "run.db")
+    shell("import", path, *server_options, "--journal", journal, "--concurrency", "1")
+    moved = (tmp_path / "people.csv").rename(tmp_path / "moved.csv")
+    _, value = shell.json("report", journal, "--uncertain", "--input", str(moved))
+    assert value["uncertain_rows"] == [{"line": 5, "email": "b@b.example", **UNCERTAIN}]
+    listed = shell("report", journal, "--uncertain", "--input", str(moved)).out.splitlines()
+    assert listed[0] == "line\temail\tstatus\tpossible\tattempts\tid\terror"
+    assert listed[1] == "5\tb@b.example\tskipped\tadded, skipped\t2\t\t"
+    assert shell.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [{"record": 2, "email": "", **UNCERTAIN}]
+    moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
+    changed = shell("report", journal, "--uncertain", "--input", str(moved))
+    assert (changed.code, "--input: " in changed.err, "has changed since this run began" in changed.err) == (2, True, True)
+    unused = shell("report", journal, "--input", str(moved))
+    assert (unused.code, "--input: needs --uncertain or --rejects" in unused.err) == (2, True)
+
+
+def test_the_report_of_a_run_without_uncertain_rows_lists_none(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, journal = save_contacts(tmp_path, "email\na@a.example\n"), str(tmp_path / "run.db")
+    shell("import", path, *server_options, "--journal", journal)
+    assert shell("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror"
+    assert shell.json("report", journal, "--uncertain", "--input", path)[1]["uncertain_rows"] == []
+
+
+def test_a_row_has_the_same_number_everywhere(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    path, journal, rejects = (
+        save_contacts(tmp_path, "email,city\na@a.example,\n\nbad,x\n"),
+        str(tmp_path / "run.db"),
+        tmp_path / "r",
+    )
+    options = ("--repeats", "last", "--journal", journal, "--rejects", str(rejects), *server_options)
+    first, again = shell("import", path, *options), shell("import", path, *options, "--resume")
+    (line,) = (line for line in first.out.splitlines() if "rejected: " in line)
+    assert line.startswith("line 4: bad: rejected: create_contact: ")
+    (line,) = (line for line in again.out.splitlines() if "rejected: " in line)
+    assert line.startswith("line 4: ")
+    with rejects.open(encoding="utf-8", newline="") as file:
+        assert [row["_row"] for row in csv.DictReader(file)] == ["4"]
+    (failure,) = shell.json("import", path, *options, "--resume")[1]["failures"]
+    assert (failure["line"], failure["status"]) == (4, "rejected")
+    (failure,) = shell.json("import", path, *server_options)[1]["failures"]
+    assert (failure["line"], failure["email"], failure["status"]) == (4, "bad", "rejected")
 
 
 @pytest.mark.parametrize("journal", [True, False])
