@@ -106,8 +106,8 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
     """Print the findings of a file check: the number and first examples of each kind. Print the estimated duration, if known."""
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
-        for line, message in kind.first:
-            screen.print_line(f"  line {line}: {message}")
+        for number, message in kind.first:
+            screen.print_line(f"  {preflight.unit} {number}: {message}")
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if preflight.refused:

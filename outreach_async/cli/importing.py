@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
-from outreach_async.cli.exits import FAILED_OUTCOMES, INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
+from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
@@ -36,6 +35,7 @@ from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapp
 from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
 from outreach_async.importer.rejects import FindNumber, export_rejects, is_rejects_file, number_record
 from outreach_async.importer.source import STDIN
+from outreach_async.importer.table import RowUnit
 from outreach_async.validation import require_id
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
 
@@ -90,6 +90,11 @@ class ImportJob:
         """True if the journal stores the rows, because the input can be read only once."""
         return self.journal is not None and self.file.path is None
 
+    @property
+    def unit(self) -> RowUnit:
+        """What the numbers of rows in a run's messages count."""
+        return "record" if self.spools else "line"
+
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
         """Return the journal, with the path and fingerprint of the input; `None` if the import has no journal.
 
@@ -134,7 +139,11 @@ def is_spooled(report: JournalReport | None) -> bool:
 
 
 async def prepare(
-    client: OutreachClient | None, job: ImportJob, screen: Screen, on_rejected: OnRejected = lambda _row, _error: None
+    client: OutreachClient | None,
+    job: ImportJob,
+    screen: Screen,
+    on_rejected: OnRejected = lambda _row, _error: None,
+    unit: RowUnit = "line",
 ) -> tuple[Columns, Preflight]:
     """Map the columns, check the whole file and print the findings. Return the mapping and the findings.
 
@@ -143,6 +152,7 @@ async def prepare(
         job: The import.
         screen: Screen to print on.
         on_rejected: Called with each invalid row and its error.
+        unit: What the numbers of rows in the findings count.
 
     Raises:
         InvalidRequest: A column matches no field, or the file cannot be read.
@@ -156,7 +166,7 @@ async def prepare(
     print_columns(screen, columns, job.notes)
     with show_progress("Checking", None) as show:
         preflight = await run_preflight(
-            job.file, columns, job.checks, repeats=job.repeats, tell=on_rejected, show=lambda rows: show(rows, "")
+            job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
         )
     print_findings(screen, preflight, estimate_duration(preflight.sent, job.rate, job.read_earlier_report()))
     return columns, preflight
@@ -267,17 +277,11 @@ async def _prepare_rows(
     """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
     earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
-        return Preflight(rows=earlier.rows, lines=_read_lines(job, earlier)), (), None
-    columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen)
+        return Preflight(rows=earlier.rows), (), None
+    columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
     rows = job.file.rows(columns)
     guarded = rows if job.checks is None else Checks(columns, job.checks).guarded(rows)
     return preflight, guarded, None if job.spooled else _mapping_of(columns)
-
-
-def _read_lines(job: ImportJob, earlier: JournalReport) -> array[int]:
-    """Return the lines of a file's rows if rows of the finished run failed, because their outcomes no longer have the rows."""
-    failed = sum(earlier.outcomes[outcome] for outcome in FAILED_OUTCOMES)
-    return array("Q", (line for line, _, _ in job.file.records()) if failed and not job.spooled else ())
 
 
 def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen) -> int:
@@ -307,7 +311,7 @@ def _print_counts_at_end(
                 report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
                 if job.rejects is not None:
                     with files.explain_write_errors("--rejects", job.rejects):
-                        export_rejects(job.rejects, None if job.spooled else job.file, journal)
+                        export_rejects(job.rejects, None if job.spooled else job.file, journal, job.unit)
             print_report(screen, report, total, job.journal, job.file.path)
             closing(report)
 

@@ -19,7 +19,7 @@ from outreach_async.bulk.journal import JournalReader
 from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
-from outreach_async.importer.table import REASONS, File, RowNumber, has_reason_columns
+from outreach_async.importer.table import REASONS, File, RowNumber, RowUnit, has_reason_columns
 from outreach_async.spreadsheets import escape_formula
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
 
@@ -166,8 +166,13 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
     return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number))
 
 
-def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
+def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
     r"""Yield the failed rows of a file, given its outcomes in order of their index.
+
+    Args:
+        file: The file.
+        outcomes: The outcomes.
+        unit: What the numbers of the rows count.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
@@ -181,12 +186,12 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Rejec
         print([(row.line, row.field) for row in rejects_of(file, Journal("run.db").outcomes())])  # -> [(2, 'email')]
         ```
     """
-    lines, records = array("Q"), file.records()
+    numbers, records = array("Q"), file.records()
     for outcome in filter(is_reject, outcomes):
-        while len(lines) <= outcome.index:
+        while len(numbers) <= outcome.index:
             line, cells, _ = next(records)
-            lines.append(line)
-        yield reject(line, cells, outcome, lambda index: RowNumber("line", lines[index]))
+            numbers.append(line if unit == "line" else len(numbers) + 1)
+        yield reject(numbers[outcome.index], cells, outcome, lambda index: RowNumber(unit, numbers[index]))
 
 
 def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
@@ -222,20 +227,21 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
-def export_rejects(path: Path, file: File | None, journal: JournalReader) -> int:
+def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: RowUnit = "line") -> int:
     """Write the failed rows that the journal of a run contains, and return their number.
 
     Args:
         path: The rejects file.
         file: The input; `None` if the input was spooled. The rows of a spooled input are only in the journal.
         journal: The journal.
+        unit: What the numbers of the rows count.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the journal does not exist.
         JournalError: The journal cannot be read.
         OSError: The rejects file cannot be written.
     """
-    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes()))
+    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
     with RejectsFile(path, headers) as rejects:
         for row in rows:
             rejects.add(row)

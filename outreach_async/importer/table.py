@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -50,15 +50,19 @@ class Record(NamedTuple):
     issues: tuple[CellIssue, ...] = ()
 
 
+RowUnit: TypeAlias = Literal["line", "record"]
+"""What the number of a row counts: the lines of a file or, if only a journal has the rows, its records."""
+
+
 class RowNumber(NamedTuple):
     """The number by which messages, rejects and reports identify a row.
 
     Attributes:
-        unit: What is counted: the lines of a file or, if only a journal has the rows, its records.
+        unit: What is counted.
         value: The number, from 1. In a file with a header line, the first row is line 2.
     """
 
-    unit: Literal["line", "record"]
+    unit: RowUnit
     value: int
 
     def __str__(self) -> str:

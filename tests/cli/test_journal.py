@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import subprocess
 from pathlib import Path
 from threading import Event
 
@@ -141,17 +142,26 @@ def test_a_row_has_the_same_number_everywhere(shell: Shell, server_options: tupl
         tmp_path / "r",
     )
     options = ("--repeats", "last", "--journal", journal, "--rejects", str(rejects), *server_options)
-    first, again = shell("import", path, *options), shell("import", path, *options, "--resume")
-    (line,) = (line for line in first.out.splitlines() if "rejected: " in line)
-    assert line.startswith("line 4: bad: rejected: create_contact: ")
-    (line,) = (line for line in again.out.splitlines() if "rejected: " in line)
-    assert line.startswith("line 4: ")
+    out = shell("import", path, *options).out
+    assert "  line 4: email: 'bad': not a valid address" in out
+    assert "\nline 4: bad: rejected: create_contact: " in out
     with rejects.open(encoding="utf-8", newline="") as file:
         assert [row["_row"] for row in csv.DictReader(file)] == ["4"]
-    (failure,) = shell.json("import", path, *options, "--resume")[1]["failures"]
-    assert (failure["line"], failure["status"]) == (4, "rejected")
     (failure,) = shell.json("import", path, *server_options)[1]["failures"]
     assert (failure["line"], failure["email"], failure["status"]) == (4, "bad", "rejected")
+
+
+def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(tmp_path: Path) -> None:
+    arguments = ("--journal", str(tmp_path / "run.db"), "--repeats", "error", "--rejects", str(tmp_path / "r.csv"))
+    process = start_command("import", "-", "--base-url", "fake:", *arguments, stdin=subprocess.PIPE)
+    out, _ = process.communicate("email\na@a.example\n\nbad\na@a.example\n")
+    assert "  record 2: email: 'bad': not a valid address" in out
+    assert "\nrecord 2: bad: rejected: create_contact: " in out
+    assert "\nrecord 3: a@a.example: rejected: email: same address as record 1; " in out
+    with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(row["_row"], row["_message"].partition(";")[0]) for row in csv.DictReader(file)]
+    assert [number for number, _ in rows] == ["2", "3"]
+    assert rows[1][1] == "email: same address as record 1"
 
 
 @pytest.mark.parametrize("journal", [True, False])
