@@ -43,7 +43,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield destination
         return
     target = Path(os.path.realpath(destination))
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = _draft_path(target)
     try:
         if exists := target.exists():
             draft.touch(0o600)  # private until the file is complete, because the old file may be private
@@ -53,6 +53,23 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Check that `atomic_path` can write beside a file: create the temporary file and delete it.
+
+    Raises:
+        OSError: The temporary file cannot be created.
+    """
+    draft = _draft_path(Path(os.path.realpath(path)))
+    try:
+        draft.touch(0o600)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _draft_path(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
 @contextmanager

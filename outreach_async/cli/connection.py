@@ -9,6 +9,7 @@ import click
 from outreach_async.cli.options import FAKE, Options
 from outreach_async.client import OutreachClient
 from outreach_async.transport.wire import Transport
+from outreach_async.validation import require_id
 
 MAX_IN_FLIGHT: Final = 64
 
@@ -39,6 +40,19 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
     )
 
 
+def require_credentials(options: Options) -> None:
+    """Check, before any work, that a service, an owner key and a workspace are given.
+
+    Raises:
+        click.UsageError: The base URL is missing, or several workspaces are given.
+        InvalidRequest: The owner key or the workspace is missing, or has another form.
+    """
+    if options.base_url != FAKE:
+        _require_base_url(options)
+        require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
+        require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
+
+
 def workspaces_of(options: Options) -> list[str]:
     """Return the ids of the workspaces to work in. For the embedded service, the default is all of its workspaces.
 
@@ -66,14 +80,19 @@ def _create_embedded() -> tuple[Transport, str]:
     return FakeTransport(create_demo_world()), OWNER_KEY
 
 
-def _create_transport(options: Options, max_in_flight: int) -> Transport:
+def _require_base_url(options: Options) -> str:
     if options.base_url is None:
         remedy = f"pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
         raise click.UsageError(f"--base-url: missing; {remedy}")
+    return options.base_url
+
+
+def _create_transport(options: Options, max_in_flight: int) -> Transport:
+    base_url = _require_base_url(options)
     if options.backend == "aiohttp":
         from outreach_async.transport.aiohttp import AiohttpTransport
 
-        return AiohttpTransport(options.base_url)
+        return AiohttpTransport(base_url)
     from outreach_async.transport.httpx import HttpxTransport
 
-    return HttpxTransport(options.base_url, family=options.backend, max_in_flight=max_in_flight)
+    return HttpxTransport(base_url, family=options.backend, max_in_flight=max_in_flight)

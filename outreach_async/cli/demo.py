@@ -62,7 +62,7 @@ async def _run_demo(options: Options, path: Path) -> int:
     async with open_client(options) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
         reports: list[BulkReport] = []
-        code = await run_import(client, job, screen, _MAX_LISTED, reports.append)
+        code = await run_import(client, job, screen, _MAX_LISTED, lambda report, _failures: reports.append(report))
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
             screen.print_result({"import": reports[-1].to_dict()})
             return code

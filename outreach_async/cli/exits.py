@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from json import JSONDecodeError
 from tomllib import TOMLDecodeError
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,9 @@ from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, Jo
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
 from outreach_async.vocabulary import Outcome
+
+if TYPE_CHECKING:
+    from outreach_async.importer.columns import UnmappedColumns
 
 OK: Final = 0
 REFUSED: Final = 1
@@ -77,8 +80,35 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
 
 def format_error(error: BaseException) -> str:
-    """Return the line that explains an error to a person; owner keys are masked."""
-    return f"outreach-async: {to_printable(mask_keys(_format_message(error)))}"
+    """Return the lines that explain an error to a person, nearly always one line; owner keys are masked."""
+    return "\n".join(to_printable(mask_keys(line)) for line in _format_lines(error))
+
+
+def _format_lines(error: BaseException) -> Iterator[str]:
+    if isinstance(error, InvalidRequest):
+        from outreach_async.importer.columns import UnmappedColumns  # imported on demand: few errors need it
+
+        if isinstance(error, UnmappedColumns):
+            yield from _format_unmapped_columns(error)
+            return
+    yield f"outreach-async: {_format_message(error)}"
+
+
+def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
+    """Yield a line for each column, with an option to copy. What follows `#` is a comment for a shell too."""
+    columns = "columns" if error.count > 1 else "column"
+    yield f"outreach-async: {error.count:,} unknown {columns}; pass these options, or --ignore-unknown:"
+    for column in error.columns:
+        comments = ["ambiguous"] if column.ambiguous else []
+        comments += [f"column {column.number} has no name"] if not column.header.strip() else []
+        comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
+        yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
+    if error.count > len(error.columns):
+        yield f"  ... and {error.count - len(error.columns):,} more columns"
+    if error.any_known:
+        yield "To list the fields of the workspace: outreach-async fields"
+    else:
+        yield "No column name is known. Check that the first line has the names of the columns."
 
 
 def _format_message(error: BaseException) -> str:

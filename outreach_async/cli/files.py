@@ -12,13 +12,14 @@ from functools import partial, wraps
 from itertools import combinations
 from pathlib import Path
 from stat import S_ISREG
+from tempfile import TemporaryFile
 from typing import Any, Final, Self, TypeAlias
 from unicodedata import normalize
 
 import attrs
 import click
 
-from outreach_async.atomic import parse_descriptor
+from outreach_async.atomic import check_writable, parse_descriptor
 from outreach_async.bulk.journal.objects import is_url
 from outreach_async.importer import FORMATS, File, open_file
 from outreach_async.importer.source import STDIN
@@ -137,6 +138,7 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
     Raises:
         click.UsageError: The folder of an output does not exist, the command uses the output as another file too, or the output
             would replace a file of another kind.
+        click.ClickException: An output cannot be written.
     """
     files = [file for use in uses for file in use]
     for file in files:
@@ -149,6 +151,25 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
         if file.has_format and not force and _has_content(file.path) and not file.has_format(file.path):
             text = f"{file.flag} {file.path}: the file exists and is not an earlier output of this option"
             raise click.UsageError(f"{text}; pass another path, or overwrite the file with --force.")
+    for file in files:
+        # Pipes and devices have no keys. A descriptor, such as /dev/stdout, is already open.
+        if file.written and file.keys and parse_descriptor(file.path) is None:
+            with explain_write_errors(file.flag, file.path):
+                _check_output(file)
+
+
+def _check_output(file: FileUse) -> None:
+    """Check that an output can be written, without changing it.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    if file.has_format:  # written beside the old file, which it then replaces
+        check_writable(file.path)
+        return
+    with TemporaryFile(dir=Path(os.path.realpath(file.path)).parent):  # a journal has further files beside it
+        if file.path.exists():
+            file.path.open("r+b").close()
 
 
 def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk.outcomes import affects_every_row
@@ -12,24 +12,30 @@ from outreach_async.cli.output import Screen, format_duration
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer.preflight import DurationEstimate, Preflight
-from outreach_async.importer.rejects import LineOf, reject_message
+from outreach_async.importer.rejects import FindNumber, number_record, reject_message
+from outreach_async.importer.table import RowNumber
 
 _MAX_LISTED: Final = 10
+_MAX_FAILURES: Final = 100
 
 
 class FailedRows:
-    """Prints the failed rows of an import, each with its line and the reason.
+    """Prints the failed rows of an import, each with its number, its e-mail if that is known, and the reason.
 
     Args:
         screen: Screen to print on.
         few: Maximum number of rows to print when the `with` block ends; with `None`, every row is printed as soon as it fails.
-        line_of: Returns the line of a row, given its index. It is used to name the row that another row duplicates.
+        find_number: Returns the number of a row, given its index.
+
+    Attributes:
+        failures: The first 100 failed rows, for the result as JSON.
     """
 
-    def __init__(self, screen: Screen, few: int | None, line_of: LineOf = lambda _index: None) -> None:
+    def __init__(self, screen: Screen, few: int | None, find_number: FindNumber = lambda _index: None) -> None:
+        self.failures: list[dict[str, Any]] = []
         self._screen = screen
         self._max_listed = few
-        self._line_of = line_of
+        self._find_number = find_number
         self._lines: list[str] = []
         self._unlisted = 0
 
@@ -37,14 +43,25 @@ class FailedRows:
         """List the row if it failed. An error that affects every row is instead printed once, at the end of the run."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
-        parts = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))
-        text = ": ".join(str(part) for part in parts if part)
+        number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
+        if len(self.failures) < _MAX_FAILURES:
+            named = {"email": email} if email else {}
+            self.failures.append({number.unit: number.value, **named, "status": outcome.status.value, "message": message})
+        text = ": ".join(filter(None, (str(number), email, outcome.status.value, message)))
         if self._max_listed is None:
             (self._screen.warn if self._screen.as_json else self._screen.print_line)(text)
         elif len(self._lines) < self._max_listed:
             self._lines.append(text)
         else:
             self._unlisted += 1
+
+    def _number(self, outcome: ContactOutcome) -> RowNumber:
+        row = outcome.contact
+        return (
+            RowNumber("line", row.line)
+            if isinstance(row, Row)
+            else self._find_number(outcome.index) or number_record(outcome.index)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -57,12 +74,11 @@ class FailedRows:
             self._screen.print_line(f"... and {self._unlisted:,} more", "dim")
 
 
-def _row_labels(outcome: ContactOutcome) -> tuple[str, str]:
-    """Return two labels of a row: its line (or its number, if only the journal has the row) and its e-mail."""
+def find_email(outcome: ContactOutcome) -> str:
+    """Return the e-mail of a row; an empty string if it is unknown."""
     row = outcome.contact
-    if isinstance(row, Row):
-        return f"line {row.line}", row.members.get("email", "").strip()
-    return f"row {outcome.index + 1}", (row.get("email", "") if isinstance(row, Mapping) else "").strip()
+    members = row.members if isinstance(row, Row) else row if isinstance(row, Mapping) else {}
+    return str(members.get("email", "")).strip()
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
@@ -90,8 +106,8 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
     """Print the findings of a file check: the number and first examples of each kind. Print the estimated duration, if known."""
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
-        for line, message in kind.first:
-            screen.print_line(f"  line {line}: {message}")
+        for number, message in kind.first:
+            screen.print_line(f"  {preflight.unit} {number}: {message}")
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if preflight.refused:
@@ -101,8 +117,18 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
         screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
 
 
-def print_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None) -> None:
-    """Print the counts of a run, and how to continue."""
+def print_report(
+    screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
+) -> None:
+    """Print the counts of a run, and how to continue.
+
+    Args:
+        screen: Screen to print on.
+        report: The counts.
+        total: Number of rows of the input; `None` if unknown.
+        journal: The journal; `None` if the run has none.
+        source: Path of the input; `None` if only the journal has the rows.
+    """
     screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
@@ -111,7 +137,7 @@ def print_report(screen: Screen, report: BulkReport, total: int | None, journal:
         screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
-        command = f"outreach-async report {journal} --uncertain"
+        command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
         screen.print_line(f"list them with: {command}" if journal else "to list them, import with --journal")
     if total is not None and report.rows < total and journal:
         screen.print_line(f"Rows remain. Resume with the same command and --journal {journal} --resume.")

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import attrs
 import click
@@ -21,7 +21,7 @@ from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
-from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client
+from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
 from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import Options, shared_options
@@ -33,10 +33,14 @@ from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
 from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
-from outreach_async.importer.rejects import LineOf, export_rejects, is_rejects_file
+from outreach_async.importer.rejects import FindNumber, export_rejects, is_rejects_file, number_record
 from outreach_async.importer.source import STDIN
+from outreach_async.importer.table import RowUnit
 from outreach_async.validation import require_id
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
+
+OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
+"""A function that receives the final counts and the first failed rows of an import."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +84,16 @@ class ImportJob:
     rate: float | None = None
     notes: tuple[str, ...] = ()
     spooled: bool = False
+
+    @property
+    def spools(self) -> bool:
+        """True if the journal stores the rows, because the input can be read only once."""
+        return self.journal is not None and self.file.path is None
+
+    @property
+    def unit(self) -> RowUnit:
+        """What the numbers of rows in a run's messages count."""
+        return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
         """Return the journal, with the path and fingerprint of the input; `None` if the import has no journal.
@@ -125,7 +139,11 @@ def is_spooled(report: JournalReport | None) -> bool:
 
 
 async def prepare(
-    client: OutreachClient | None, job: ImportJob, screen: Screen, on_rejected: OnRejected = lambda _row, _error: None
+    client: OutreachClient | None,
+    job: ImportJob,
+    screen: Screen,
+    on_rejected: OnRejected = lambda _row, _error: None,
+    unit: RowUnit = "line",
 ) -> tuple[Columns, Preflight]:
     """Map the columns, check the whole file and print the findings. Return the mapping and the findings.
 
@@ -134,6 +152,7 @@ async def prepare(
         job: The import.
         screen: Screen to print on.
         on_rejected: Called with each invalid row and its error.
+        unit: What the numbers of rows in the findings count.
 
     Raises:
         InvalidRequest: A column matches no field, or the file cannot be read.
@@ -147,7 +166,7 @@ async def prepare(
     print_columns(screen, columns, job.notes)
     with show_progress("Checking", None) as show:
         preflight = await run_preflight(
-            job.file, columns, job.checks, repeats=job.repeats, tell=on_rejected, show=lambda rows: show(rows, "")
+            job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
         )
     print_findings(screen, preflight, estimate_duration(preflight.sent, job.rate, job.read_earlier_report()))
     return columns, preflight
@@ -171,7 +190,12 @@ async def check_file(options: Options, job: ImportJob) -> int:
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    details = {"dry_run": True, "warnings": preflight.counts(), "columns": _mapping_of(columns)}
+    details = {
+        "dry_run": True,
+        "warnings": preflight.counts(),
+        "columns": _mapping_of(columns),
+        "failures": failed.failures,
+    }
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
 
@@ -182,7 +206,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 
 @contextmanager
 def _open_rejects(
-    path: Path | None, file: File, line_of: LineOf = lambda _index: None
+    path: Path | None, file: File, find_number: FindNumber = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
     """Open the rejects file, if `path` is given. Yield a function that writes an outcome if the row failed.
 
@@ -200,7 +224,7 @@ def _open_rejects(
         row = cast("Row", outcome.contact)
         if is_reject(outcome):
             with files.explain_write_errors("--rejects", path):
-                rejects.add(reject(row.line, row.cells, outcome, line_of))
+                rejects.add(reject(row.line, row.cells, outcome, find_number))
 
     with files.explain_write_errors("--rejects", path):
         rejects.__enter__()
@@ -211,9 +235,7 @@ def _open_rejects(
             rejects.__exit__(None, None, None)
 
 
-async def run_import(
-    client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: Callable[[BulkReport], None]
-) -> int:
+async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
     """Create the contacts of a file, print the results and return the exit code.
 
     Args:
@@ -221,14 +243,15 @@ async def run_import(
         job: The import.
         screen: Screen to print on.
         few: Maximum number of failed rows to list; `None` for all of them.
-        closing: Called with the final counts, whether the run succeeds or not.
+        closing: Called with the final counts and the first failed rows, whether the run succeeds or not.
     """
     preflight, rows, mapping = await _prepare_rows(client, job, screen)
     total = None if job.spooled else preflight.rows
-    failed = FailedRows(screen, few, preflight.line_of)
+    find_number = number_record if job.spools else preflight.find_number
+    failed = FailedRows(screen, few, find_number)
     # With a journal, the rejects file is written from the journal at the end of the run.
-    rejects = _open_rejects(None if job.journal else job.rejects, job.file, preflight.line_of)
-    with _print_counts_at_end(job, screen, total, closing) as on_start:
+    rejects = _open_rejects(None if job.journal else job.rejects, job.file, find_number)
+    with _print_counts_at_end(job, screen, total, lambda report: closing(report, failed.failures)) as on_start:
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
             on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
@@ -255,7 +278,7 @@ async def _prepare_rows(
     earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
-    columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen)
+    columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
     rows = job.file.rows(columns)
     guarded = rows if job.checks is None else Checks(columns, job.checks).guarded(rows)
     return preflight, guarded, None if job.spooled else _mapping_of(columns)
@@ -288,8 +311,8 @@ def _print_counts_at_end(
                 report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
                 if job.rejects is not None:
                     with files.explain_write_errors("--rejects", job.rejects):
-                        export_rejects(job.rejects, None if job.spooled else job.file, journal)
-            print_report(screen, report, total, job.journal)
+                        export_rejects(job.rejects, None if job.spooled else job.file, journal, job.unit)
+            print_report(screen, report, total, job.journal, job.file.path)
             closing(report)
 
 
@@ -307,7 +330,7 @@ def _create_run(
         order="completion" if job.rejects is None else "input",
         resume=job.resume,
         earlier=job.earlier,
-        spool=job.journal is not None and job.file.path is None,
+        spool=job.spools,
         total=total,
     )
 
@@ -388,9 +411,10 @@ def import_(
 ) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
-    A column is matched to a field by its name, regardless of case and punctuation ("First Name", "E-mail"): by the code of the
-    field, such as first_name, or by the label of a workspace field. Exports of Apollo, Google Contacts, HubSpot, Outlook and
-    Salesforce are recognised. If a column matches no field, nothing is sent; use --map or --ignore-unknown.
+    A column is matched to a field by its name, regardless of case, accents and punctuation ("First Name", "E-mail"): by the code
+    of the field, such as first_name, by the label of a workspace field, or by a table of common names in English, German, French,
+    Spanish, Portuguese, Dutch and Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If
+    a column matches no field, nothing is sent, and the options to map it are printed; use --map or --ignore-unknown.
 
     The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
     accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
@@ -424,7 +448,8 @@ def import_(
         files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
-    if not dry_run:  # a dry run records nothing
+    if not dry_run:  # a dry run creates and records nothing
+        require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
     job = _create_job(open_input, file, rate=options.rate, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
@@ -473,4 +498,6 @@ async def _import_file(options: Options, job: ImportJob) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT)) as client:
         few = max_listed_rows(screen)
-        return await run_import(client, job, screen, few, lambda report: screen.print_result(report.to_dict()))
+        return await run_import(
+            client, job, screen, few, lambda report, failures: screen.print_result({**report.to_dict(), "failures": failures})
+        )

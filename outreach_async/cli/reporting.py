@@ -11,20 +11,28 @@ from typing import Any, Final
 import attrs
 import click
 
-from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
 from outreach_async.cli import files
 from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
+from outreach_async.cli.import_report import find_email
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File
-from outreach_async.importer.rejects import export_rejects, is_rejects_file
+from outreach_async.importer.rejects import export_rejects, is_rejects_file, number_record
+from outreach_async.importer.table import RowNumber
 
 
 @click.command()
 @click.argument("journal", type=files.JournalType(), metavar="JOURNAL")
 @click.option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
+@click.option(
+    "--input",
+    "input_",
+    metavar="FILE",
+    type=files.PATH,
+    help="The input of the run: adds lines and e-mails to --uncertain.  [default for --rejects: the path in the journal]",
+)
 @files.rejects_option
 @files.force_option
 @files.file_options
@@ -35,6 +43,7 @@ def report(
     *,
     open_input: files.OpenInput,
     uncertain: bool,
+    input_: Path | None,
     rejects: Path | None,
     force: bool,
 ) -> int:
@@ -48,24 +57,31 @@ def report(
     """
     screen = Screen.of(as_json=options.as_json)
     if parts := _find_parts(journal):
-        return _report_parts(screen, parts, uncertain=uncertain, rejects=rejects)
+        return _report_parts(screen, parts, uncertain=uncertain, flag="--input" if input_ else "--rejects" if rejects else None)
     run, figures = _read_report(journal)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
+    if input_ is not None and not uncertain and rejects is None:
+        raise click.UsageError("--input: needs --uncertain or --rejects; pass one of them.")
+    if input_ is not None and source is None:
+        raise InvalidRequest("--input: the journal records no input file; omit --input")
     files.require_writable(
         files.FileUse.for_journal("JOURNAL", journal, written=False),
         files.FileUse.for_reading("the input of JOURNAL", source),
+        files.FileUse.for_reading("--input", input_),
         files.FileUse.for_writing("--rejects", rejects, is_rejects_file),
         force=force,
     )
+    file = None if input_ is None else _open_input_file(open_input, input_, figures, "--input")
+    details: dict[str, Any] = {}
     if uncertain:
-        screen.print_table(_COLUMNS, _uncertain_cells(run))
+        details["uncertain_rows"] = _print_uncertain_rows(screen, list(_describe_uncertain_rows(run, figures, file)))
     if rejects is not None:
-        file = _open_input_file(open_input, figures)
+        file = file or _find_input_file(open_input, figures)
         with files.explain_write_errors("--rejects", rejects):
             rows = export_rejects(rejects, file, run)
         screen.print_line(f"{rows:,} rows written to {rejects}")
     _print_report(screen, figures)
-    screen.print_result(figures.to_dict())
+    screen.print_result({**figures.to_dict(), **details})
     return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
@@ -89,19 +105,24 @@ def _find_parts(location: files.JournalLocation) -> Mapping[str, JournalReader]:
         return journals_in(location)
 
 
-def _report_parts(screen: Screen, parts: Mapping[str, JournalReader], *, uncertain: bool, rejects: Path | None) -> int:
-    if rejects is not None:
+def _report_parts(screen: Screen, parts: Mapping[str, JournalReader], *, uncertain: bool, flag: str | None) -> int:
+    if flag is not None:
         name = next(iter(parts))
-        raise InvalidRequest(f"--rejects: JOURNAL is a folder of {len(parts):,} journals; pass one of them, such as {name}")
+        raise InvalidRequest(f"{flag}: JOURNAL is a folder of {len(parts):,} journals; pass one of them, such as {name}")
     reports = {name: journal.report() for name, journal in parts.items()}
+    details: dict[str, Any] = {}
     if uncertain:
-        cells = ((name, *row) for name, journal in parts.items() for row in _uncertain_cells(journal))
-        screen.print_table(("part", *_COLUMNS), cells)
+        rows = [
+            {"part": name, **row}
+            for name, journal in parts.items()
+            for row in _describe_uncertain_rows(journal, reports[name], None)
+        ]
+        details["uncertain_rows"] = _print_uncertain_rows(screen, rows)
     states = Counter(report.state for report in reports.values())
     whole = _add_up(list(reports.values()))
     _print_report(screen, whole)
     screen.print_line("parts that have begun: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
-    screen.print_result({**whole.to_dict(), "parts": {name: report.state for name, report in reports.items()}})
+    screen.print_result({**whole.to_dict(), "parts": {name: report.state for name, report in reports.items()}, **details})
     return exit_code_of_rows(whole.outcomes, whole.repeats) if whole.state == "finished" else SUSPENDED
 
 
@@ -124,31 +145,67 @@ def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
     )
 
 
-_COLUMNS: Final = ("row", "status", "possible", "attempts", "id", "error")
+def _describe_uncertain_rows(run: JournalReader, figures: JournalReport, file: File | None) -> Iterator[dict[str, Any]]:
+    """Yield a JSON object for each row whose outcome is uncertain, with the row's line and e-mail if the file is given."""
+    records = enumerate(file.records() if file else ())
+    email = _find_email_column(file, figures.mapping or {}) if file else None
+    for outcome in run.outcomes():
+        if outcome.certain:
+            continue
+        number, address = number_record(outcome.index), find_email(outcome)
+        if file is not None:
+            line, cells, _ = next(record for index, record in records if index == outcome.index)
+            number = RowNumber("line", line)
+            address = cells[email].strip() if email is not None and email < len(cells) else ""
+        yield {
+            number.unit: number.value,
+            "email": address,
+            "status": outcome.status.value,
+            "possible": sorted(outcome.possible),
+            "attempts": outcome.attempts,
+            "id": outcome.id,
+            "error": str(outcome.error) if outcome.error else None,
+        }
 
 
-def _uncertain_cells(journal: JournalReader) -> Iterator[tuple[object, ...]]:
-    return (_outcome_cells(outcome) for outcome in journal.outcomes() if not outcome.certain)
+def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
+    return next((at for at, header in enumerate(file.headers) if mapping.get(header.strip()) == "email"), None)
 
 
-def _outcome_cells(outcome: ContactOutcome) -> tuple[object, ...]:
-    possible = ", ".join(sorted(outcome.possible))
-    return outcome.index, outcome.status.value, possible, outcome.attempts, outcome.id or "", outcome.error or ""
+def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print the rows as a table, and return them."""
+    columns = list(rows[0]) if rows else ["record", "email", "status", "possible", "attempts", "id", "error"]
+    if not any(row["email"] for row in rows):
+        columns.remove("email")
+    screen.print_table(columns, ([_format_cell(row[column]) for column in columns] for row in rows))
+    return rows
 
 
-def _open_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
-    """Open the input of the run and check that it has not changed. Return `None` if the input was standard input.
+def _format_cell(value: object) -> object:
+    return ", ".join(value) if isinstance(value, list) else "" if value is None else value
+
+
+def _find_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
+    """Open the file whose path is in the journal. Return `None` if the input was standard input.
 
     Raises:
-        InvalidRequest: The input has changed, or the journal records no input file.
+        InvalidRequest: The file cannot be read, it has changed, or the journal records no input file.
     """
     if figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
-    if figures.fingerprint is None:
-        return None
-    file = open_input(figures.source)
+    return None if figures.fingerprint is None else _open_input_file(open_input, Path(figures.source), figures, "--rejects")
+
+
+def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:
+    """Open the input of the run.
+
+    Raises:
+        InvalidRequest: The file cannot be read, or it is not the input as it was when the run began.
+    """
+    file = open_input(path)
     if figures.fingerprint != file.fingerprint():
-        raise InvalidRequest(f"--rejects: {figures.source} has changed since this run began; restore the original file")
+        text = f"{flag}: {path} has changed since this run began, or is not its input"
+        raise InvalidRequest(f"{text}; restore the original file")
     return file
 
 
@@ -158,6 +215,7 @@ def _print_report(screen: Screen, figures: JournalReport) -> None:
     if figures.source:
         screen.print_line(f"input: {figures.source}")
     if figures.uncertain:
-        screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list them with --uncertain")
+        option = f" --input {figures.source}" if figures.fingerprint else ""
+        screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list them with --uncertain{option}")
     if figures.possibly_sent:
         screen.print_line(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

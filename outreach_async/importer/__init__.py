@@ -47,23 +47,26 @@ Columns
 -------
 `columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without
 a client. Your overrides take precedence, then the tool that wrote the file (Apollo, Google Contacts, HubSpot, Outlook and
-Salesforce are recognised by the header), then the column's name, regardless of case and punctuation. An unknown column is an
-error, so that no data is lost by accident. `decisions()` explains each column:
+Salesforce are recognised by the header), then the column's name, regardless of case, accents and punctuation: the name of a
+field, or a common name in English, German, French, Spanish, Portuguese, Dutch or Italian. A name with several meanings is decided
+by the other columns: "Name" beside "Vorname" is a surname. A column that remains unknown or ambiguous is an error, so that no
+data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
 
-headers = ["E-mail", "Company", "Notes"]
+headers = ["E-mail", "Firma", "Titel", "Notes"]
 try:
     map_columns(headers)
 except InvalidRequest as error:
-    print(error)  # -> unknown column 'Company' ...
-columns = map_columns(headers, parse_overrides(["Company=company_name", "Notes=ignore"]))
+    print(error)  # -> ambiguous column 'Titel': --map Titel=title (or ignore); ...
+columns = map_columns(headers, parse_overrides(["Titel=title", "Notes=ignore"]))
 for header, code, reason in columns.decisions():
     print(header, "->", code, f"({reason})")
 # -> E-mail -> email (by name)
-# -> Company -> company_name (override)
+# -> Firma -> company_name (common name)
+# -> Titel -> title (override)
 # -> Notes -> ignore (override)
 ```
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from unicodedata import normalize
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.common_headers import load_common_headers
 from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name
+from outreach_async.importer.value_checks import fold_name
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
@@ -30,10 +32,14 @@ Example:
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
-_MAX_NAMED: Final = 50
-"""Maximum number of unknown columns that an error names. Comparing all 16,384 columns of a sheet with every field is slow."""
+_MAX_PROPOSED: Final = 7
+"""Maximum number of columns that an error names. A sheet can have 16,384 columns."""
+_MAX_SIMILAR: Final = 3
 
-_MIN_SIMILARITY: Final = 0.5  # 'Email Address' and 'email' are this similar
+_MIN_SIMILARITY: Final = 0.6
+"""Minimum similarity of a name that an error mentions: 'company' and 'company_name' have 0.78."""
+_MIN_PROPOSED_SIMILARITY: Final = 0.8
+"""Minimum similarity of a field that an option to copy proposes: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75."""
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
 _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
@@ -114,8 +120,10 @@ def map_columns(
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
-    they differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way with the
-    code, the label and the searchable names of each workspace field.
+    they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
+    with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
+    seven languages (`outreach_async.importer.common_headers`). A name with several meanings ("Name") is decided by the other
+    columns, or is an error.
 
     Args:
         headers: Column names.
@@ -124,24 +132,21 @@ def map_columns(
         ignore_unknown: Ignore columns that match no field.
 
     Raises:
-        InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
-            names an unknown column or field.
+        UnmappedColumns: A column is unknown or ambiguous.
+        InvalidRequest: Two columns map to one field, no column maps to `email`, or an override names an unknown column or field.
 
     Example:
         ```python
-        columns = map_columns(["E-mail", "Company"], {"Company": "company_name"})
-        print(columns.codes)  # -> ('email', 'company_name')
+        columns = map_columns(["E-mail", "Firma", "Stufe"], {"Stufe": "custom_1"})
+        print(columns.codes)  # -> ('email', 'company_name', 'custom_1')
         ```
     """
     fields = tuple(fields)
     mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields)
-    decisions = [mapper.decide(header) for header in headers]
-    if not ignore_unknown and (unknown := [at for at, decision in enumerate(decisions) if decision is None]):
-        problems = [_describe_unknown(at + 1, headers[at], fields) for at in unknown[:_MAX_NAMED]]
-        if len(unknown) > _MAX_NAMED:
-            problems.append(f"{len(unknown) - _MAX_NAMED:,} more columns")
-        raise InvalidRequest(f"{'; '.join(problems)}; {_REMEDY}")
-    codes, reasons = zip(*(decision or (None, "unknown column, ignored") for decision in decisions), strict=True)
+    decisions = mapper.decide_all(headers)
+    if not ignore_unknown and None in decisions:
+        raise _create_unmapped_error(headers, decisions, fields)
+    codes, reasons = zip(*(decision or (None, "unknown or ambiguous, ignored") for decision in decisions), strict=True)
     _require_unique_codes(headers, codes)
     return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None)
 
@@ -184,16 +189,31 @@ class ColumnMapper:
         export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
         return cls(chosen, export, export_codes, _create_workspace_tiers(fields))
 
+    def decide_all(self, headers: Sequence[str]) -> list[Decision | None]:
+        """Return the code and the reason for each column; `None` for a column that is unknown or ambiguous.
+
+        Raises:
+            InvalidRequest: The name of a column matches two fields.
+        """
+        decisions = [self.decide(header) for header in headers]
+        names = frozenset(map(fold_name, headers))
+        taken = _list_taken(decisions)  # not changed below, so that the order of the columns does not matter
+        return [
+            decision or _decide_by_neighbours(header, names, taken) for header, decision in zip(headers, decisions, strict=True)
+        ]
+
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column; `None` if the column is unknown.
+        """Return the code and the reason for a column, without using the other columns; `None` if that is not possible.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
         """
         if decision := self.decide_known(header) or self._decide_by_workspace(header):
             return decision
-        reason = self.export.find_ignore_reason(header) if self.export else None
-        return (None, f"{self.export.name}: {reason}") if self.export and reason else None
+        if self.export and (reason := self.export.find_ignore_reason(header)):
+            return None, f"{self.export.name}: {reason}"
+        code = load_common_headers().find(header)
+        return (code, "common name") if code else None
 
     def decide_known(self, header: str) -> Decision | None:
         """Return the code and the reason for a column, without using the workspace's fields; `None` if the column is unknown.
@@ -223,6 +243,15 @@ class ColumnMapper:
         return None
 
 
+def _decide_by_neighbours(header: str, names: frozenset[str], taken: frozenset[str]) -> Decision | None:
+    ambiguous = load_common_headers().find_ambiguous(header)
+    return ambiguous.decide(names, taken) if ambiguous else None
+
+
+def _list_taken(decisions: Iterable[Decision | None]) -> frozenset[str]:
+    return frozenset(decision[0] for decision in decisions if decision and decision[0])
+
+
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     """Parse `Column=code` strings. The last `=` separates the column from the code, because codes contain no `=`.
 
@@ -245,16 +274,6 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
-_REMEDY: Final = (
-    "map each one (--map Column=company_name), ignore it (--map Column=ignore), or ignore all of them (--ignore-unknown)"
-)
-
-
-def _normalise_name(name: str) -> str:
-    """Return the letters and digits of a name with folded case, so that different spellings are equal."""
-    return "".join(filter(str.isalnum, normalize("NFKC", name).casefold()))
-
-
 def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
     """Return the codes by name. Several codes may share a name; empty names are skipped."""
     index: dict[str, frozenset[str]] = {}
@@ -269,19 +288,19 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
     """Return pairs of a function that normalises names, and the standard codes by normalised name; most specific first."""
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
-        (_normalise_name, _index_codes((_normalise_name(code), code) for code in _STANDARD_CODES)),
+        (fold_name, _index_codes((fold_name(code), code) for code in _STANDARD_CODES)),
     )
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
     """Return pairs of a function that normalises names, and a workspace's codes by normalised name; most specific first."""
     usable = [field for field in fields if _is_sendable(field.code)]
-    names = [(_normalise_name(name), field.code) for field in usable for name in (field.code, field.label)]
+    names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
         (str.strip, _index_codes((field.code, field.code) for field in usable)),
         (str.strip, _index_codes((field.label.strip(), field.code) for field in usable)),
-        (_normalise_name, _index_codes(names)),
-        (_normalise_name, _index_codes((_normalise_name(name), field.code) for field in usable for name in field.searchable)),
+        (fold_name, _index_codes(names)),
+        (fold_name, _index_codes((fold_name(name), field.code) for field in usable for name in field.searchable)),
     )
 
 
@@ -289,7 +308,7 @@ def _parse_custom_code(header: str) -> str:
     """Return the code of the custom field that a header such as `Custom 1` names; an empty string if it names none."""
     if CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
-    custom = _CUSTOM_NAME.fullmatch(_normalise_name(header))
+    custom = _CUSTOM_NAME.fullmatch(fold_name(header))
     return CUSTOM_PREFIX + custom[1] if custom else ""
 
 
@@ -345,15 +364,9 @@ def _list_codes(fields: Iterable[WorkspaceField]) -> list[str]:
     return [*_STANDARD_CODES, *(field.code for field in fields if field.code not in _STANDARD_CODES)]
 
 
-def _describe_unknown(at: int, header: str, fields: Sequence[WorkspaceField]) -> str:
-    if not header.strip():
-        return f"column {at} has no name"
-    return f"unknown column {header!r}{_suggest_similar(header, _list_codes(fields))}"
-
-
 def _suggest_similar(name: str, known: Iterable[str]) -> str:
-    by_normalised = {_normalise_name(candidate): candidate for candidate in known}
-    matches = get_close_matches(_normalise_name(name), by_normalised, n=3, cutoff=_MIN_SIMILARITY)
+    by_normalised = {fold_name(candidate): candidate for candidate in known}
+    matches = get_close_matches(fold_name(name), by_normalised, n=_MAX_SIMILAR, cutoff=_MIN_SIMILARITY)
     return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
 
 
@@ -366,6 +379,76 @@ def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None]) -
         first[code] = header
     if "email" not in first:
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
+
+
+@attrs.frozen
+class UnmappedColumn:
+    """A column that is unknown or ambiguous.
+
+    Attributes:
+        number: Number of the column, from 1.
+        header: Name of the column.
+        proposals: Codes to map the column to, the best first. The last resort is `ignore`.
+        ambiguous: Whether the name is known, but has several meanings.
+    """
+
+    number: int
+    header: str
+    proposals: tuple[str, ...]
+    ambiguous: bool
+
+    def option(self) -> str:
+        """Return the option that maps the column to the best proposal, quoted for a shell."""
+        return f"--map {shlex.quote(f'{self.header.strip()}={self.proposals[0]}')}"
+
+    def __str__(self) -> str:
+        name = f"{'ambiguous' if self.ambiguous else 'unknown'} column {self.header!r}"
+        others = f" (or {', '.join(self.proposals[1:])})" if len(self.proposals) > 1 else ""
+        return f"{name if self.header.strip() else f'column {self.number} has no name'}: {self.option()}{others}"
+
+
+class UnmappedColumns(InvalidRequest):
+    """Columns of a file are unknown or ambiguous.
+
+    Attributes:
+        columns: The first of these columns.
+        count: Number of these columns.
+        any_known: Whether the file has another column, whose name is known.
+    """
+
+    def __init__(self, message: str, columns: tuple[UnmappedColumn, ...] = (), count: int = 0, *, any_known: bool = True) -> None:
+        super().__init__(message)
+        self.columns = columns
+        self.count = count
+        self.any_known = any_known
+
+
+def _create_unmapped_error(
+    headers: Sequence[str], decisions: Sequence[Decision | None], fields: Sequence[WorkspaceField]
+) -> UnmappedColumns:
+    unmapped = [at for at, decision in enumerate(decisions) if decision is None]
+    taken, columns = set(_list_taken(decisions)), list[UnmappedColumn]()
+    for at in unmapped[:_MAX_PROPOSED]:
+        ambiguous = load_common_headers().find_ambiguous(headers[at])
+        similar = ambiguous.may_be if ambiguous else _find_similar_codes(headers[at], fields)
+        proposals = tuple(code for code in similar if code not in taken)
+        if not proposals or (not ambiguous and proposals[0] != similar[0]):  # another column has the field that is meant
+            proposals = (IGNORE, *proposals)
+        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None))
+        taken |= {proposals[0]} - {IGNORE}  # the options can be pasted together: no field is proposed twice as the best
+    parts = [*map(str, columns), f"{len(unmapped) - len(columns):,} more columns"][: len(unmapped)]
+    message = f"{'; '.join(parts)}; or ignore all of them with --ignore-unknown"
+    return UnmappedColumns(message, tuple(columns), len(unmapped), any_known=len(unmapped) < len(headers))
+
+
+def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
+    """Return the codes of the fields with the most similar names, the most similar first."""
+    usable = [field for field in fields if _is_sendable(field.code)]
+    codes = dict(load_common_headers().items())
+    codes |= {fold_name(code): code for code in _STANDARD_CODES}
+    codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
+    matches = get_close_matches(fold_name(header), codes, n=6, cutoff=_MIN_PROPOSED_SIMILARITY)
+    return tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
 
 
 async def columns_for(

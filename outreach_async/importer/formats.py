@@ -47,6 +47,17 @@ _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _WORKBOOK_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
 _BLOCK_SIZE: Final = 1 << 18
+_OTHER_KINDS: Final = (
+    (re.compile(rb"%PDF-"), "a PDF document"),
+    (
+        re.compile(rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:heic|heix|mif1|avif)", re.DOTALL),
+        "an image",
+    ),
+    (re.compile(rb"\s*<(?:!doctype html|html|head|body|table)[\s>]", re.IGNORECASE), "an HTML page"),
+    (re.compile(rb"BEGIN:VCARD\b", re.IGNORECASE), "a vCard file"),
+    (re.compile(rb"\{\\rtf"), "an RTF document"),
+)
+"""Patterns of the first bytes of files that people take for tables, with what such a file is."""
 
 
 def open_file(
@@ -94,6 +105,7 @@ def open_source(
     """
     if format is not None and format not in FORMATS:
         raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {format!r}; pass one of them")
+    _require_table(source)
     chosen, notes = (format, ()) if format is not None else _detect_format(source)
     if sheet is not None and chosen != "xlsx":
         raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
@@ -101,6 +113,19 @@ def open_source(
         raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which states its own encoding; omit --encoding")
     file = _open_as(source, chosen, encoding, sheet)
     return attrs.evolve(file, notes=(*notes, *file.notes))
+
+
+def _require_table(source: ByteSource) -> None:
+    """Check that the first bytes are not those of a document or an image.
+
+    Raises:
+        InvalidRequest: The file is a document or an image, or it cannot be read.
+    """
+    with source.open_unpacked() as file:
+        head = file.read(_HEAD_SIZE).removeprefix(_BYTE_ORDER_MARKS[0])
+    kind = next((kind for pattern, kind in _OTHER_KINDS if pattern.match(head)), None)
+    if kind is not None:
+        raise InvalidRequest(f"{source.name}: expected a table, got {kind}; export the contacts as CSV or XLSX")
 
 
 def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None) -> File:

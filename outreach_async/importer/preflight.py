@@ -16,7 +16,7 @@ from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, rejecti
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.checks import CheckPolicy, Checks, Level, RowFinding
 from outreach_async.importer.columns import Columns
-from outreach_async.importer.table import File, Row
+from outreach_async.importer.table import File, Row, RowNumber, RowUnit
 
 _MIN_ROWS: Final = 20
 """Minimum number of rows that a journal must have for its rate to be used in an estimate."""
@@ -135,13 +135,16 @@ class Preflight:
         refused: Number of rows that can never be sent.
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
-        lines: The line of each row. Empty unless `repeats` is `"error"`, because only then do messages name an earlier line.
+        unit: What the numbers of rows in the findings count.
+        lines: The number of each row. Empty if `repeats` is `"serial"`: then every outcome has its row, and no message names
+            an earlier row.
     """
 
     rows: int
     refused: int = 0
     superseded: int = 0
     kinds: dict[str, CheckFindings] = attrs.Factory(dict)
+    unit: RowUnit = "line"
     lines: array[int] = attrs.Factory(lambda: array("Q"))
 
     @property
@@ -149,9 +152,9 @@ class Preflight:
         """Number of rows that will be sent."""
         return self.rows - self.refused - self.superseded
 
-    def line_of(self, index: int) -> int | None:
-        """Return the line of a row by its index; `None` if lines were not stored."""
-        return self.lines[index] if index < len(self.lines) else None
+    def find_number(self, index: int) -> RowNumber | None:
+        """Return the number of a row by its index; `None` if numbers were not stored."""
+        return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
         """Return the number of findings by name of the check."""
@@ -164,6 +167,7 @@ async def run_preflight(
     policy: CheckPolicy,
     *,
     repeats: Repeats = "serial",
+    unit: RowUnit = "line",
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
@@ -174,13 +178,14 @@ async def run_preflight(
         columns: The mapped columns.
         policy: The level of each check.
         repeats: Policy for duplicate e-mails, as in `create_many`.
+        unit: What the numbers of rows in the findings count.
         tell: Called with each row that can never be sent, and the reason.
         show: Called from time to time with the number of rows read so far.
 
     Raises:
         InvalidRequest: A part of the file cannot be read.
     """
-    run = _PreflightRun(columns, policy, repeats)
+    run = _PreflightRun(columns, policy, repeats, unit)
     rows = file.rows(columns)
     while chunk := list(islice(rows, _CHUNK_SIZE)):
         show(run.rows)
@@ -191,10 +196,11 @@ async def run_preflight(
 
 
 class _PreflightRun:
-    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats) -> None:
+    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit) -> None:
         self._checks = Checks(columns, policy)
         self._emails = EmailIndex()
         self._repeats = repeats
+        self._unit: RowUnit = unit
         self._reports_repeats = policy.levels["repeat"] != "off"
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._lines = array("Q")
@@ -209,7 +215,7 @@ class _PreflightRun:
             findings = findings_by_row.get(at, ())
             for finding in findings:
                 kind = self._kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
-                kind.add(row.line, finding.message)
+                kind.add(self._number(row), finding.message)
             if refusal := self._check_row(row, findings):
                 self._refused += 1
                 yield row, refusal
@@ -220,14 +226,19 @@ class _PreflightRun:
         count = self._emails.count()
         if count and self._reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)
-            first = [(line, same_address_message(f"line {earlier}")) for line, earlier in pairs]
+            first = [(line, same_address_message(f"{self._unit} {earlier}")) for line, earlier in pairs]
             self._kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
         superseded = count if self._repeats in WHOLE_INPUT else 0
-        return Preflight(rows=self.rows, refused=self._refused, superseded=superseded, kinds=self._kinds, lines=self._lines)
+        return Preflight(
+            rows=self.rows, refused=self._refused, superseded=superseded, kinds=self._kinds, unit=self._unit, lines=self._lines
+        )
+
+    def _number(self, row: Row) -> int:
+        return row.line if self._unit == "line" else self.rows + 1
 
     def _check_row(self, row: Row, findings: Iterable[RowFinding]) -> InvalidRequest | None:
-        if self._recent_emails is not None:
-            self._lines.append(row.line)
+        if self._repeats != "serial":
+            self._lines.append(self._number(row))
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
         # Only other rows need the check: a readable row with an e-mail can always be sent, because its codes are known.
@@ -236,7 +247,7 @@ class _PreflightRun:
         email: str = row.members["email"]
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
-            self._emails.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
+            self._emails.add(self._number(row), email if self._repeats in WHOLE_INPUT else email.strip().casefold())
             return None
         earlier = self._recent_emails.find_earlier(self.rows, email)
-        return None if earlier is None else InvalidRequest(rejection_message(f"line {self._lines[earlier]}"))
+        return None if earlier is None else InvalidRequest(rejection_message(f"{self._unit} {self._lines[earlier]}"))

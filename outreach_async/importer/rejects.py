@@ -19,7 +19,7 @@ from outreach_async.bulk.journal import JournalReader
 from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
-from outreach_async.importer.table import REASONS, File, has_reason_columns
+from outreach_async.importer.table import REASONS, File, RowNumber, RowUnit, has_reason_columns
 from outreach_async.spreadsheets import escape_formula
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
 
@@ -37,7 +37,7 @@ class Reject:
     """A failed row.
 
     Attributes:
-        line: The line on which the row begins in the input.
+        line: The line on which the row begins in the input or, if only a journal has the rows, the number of the record.
         cells: The row's cells, as in the input.
         code: The row's outcome.
         field: The field at fault, or several fields separated by commas; empty if no field is known.
@@ -136,19 +136,24 @@ def is_reject(outcome: ContactOutcome) -> bool:
     return outcome.status in _FAILED_OUTCOMES and not is_superseded(outcome)
 
 
-LineOf: TypeAlias = Callable[[int], int | None]
-"""A function that returns the line of a row by its index; `None` if the line is unknown."""
+FindNumber: TypeAlias = Callable[[int], RowNumber | None]
+"""A function that returns the number of a row by its index; `None` if the number is unknown."""
 
 
-def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: LineOf = lambda _index: None) -> Reject:
+def number_record(index: int) -> RowNumber:
+    """Return the number of a row that only a journal has."""
+    return RowNumber("record", index + 1)
+
+
+def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number: FindNumber = lambda _index: None) -> Reject:
     """Return a failed row for `RejectsFile.add`.
 
     Args:
         line: The line on which the row begins in the input.
         cells: The row's cells, as in the input.
         outcome: The row's outcome.
-        line_of: Function that returns the line of a row by its index. If this row duplicates another row, the message names that
-            row's line.
+        find_number: Function that returns the number of a row by its index. If this row duplicates another row, the message has
+            the number of that row.
 
     Example:
         ```python
@@ -158,11 +163,16 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: Li
                 print(row.line, row.code, row.field)  # -> 2 rejected email
         ```
     """
-    return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, line_of))
+    return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number))
 
 
-def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
+def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
     r"""Yield the failed rows of a file, given its outcomes in order of their index.
+
+    Args:
+        file: The file.
+        outcomes: The outcomes.
+        unit: What the numbers of the rows count.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
@@ -176,12 +186,12 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Rejec
         print([(row.line, row.field) for row in rejects_of(file, Journal("run.db").outcomes())])  # -> [(2, 'email')]
         ```
     """
-    lines, records = array("Q"), file.records()
+    numbers, records = array("Q"), file.records()
     for outcome in filter(is_reject, outcomes):
-        while len(lines) <= outcome.index:
+        while len(numbers) <= outcome.index:
             line, cells, _ = next(records)
-            lines.append(line)
-        yield reject(line, cells, outcome, lines.__getitem__)
+            numbers.append(line if unit == "line" else len(numbers) + 1)
+        yield reject(numbers[outcome.index], cells, outcome, lambda index: RowNumber(unit, numbers[index]))
 
 
 def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
@@ -209,7 +219,7 @@ def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[R
 
 def _create_spooled_reject(outcome: ContactOutcome, codes: Sequence[str]) -> Reject:
     members = _string_members(outcome)
-    return reject(outcome.index + 1, [members.get(code, "") for code in codes], outcome, lambda index: index + 1)
+    return reject(outcome.index + 1, [members.get(code, "") for code in codes], outcome, number_record)
 
 
 def _string_members(outcome: ContactOutcome) -> dict[str, str]:
@@ -217,30 +227,31 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
-def export_rejects(path: Path, file: File | None, journal: JournalReader) -> int:
+def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: RowUnit = "line") -> int:
     """Write the failed rows that the journal of a run contains, and return their number.
 
     Args:
         path: The rejects file.
         file: The input; `None` if the input was spooled. The rows of a spooled input are only in the journal.
         journal: The journal.
+        unit: What the numbers of the rows count.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the journal does not exist.
         JournalError: The journal cannot be read.
         OSError: The rejects file cannot be written.
     """
-    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes()))
+    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
     with RejectsFile(path, headers) as rejects:
         for row in rows:
             rejects.add(row)
     return rejects.rows
 
 
-def reject_message(outcome: ContactOutcome, line_of: LineOf) -> str:
-    """Return the reason why a row failed. If the row duplicates a row whose line is known, the message names that line."""
-    line = line_of(outcome.repeats) if outcome.repeats is not None else None
-    return str(outcome.error or "") if line is None else rejection_message(f"line {line}")
+def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
+    """Return the reason why a row failed. If the row duplicates a row whose number is known, the message has that number."""
+    number = find_number(outcome.repeats) if outcome.repeats is not None else None
+    return str(outcome.error or "") if number is None else rejection_message(str(number))
 
 
 def find_field(outcome: ContactOutcome) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -23,10 +24,13 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+"""What looks like an e-mail address. No column has such a name, so the line is a row."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
-They hold the line and the outcome of the row, the field at fault if the error names a field, and the error's message.
+They hold the row's number (its line or, if only a journal has the rows, its record) and outcome, the field at fault if the error
+names a field, and the error's message.
 """
 
 
@@ -44,6 +48,25 @@ class Record(NamedTuple):
     cells: tuple[str, ...]
     fault: str | None = None
     issues: tuple[CellIssue, ...] = ()
+
+
+RowUnit: TypeAlias = Literal["line", "record"]
+"""What the number of a row counts: the lines of a file or, if only a journal has the rows, its records."""
+
+
+class RowNumber(NamedTuple):
+    """The number by which messages, rejects and reports identify a row.
+
+    Attributes:
+        unit: What is counted.
+        value: The number, from 1. In a file with a header line, the first row is line 2.
+    """
+
+    unit: RowUnit
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.value}"
 
 
 def build_row(record: Record, columns: Columns) -> Row:
@@ -176,11 +199,14 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: The header names no column.
+            InvalidRequest: The header names no column, or is a row.
         """
         named = trim_cells(cells, 0)
         if not named:
             raise InvalidRequest(f"{name}: no header; name the columns in the first line")
+        if address := next((cell for cell in named if _ADDRESS.fullmatch(cell.strip())), None):
+            remedy = "insert a first line with the names of the columns, such as E-mail and First Name"
+            raise InvalidRequest(f"{name}: no header: the first line has the e-mail address {address.strip()!r}; {remedy}")
         rejects = has_reason_columns(named)
         headers, notes = _number_duplicates(tuple(map(unescape_formula, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)

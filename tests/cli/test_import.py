@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -83,9 +84,49 @@ def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
 ) -> None:
     path = save_contacts(tmp_path, "email,Shoe Size\nann@a.example,42\n")
     refused = shell("import", path, *server_options)
-    assert (refused.code, "unknown column 'Shoe Size'" in refused.err) == (2, True)
+    assert (refused.code, "--map 'Shoe Size=ignore'\n" in refused.err) == (2, True)
     accepted = shell("import", path, "--ignore-unknown", *server_options)
-    assert (accepted.code, "Shoe Size\tignore\tunknown column, ignored\n" in accepted.out) == (0, True)
+    assert (accepted.code, "Shoe Size\tignore\tunknown or ambiguous, ignored\n" in accepted.out) == (0, True)
+
+
+def test_a_file_in_german_is_mapped_without_options(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = save_contacts(tmp_path, "E-Mail-Adresse;Vorname;Name;Firma;PLZ\nann@a.example;Ann;Lee;Acme;10115\n")
+    done = shell("import", path, *server_options)
+    assert (done.code, "Name\tlast_name\tbeside a first name\n" in done.out) == (0, True)
+    expected = {"first_name": "Ann", "last_name": "Lee", "company_name": "Acme", "zip": "10115"}
+    assert service.contacts("space_1")[0]["fields"] == expected
+
+
+def test_the_options_of_an_error_can_be_pasted(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = save_contacts(tmp_path, "email,Titel,Compny's Name,,Tail\na@a.example,CEO,Acme,,\n")
+    lines = shell("import", path, *server_options).err.splitlines()
+    assert lines == [
+        "outreach-async: 4 unknown columns; pass these options, or --ignore-unknown:",
+        "  --map Titel=title  # ambiguous; or ignore",
+        """  --map 'Compny'"'"'s Name=company_name'""",
+        "  --map =ignore  # column 4 has no name",
+        "  --map Tail=ignore",
+        "To list the fields of the workspace: outreach-async fields",
+    ]
+    options = shlex.split(" ".join(lines[1:-1]), comments=False)
+    assert shell("import", path, *(word for word in options if word == "--map" or "=" in word), *server_options).code == 0
+    assert service.contacts("space_1")[0]["fields"] == {"title": "CEO", "company_name": "Acme"}
+
+
+def test_hundreds_of_unknown_columns_print_ten_lines(shell: Shell, tmp_path: Path) -> None:
+    path = save_contacts(tmp_path, ",".join(["email", *(f"Odd {number}" for number in range(299))]) + "\n")
+    lines = shell("import", path, "--dry-run").err.splitlines()
+    assert (len(lines), max(map(len, lines)) <= 80, lines[8]) == (10, True, "  ... and 292 more columns")
+
+
+def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:
+    err = shell("import", save_contacts(tmp_path, "shape\nround\n"), "--dry-run").err
+    assert err.startswith("outreach-async: 1 unknown column; ")
+    assert err.endswith("No column name is known. Check that the first line has the names of the columns.\n")
 
 
 # Checks.
@@ -180,8 +221,8 @@ def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, server_options: 
     path = save_contacts(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
     done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *server_options)
     assert done.code == 3
-    assert "row 2: bad: rejected: create_contact: the service answered 422" in done.out
-    assert "row 3: rejected: " in done.out
+    assert "line 3: bad: rejected: create_contact: the service answered 422" in done.out
+    assert "line 5: rejected: " in done.out
 
 
 # Files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import subprocess
 from pathlib import Path
 from threading import Event
 
@@ -93,12 +94,74 @@ def test_the_report_lists_rows_whose_response_was_lost(
     assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in shown_output
     assert f"list them with: outreach-async report {journal} --uncertain" in shown_output
     listed = shell("report", journal, "--uncertain").out.splitlines()
-    assert listed[:2] == ["row\tstatus\tpossible\tattempts\tid\terror", "0\tskipped\tadded, skipped\t2\t\t"]
+    assert listed[:2] == ["record\tstatus\tpossible\tattempts\tid\terror", "1\tskipped\tadded, skipped\t2\t\t"]
+    assert f"list them with: outreach-async report {journal} --uncertain --input {path}" in shown_output
     assert "finished: 2 rows" in "\n".join(listed)
     assert f"input: {path}" in listed
     lone = save_contacts(tmp_path, "email\nz@a.example\n")
     service.faults.script("create_contact", commit_then(reset()), ok)
     assert "to list them, import with --journal" in shell("import", lone, *server_options).out
+
+
+UNCERTAIN = {"status": "skipped", "possible": ["added", "skipped"], "attempts": 2, "id": None, "error": None}
+
+
+def test_the_report_adds_lines_and_emails_from_the_input(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    service.faults.script("create_contact", ok, commit_then(reset()), ok)
+    path, journal = save_contacts(tmp_path, 'City,Mail\n"x\ny",a@a.example\n\nz, b@b.example\n'), str(tmp_path / "run.db")
+    shell("import", path, *server_options, "--journal", journal, "--concurrency", "1")
+    moved = (tmp_path / "people.csv").rename(tmp_path / "moved.csv")
+    _, value = shell.json("report", journal, "--uncertain", "--input", str(moved))
+    assert value["uncertain_rows"] == [{"line": 5, "email": "b@b.example", **UNCERTAIN}]
+    listed = shell("report", journal, "--uncertain", "--input", str(moved)).out.splitlines()
+    assert listed[0] == "line\temail\tstatus\tpossible\tattempts\tid\terror"
+    assert listed[1] == "5\tb@b.example\tskipped\tadded, skipped\t2\t\t"
+    assert shell.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [{"record": 2, "email": "", **UNCERTAIN}]
+    moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
+    changed = shell("report", journal, "--uncertain", "--input", str(moved))
+    assert (changed.code, "--input: " in changed.err, "has changed since this run began" in changed.err) == (2, True, True)
+    unused = shell("report", journal, "--input", str(moved))
+    assert (unused.code, "--input: needs --uncertain or --rejects" in unused.err) == (2, True)
+
+
+def test_the_report_of_a_run_without_uncertain_rows_lists_none(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, journal = save_contacts(tmp_path, "email\na@a.example\n"), str(tmp_path / "run.db")
+    shell("import", path, *server_options, "--journal", journal)
+    assert shell("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror"
+    assert shell.json("report", journal, "--uncertain", "--input", path)[1]["uncertain_rows"] == []
+
+
+def test_a_row_has_the_same_number_everywhere(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    path, journal, rejects = (
+        save_contacts(tmp_path, "email,city\na@a.example,\n\nbad,x\n"),
+        str(tmp_path / "run.db"),
+        tmp_path / "r",
+    )
+    options = ("--repeats", "last", "--journal", journal, "--rejects", str(rejects), *server_options)
+    out = shell("import", path, *options).out
+    assert "  line 4: email: 'bad': not a valid address" in out
+    assert "\nline 4: bad: rejected: create_contact: " in out
+    with rejects.open(encoding="utf-8", newline="") as file:
+        assert [row["_row"] for row in csv.DictReader(file)] == ["4"]
+    (failure,) = shell.json("import", path, *server_options)[1]["failures"]
+    assert (failure["line"], failure["email"], failure["status"]) == (4, "bad", "rejected")
+
+
+def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(tmp_path: Path) -> None:
+    arguments = ("--journal", str(tmp_path / "run.db"), "--repeats", "error", "--rejects", str(tmp_path / "r.csv"))
+    process = start_command("import", "-", "--base-url", "fake:", *arguments, stdin=subprocess.PIPE)
+    out, _ = process.communicate("email\na@a.example\n\nbad\na@a.example\n")
+    assert "  record 2: email: 'bad': not a valid address" in out
+    assert "\nrecord 2: bad: rejected: create_contact: " in out
+    assert "\nrecord 3: a@a.example: rejected: email: same address as record 1; " in out
+    with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(row["_row"], row["_message"].partition(";")[0]) for row in csv.DictReader(file)]
+    assert [number for number, _ in rows] == ["2", "3"]
+    assert rows[1][1] == "email: same address as record 1"
 
 
 @pytest.mark.parametrize("journal", [True, False])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, parse_overrides
+from outreach_async.importer.columns import UnmappedColumns
 from outreach_async.models import WorkspaceField
 from outreach_async.validation import to_contact
 from outreach_async.vocabulary import STANDARD_FIELDS
@@ -75,10 +78,17 @@ def test_an_override_may_name_another_code_of_the_workspace() -> None:
 @pytest.mark.parametrize(
     ("headers", "overrides", "message"),
     [
-        (["email", "Compny Name"], {}, "unknown column 'Compny Name' (similar: 'company_name', "),
-        (["Email Address"], {}, "unknown column 'Email Address' (similar: 'address_2', 'address_1', 'email')"),
-        (["email", "qqqq"], {}, "unknown column 'qqqq'; map each one (--map Column=company_name)"),
-        (["email", " "], {}, "column 2 has no name"),
+        (["email", "Compny Name"], {}, "unknown column 'Compny Name': --map 'Compny Name=company_name'"),
+        (["email", "Compny's"], {}, """unknown column "Compny's": --map 'Compny'"'"'s=company_name'"""),
+        (
+            ["email", "Company", "Compny Name"],
+            {},
+            "unknown column 'Compny Name': --map 'Compny Name=ignore'; or",
+        ),
+        (["email", "Adress"], {}, "--map Adress=address_1 (or address_2"),
+        (["email", "Plan"], {}, "--map Plan=ignore"),
+        (["email", "qqqq"], {}, "unknown column 'qqqq': --map qqqq=ignore; or ignore all of them with --ignore-unknown"),
+        (["email", " "], {}, "column 2 has no name: --map =ignore"),
         (["email", "custom_x"], {}, "unknown column 'custom_x'"),
         (["email", "Custom 01"], {}, "unknown column 'Custom 01'"),
         (["email", "owner_key"], {}, "unknown column 'owner_key'"),
@@ -96,11 +106,30 @@ def test_an_unmappable_column_is_refused_with_a_remedy(headers: list[str], overr
     assert message in str(caught.value)
 
 
-def test_the_error_lists_the_first_fifty_unknown_columns() -> None:
-    with pytest.raises(InvalidRequest) as caught:
+def test_the_error_names_the_first_seven_unknown_columns() -> None:
+    with pytest.raises(UnmappedColumns) as caught:
         map_columns(["email", *(f"Odd {at}" for at in range(53))])
-    assert str(caught.value).count("unknown column") == 50
-    assert "; 3 more columns; map each one" in str(caught.value)
+    assert str(caught.value).count("unknown column") == len(caught.value.columns) == 7
+    assert "; 46 more columns; or ignore all" in str(caught.value)
+    assert (caught.value.count, caught.value.any_known) == (53, True)
+
+
+def test_no_field_is_proposed_as_the_best_for_two_columns() -> None:
+    with pytest.raises(UnmappedColumns) as caught:
+        map_columns(["email", "Compny Name", "Company Nam"])
+    assert [column.proposals[0] for column in caught.value.columns] == ["company_name", "ignore"]
+
+
+def test_a_similar_field_of_the_workspace_is_proposed() -> None:
+    with pytest.raises(UnmappedColumns, match="--map Linkdin=linkedin"):
+        map_columns(["email", "Linkdin"], fields=FIELDS)
+
+
+def test_the_error_can_be_pickled() -> None:
+    with pytest.raises(UnmappedColumns) as caught:
+        map_columns(["Odd"])
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - the test's own data
+    assert (str(copy), copy.columns, copy.any_known) == (str(caught.value), caught.value.columns, False)
 
 
 def test_a_name_shared_by_two_fields_is_refused_instead_of_guessed() -> None:

@@ -103,13 +103,42 @@ def test_an_empty_file_has_no_header() -> None:
     assert "no header" in refusal(b"")
 
 
-@pytest.mark.parametrize("content", [b"\0\1\2\3", b"PK\3\4 a zip archive", b"\x89PNG\r\n\x1a\n\0\0\0"])
+@pytest.mark.parametrize("content", [b"\0\1\2\3", b"PK\3\4 a zip archive"])
 def test_a_file_of_unknown_format_is_refused_and_the_known_ones_are_listed(content: bytes) -> None:
     assert refusal(content) == (
         "the stream: unknown format; expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), "
         "parquet (.parquet .pq) or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); "
         "convert the file, or pass --format"
     )
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.xlsx", "people"])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"%PDF-1.7\n%\xe2\xe3", "a PDF document"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0", "an image"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
+        (b"GIF89a\1\0", "an image"),
+        (b"RIFF\1\2\3\4WEBPVP8 ", "an image"),
+        (b"\0\0\0\x18ftypheic", "an image"),
+        (b"<!DOCTYPE html>\n<html>", "an HTML page"),
+        (b"\xef\xbb\xbf <table border=1>", "an HTML page"),
+        (b"BEGIN:VCARD\r\nVERSION:3.0\r\n", "a vCard file"),
+        (b"{\\rtf1\\ansi", "an RTF document"),
+    ],
+)
+def test_a_document_or_an_image_is_named_as_such(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequest) as caught:
+        open_file(path)
+    assert str(caught.value) == f"{path}: expected a table, got {kind}; export the contacts as CSV or XLSX"
+
+
+@pytest.mark.parametrize("text", ["ann@a.example,Ann\nbo@a.example,Bo\n", "Ann; ann@a.example \n"])
+def test_a_file_without_a_header_is_named_as_such(text: str) -> None:
+    assert "no header: the first line has the e-mail address 'ann@a.example'; insert a first line" in refusal(text.encode())
 
 
 @pytest.mark.parametrize("before", range(1, 16))

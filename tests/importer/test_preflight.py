@@ -88,7 +88,7 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     found, refused = await preflight_of(rows, repeats="error")
     assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: same address as line 2")
     assert (found.sent, found.refused, found.kinds) == (3, 3, {})
-    assert (found.line_of(3), found.line_of(99)) == (5, None)
+    assert (found.find_number(3), found.find_number(99)) == (("line", 5), None)
     assert (await preflight_of(rows, "repeat=off"))[0].kinds == {}
 
 

@@ -17,6 +17,7 @@ from outreach_async.errors import InvalidRequest, OutreachError, StatusError, Tr
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import RejectsFile, is_reject, open_file, reject, rejects_of, spooled_rejects
 from outreach_async.importer.rejects import export_rejects, find_field
+from outreach_async.importer.table import RowNumber
 from outreach_async.vocabulary import Outcome
 
 KEY = "key_1"
@@ -54,7 +55,9 @@ def test_the_field_is_the_one_named_by_the_check_or_the_service(error: OutreachE
 
 def test_a_duplicate_row_names_the_line_of_the_first() -> None:
     outcome = unsent_outcome(7, None, Outcome.REJECTED, InvalidRequest("email: same address as row 3; leave one out"), 3)
-    assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: same address as line 5; ")
+    assert reject(12, ["x"], outcome, lambda index: RowNumber("line", index + 2)).message.startswith(
+        "email: same address as line 5; "
+    )
     assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
     assert reject(12, ["x"], outcome).field == "email"
     assert not is_reject(unsent_outcome(1, None, Outcome.NOT_APPLIED, None, 0))

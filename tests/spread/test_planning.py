@@ -185,7 +185,7 @@ def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) ->
 
 def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
     one, other = tmp_path / "a.csv", tmp_path / "b.csv"
-    one.write_text("E-mail,Firm,Plan,Notes\na@x.example,Acme,gold,x\n", encoding="utf-8")
+    one.write_text("E-mail,Firm,Plan,Shoes\na@x.example,Acme,gold,x\n", encoding="utf-8")
     other.write_text("Address\nb@x.example\n", encoding="utf-8")
     fields = [WorkspaceField(code="custom_1", label="Plan", searchable=[])]
     made = plan([one, other], overrides={" Firm": "company_name", "Address": "email"}, fields=fields, ignore_unknown=True)

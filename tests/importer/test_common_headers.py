@@ -1,0 +1,206 @@
+"""The table of common column names: complete, sourced and without contradictions; every name maps, or is reported."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import map_columns, parse_overrides
+from outreach_async.importer.columns import UnmappedColumns
+from outreach_async.importer.common_headers import HeaderLanguage, load_common_headers
+from outreach_async.importer.value_checks import fold_name
+from outreach_async.models import WorkspaceField
+from outreach_async.vocabulary import STANDARD_FIELDS
+
+HEADERS = load_common_headers()
+CODES = {"email", *STANDARD_FIELDS}
+NAMED = [(name, code) for language in HEADERS.languages for code, names in language.fields.items() for name in names]
+AMBIGUOUS = [name for header in HEADERS.ambiguous for name in header.names]
+EVERY_NAME = [*(name for name, _ in NAMED), *AMBIGUOUS]
+
+
+def map_header(*names: str) -> tuple[str | None, ...]:
+    """Return the codes of columns, beside a column for the e-mail if there is none."""
+    if any(HEADERS.find(name) == "email" for name in names):
+        return map_columns(names).codes
+    return map_columns(["email", *names]).codes[1:]
+
+
+# The table.
+
+
+def test_the_table_has_the_seven_languages() -> None:
+    names = [language.name for language in HEADERS.languages]
+    assert names == ["English", "German", "French", "Spanish", "Portuguese", "Dutch", "Italian"]
+
+
+@pytest.mark.parametrize("language", HEADERS.languages, ids=lambda language: language.name)
+def test_a_language_has_a_source_for_fifteen_names_and_says_which_have_none(language: HeaderLanguage) -> None:
+    names = {name for group in language.fields.values() for name in group}
+    assert language.source
+    assert set(language.unsourced) <= names
+    assert len({fold_name(name) for name in names - set(language.unsourced)}) >= 15
+
+
+def test_no_two_rows_of_the_table_contradict_each_other() -> None:
+    for (one, code), (other, other_code) in combinations(NAMED, 2):
+        assert fold_name(one) != fold_name(other) or code == other_code, (one, other)
+    assert not {fold_name(name) for name, _ in NAMED} & {fold_name(name) for name in AMBIGUOUS}
+    for one_header, other_header in combinations(HEADERS.ambiguous, 2):
+        assert not set(map(fold_name, one_header.names)) & set(map(fold_name, other_header.names))
+
+
+def test_no_name_of_the_table_hides_a_field_of_that_name() -> None:
+    by_code = {fold_name(code): code for code in CODES}
+    for name, code in NAMED:
+        assert by_code.get(fold_name(name), code) == code
+    assert not by_code.keys() & {fold_name(name) for name in AMBIGUOUS}
+
+
+def test_the_table_maps_to_existing_fields() -> None:
+    assert {code for _, code in NAMED} <= CODES
+    for header in HEADERS.ambiguous:
+        assert set(header.may_be) <= {*CODES, "ignore"}
+        assert len(set(header.may_be)) == len(header.may_be) >= 2
+        for rule in header.rules:
+            assert rule.field in header.may_be
+            assert rule.reason
+            assert rule.present | rule.absent <= CODES
+            assert rule.field in rule.absent  # else two columns would map to one field
+
+
+# Every name.
+
+
+@pytest.mark.parametrize(("name", "code"), sorted(set(NAMED)))
+def test_a_name_with_one_meaning_maps_alone(name: str, code: str) -> None:
+    assert map_header(name) == (code,)
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_an_ambiguous_name_alone_is_decided_by_a_rule_or_reported(name: str) -> None:
+    header = HEADERS.find_ambiguous(name)
+    assert header is not None
+    decided = header.decide({fold_name(name), "email"}, {"email"})
+    if decided is not None:
+        assert map_header(name) == (decided[0],)
+        return
+    with pytest.raises(UnmappedColumns) as caught:
+        map_header(name)
+    (column,) = caught.value.columns
+    assert (column.ambiguous, column.proposals) == (True, header.may_be)
+
+
+@given(st.sampled_from(NAMED), st.sampled_from([str.upper, str.lower, str.title]), st.sampled_from(["", " ", "-", "."]))
+def test_case_and_punctuation_make_no_difference(named: tuple[str, str], respell: type[str], end: str) -> None:
+    name, code = named
+    assert map_header(respell(name) + end) == (code,)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("TELEFONO MOVIL", "mobile_phone"), ("prenom", "first_name"), ("Strasse", "address_1"), ("cap", "zip")]
+)
+def test_accents_make_no_difference(name: str, code: str) -> None:
+    assert map_header(name) == (code,)
+
+
+@given(st.lists(st.sampled_from(EVERY_NAME), min_size=1, max_size=6, unique_by=fold_name))
+def test_every_option_of_an_error_can_be_pasted_and_settles_its_column(names: list[str]) -> None:
+    headers = ["email", *(name for name in names if HEADERS.find(name) != "email")]
+    error = find_error(headers, {})
+    if isinstance(error, UnmappedColumns):
+        options = [shlex.split(column.option()) for column in error.columns]
+        assert options == [["--map", f"{column.header}={column.proposals[0]}"] for column in error.columns]
+        error = find_error(headers, parse_overrides([text for _, text in options]))
+    assert error is None or "both map to" in str(error)
+
+
+def find_error(headers: list[str], overrides: dict[str, str]) -> Exception | None:
+    """Return the error of a mapping, if there is one."""
+    try:
+        map_columns(headers, overrides)
+    except InvalidRequest as error:
+        return error
+    return None
+
+
+@given(st.permutations(["Name", "Vorname", "Titel", "Position", "Telefon", "Ort", "Estado", "Nombre"]))
+def test_the_order_of_the_columns_makes_no_difference(headers: list[str]) -> None:
+    columns = map_columns(["email", *headers], ignore_unknown=True)
+    assert dict(zip(columns.headers, columns.codes, strict=True)) == {
+        "email": "email",
+        "Name": "last_name",
+        "Vorname": "first_name",
+        "Titel": None,
+        "Position": "title",
+        "Telefon": "work_phone",
+        "Ort": "city",
+        "Estado": "state",
+        "Nombre": None,
+    }
+
+
+# Neighbours.
+
+
+@pytest.mark.parametrize(
+    ("headers", "codes"),
+    [
+        (("Vorname", "Name"), ("first_name", "last_name")),
+        (("Naam", "Voornaam"), ("last_name", "first_name")),
+        (("Name",), ("full_name",)),
+        (("First Name", "Name", "Last Name"), ("first_name", "full_name", "last_name")),
+        (("Nom", "Prénom"), ("last_name", "first_name")),
+        (("Nombre", "Apellidos"), ("first_name", "last_name")),
+        (("Nome", "Cognome"), ("first_name", "last_name")),
+        (("Nome", "Sobrenome"), ("first_name", "last_name")),
+        (("Sobrenome", "Apelido"), ("last_name", "nickname")),
+        (("Nome próprio", "Apelido"), ("first_name", "last_name")),
+        (("Phone",), ("work_phone",)),
+        (("Cidade", "Estado"), ("city", "state")),
+        (("Staat", "Land"), ("state", "country")),
+        (("Profession", "Job Title"), ("occupation", "title")),
+    ],
+)
+def test_the_neighbours_decide_a_name_with_several_meanings(headers: tuple[str, ...], codes: tuple[str, ...]) -> None:
+    assert map_header(*headers) == codes
+
+
+@pytest.mark.parametrize(
+    ("headers", "option"),
+    [
+        (("First Name", "Name"), "--map Name=last_name"),  # "Name" may be the full name
+        (("Name", "Last Name"), "--map Name=first_name"),
+        (("Nom",), "--map Nom=last_name"),
+        (("Titel",), "--map Titel=title"),
+        (("Titel", "Position"), "--map Titel=ignore"),  # another column already has the job title
+        (("Phone", "Business Phone"), "--map Phone=other_phone"),
+        (("Estado",), "--map Estado=state"),
+    ],
+)
+def test_a_name_that_the_neighbours_do_not_decide_is_reported(headers: tuple[str, ...], option: str) -> None:
+    with pytest.raises(UnmappedColumns) as caught:
+        map_header(*headers)
+    assert [column.option() for column in caught.value.columns] == [option]
+    assert f"ambiguous column {caught.value.columns[0].header!r}: {option}" in str(caught.value)
+
+
+def test_an_overridden_neighbour_counts_as_what_it_is_sent_as() -> None:
+    assert map_columns(["email", "Nom", "Usage"], {"Usage": "first_name"}).codes == ("email", "last_name", "first_name")
+
+
+def test_a_workspace_field_of_the_same_name_takes_precedence() -> None:
+    notes = WorkspaceField(label="Notes", code="custom_4", searchable=[])
+    name = WorkspaceField(label="Name", code="custom_5", searchable=[])
+    assert map_columns(["email", "Notes", "Name"], fields=[notes, name]).codes == ("email", "custom_4", "custom_5")
+    assert map_columns(["email", "Notes", "Name"]).codes == ("email", "personal_note", "full_name")
+
+
+def test_two_columns_of_one_meaning_are_reported() -> None:
+    with pytest.raises(InvalidRequest, match=r"columns 'Firma' and 'Unternehmen' both map to 'company_name'; ignore one"):
+        map_columns(["email", "Firma", "Unternehmen"])
