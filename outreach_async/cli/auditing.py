@@ -16,6 +16,7 @@ import click
 
 from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
+from outreach_async.audit.prometheus import require_client, write_prometheus
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
 from outreach_async.audit.reports.terminal import build_renderable
 from outreach_async.audit.reports.view import format_headline, format_verdict
@@ -50,6 +51,12 @@ _MAX_DIGITS: Final = 19
     multiple=True,
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
+@click.option(
+    "--prometheus",
+    type=files.OutputPath(),
+    metavar="FILE",
+    help="Also write gauges for the textfile collector of node_exporter, which reads files named *.prom.",
+)
 @files.force_option
 @click.option(
     "--deadline",
@@ -73,6 +80,7 @@ def audit(
     policy: Path | None,
     compare: Path | None,
     outputs: tuple[Path, ...],
+    prometheus: Path | None,
     force: bool,
     deadline: float | None,
     form: str | None,
@@ -105,8 +113,11 @@ def audit(
         files.FileUse.for_reading("--policy", policy),
         files.FileUse.for_reading("--compare", compare),
         *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
+        files.FileUse.for_writing("--prometheus", prometheus, partial(has_format, "prometheus")),
         force=force,
     )
+    if prometheus or "prometheus" in {form, *dict(formats).values()}:
+        require_client()
     earlier = _load_earlier(compare) if compare else None
     print_format = None if outputs else _choose_print_format(form, screen)
 
@@ -117,6 +128,9 @@ def audit(
             report = await _run_with_progress(run, len(workspaces), screen)
         if earlier is not None:
             report = report.since(earlier)
+        if prometheus:
+            with files.explain_write_errors("--prometheus", prometheus):
+                write_prometheus(report, prometheus)
         _output_report(screen, report, dict(formats), print_format)
         return report.exit_code(fail_on)
 
