@@ -103,6 +103,7 @@ anyio.run(main)
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html`: a
 self-contained page (extra `html`). `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
+`write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
 
 Streaming
 ---------
@@ -159,6 +160,7 @@ from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
+from outreach_async.audit.prometheus import write_prometheus
 from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
 from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
 from outreach_async.audit.run import AuditRun, Findings, audit, stream
@@ -199,4 +201,5 @@ __all__ = [
     "mailbox_score",
     "merge",
     "stream",
+    "write_prometheus",
 ]

@@ -16,6 +16,7 @@ import click
 
 from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
+from outreach_async.audit.prometheus import require_client, write_prometheus
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
 from outreach_async.audit.reports.terminal import StyledReport
 from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
@@ -57,6 +58,12 @@ _ALL_RULES: Final = "all"
     multiple=True,
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
+@click.option(
+    "--prometheus",
+    type=files.OutputPath(),
+    metavar="FILE",
+    help="Also write gauges for the textfile collector of node_exporter, which reads files named *.prom.",
+)
 @files.force_option
 @click.option(
     "--deadline",
@@ -82,6 +89,7 @@ def audit(
     policy: Path | None,
     earlier: tuple[Path, ...],
     outputs: tuple[Path, ...],
+    prometheus: Path | None,
     force: bool,
     deadline: float | None,
     form: str | None,
@@ -111,8 +119,11 @@ def audit(
         files.FileUse.for_reading("--policy", policy),
         *(files.FileUse.for_reading("--compare", path) for path in existing),
         *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
+        files.FileUse.for_writing("--prometheus", prometheus, partial(has_format, "prometheus")),
         force=force,
     )
+    if prometheus or "prometheus" in {form, *dict(formats).values()}:
+        require_client()
     reports = list(map(_load_earlier, existing))
     for path in earlier:
         if path not in existing:
@@ -126,6 +137,9 @@ def audit(
             report = await _run_with_progress(run, len(workspaces), screen)
         if reports:
             report = report.since(*reports)
+        if prometheus:
+            with files.explain_write_errors("--prometheus", prometheus):
+                write_prometheus(report, prometheus)
         _output_report(screen, report, dict(formats), print_format)
         return report.exit_code(fail_on)
 

@@ -1,5 +1,8 @@
 """Build the API pages: a chapter for each guide, with the public names of its package, and a search over all of them.
 
+Also build two texts for coding assistants (https://llmstxt.org): `llms.txt`, an overview with links to the chapters, and
+`llms-full.txt`, every guide with the signatures of its public names.
+
 Run: python tests/tools/api_pages.py FOLDER
 
 Needs the extra `docs`. Open FOLDER/index.html in a browser; no server is needed. Chapters show what callers use: methods with an
@@ -15,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from pdoc import doc, render
 
@@ -57,8 +60,23 @@ SHOWN: Final = {
 """The names to show of modules that are not imported from; other modules show those of their `__all__`."""
 
 
+PROGRAMS: Final = {
+    "List campaigns, and create a contact": "outreach_async",
+    "Create any number of contacts": "outreach_async.bulk",
+    "Import a file": "outreach_async.importer",
+    "Audit mailboxes": "outreach_async.audit",
+    "Test your own code, with pytest": "outreach_async.pytest_plugin",
+}
+"""The programs of the overview: what each does, and the guide whose first program it is."""
+
 ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 """An entry of a section of attributes."""
+
+PROGRAM: Final = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
+"""A program of a guide."""
+
+QUALIFIER: Final = re.compile(r"\b(?:outreach_async|collections\.abc|msgspec|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
+"""The module before the name of a class."""
 
 
 def load_chapter(name: str) -> doc.Module:
@@ -136,16 +154,90 @@ def get_docs(module: ModuleType, name: str) -> str:
     return member.docstring if member is not None else ""
 
 
+def render_overview(chapters: dict[str, doc.Module]) -> str:
+    """Return the overview for coding assistants: the most needed programs, the chapters, and all public names."""
+    summary, details, *_ = read_guide("outreach_async").split("\n\n")
+    lines = ["# outreach_async", "", f"> {summary}", "", details]
+    for title, guide in PROGRAMS.items():
+        lines += ["", f"{title}:", "", PROGRAM.findall(read_guide(guide))[0]]
+    lines += ["", "## Chapters", ""]
+    lines += [f"- [{name}]({page_of(name)}): {read_guide(name).splitlines()[0]}" for name in chapters]
+    lines += ["", "## Public names", ""]
+    for name, chapter in chapters.items():
+        if names := ", ".join(f"`{public}`" for public in chapter.members):
+            lines.append(f"- [{name}]({page_of(name)}): {names}")
+    lines += [
+        "",
+        "## Optional",
+        "",
+        "- [All guides](llms-full.txt): the chapters in one file, with the signatures of their names",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def render_full(chapters: dict[str, doc.Module]) -> str:
+    """Return every guide, each followed by its public names with their signatures and summaries."""
+    lines: list[str] = []
+    for name, chapter in chapters.items():
+        lines += [f"# {name}", "", read_guide(name), ""]
+        for member in chapter.members.values():
+            lines += [f"## {name}.{member.name}", "", *describe_member(member), ""]
+    return "\n".join(lines)
+
+
+def describe_member(member: doc.Doc[Any]) -> Iterator[str]:
+    """Yield the lines about a public name: its summary, its signature, and the members of a class."""
+    if summary := summarize(member):
+        yield from (summary, "")
+    if isinstance(member, doc.Class):
+        constructor = member.get("__init__")
+        signature = sign(constructor) if isinstance(constructor, doc.Function) else ""
+        yield f"- `class {member.name}{signature.removeprefix('def __init__')}`"
+        for name, part in member.members.items():
+            if not name.startswith("_") and part.taken_from[0].startswith("outreach_async"):
+                yield f"- `{sign(part)}`{f': {summary}' if (summary := summarize(part)) else ''}"
+    else:
+        yield f"- `{sign(member)}`"
+
+
+def sign(member: doc.Doc[Any]) -> str:
+    """Return the signature of a function as callers see it, or an attribute with its type, on one line."""
+    if isinstance(member, doc.Function):
+        text = f"{member.funcdef} {member.name}{member.signature}"
+    else:
+        text = f"{member.name}{member.annotation_str}" if isinstance(member, doc.Variable) else member.name
+    one_line = re.sub(r"(?<=\() | (?=\)$)| (?=\) ->)", "", " ".join(text.split()))
+    one_line = re.sub(r"= (?:functools\.partial\([^)]*\)|<[^,()]*>)", "= ...", one_line)  # the name of an object says nothing
+    return QUALIFIER.sub("", re.sub(r"(?<=\()(?:self|cls)(?:, (?:/, )?|(?=\)))", "", one_line))
+
+
+def summarize(member: doc.Doc[Any]) -> str:
+    """Return the first paragraph of a docstring, on one line."""
+    return " ".join(member.docstring.partition("\n\n")[0].split())
+
+
+def read_guide(name: str) -> str:
+    """Return the docstring of a module."""
+    return inspect.getdoc(importlib.import_module(name)) or ""
+
+
+def page_of(name: str) -> str:
+    """Return the path of a chapter's page in the folder."""
+    return f"{name.replace('.', '/')}.html"
+
+
 def main(folder: Path) -> None:
     """Write the pages into a folder."""
     render.configure(docformat="google", show_source=False, template_directory=Path(__file__).parent / "templates")
     chapters = {name: load_chapter(name) for name in CHAPTERS}
     for name, chapter in chapters.items():
-        page = folder / f"{name.replace('.', '/')}.html"
+        page = folder / page_of(name)
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(render.html_module(chapter, chapters), encoding="utf-8")
     (folder / "index.html").write_text(render.html_index(chapters), encoding="utf-8")
     (folder / "search.js").write_text(render.search_index(chapters), encoding="utf-8")
+    (folder / "llms.txt").write_text(render_overview(chapters), encoding="utf-8")
+    (folder / "llms-full.txt").write_text(render_full(chapters), encoding="utf-8")
 
 
 if __name__ == "__main__":

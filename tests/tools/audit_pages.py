@@ -2,10 +2,12 @@
 
 Run: python -m tools.audit_pages [--keep FOLDER]
 
-Prints a line a page and exits with 1 if one does what it must not: ask for an address, overflow its width, show a text that can
-hardly be read, run what a mailbox is called, log an error, or keep somebody waiting. `--keep` leaves the pages and pictures.
+Prints a line a page and exits with 1 if one does what it must not: break a rule of axe-core about accessibility, ask for an
+address, overflow its width, show a text that can hardly be read, run what a mailbox is called, log an error, or keep somebody
+waiting. `--keep` leaves the pages and pictures.
 
-It needs Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`) and selenium (`pip install selenium`).
+It needs Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
+selenium (`pip install selenium`).
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import argparse
 import base64
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +36,10 @@ from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
 
-MISSING: Final = "This needs a browser: apt-get install chromium chromium-driver; and its driver's client: pip install selenium"
+MISSING: Final = (
+    "This needs a browser: apt-get install chromium chromium-driver npm; and its driver's client: pip install selenium"
+)
+AXE: Final = "axe-core@4.14.1"
 FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -42,6 +48,15 @@ WIDTHS: Final = {"phone": 390, "desktop": 1280}
 SCHEMES: Final = ("light", "dark")
 SOON: Final = 3.0
 """Seconds within which the largest page is there and works, on a slow machine."""
+
+VIOLATIONS: Final = """
+const done = arguments[arguments.length - 1];
+axe.run(document, {resultTypes: ["violations"]}).then(
+  (result) => done(result.violations.map((each) =>
+    `${each.id} (${each.impact}, ${each.nodes.length} times): ${each.help}; first: ${each.nodes[0].html.slice(0, 120)}`)),
+  (error) => done([`axe-core failed: ${error}`]));
+"""
+"""Returns what axe-core finds with all its rules, best practices among them."""
 
 ALLOWED: Final = ("file:", "data:", "chrome:", "devtools:", "about:")
 
@@ -146,6 +161,7 @@ def browsing() -> Iterator[Browser]:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         chromium = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
         try:
+            chromium.set_script_timeout(120)  # of axe-core, on the largest page
             yield Browser(chromium)
         finally:
             chromium.quit()
@@ -191,6 +207,29 @@ def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
             if seconds > SOON:
                 yield f"{where}: took {seconds:.1f} s"
             browser.photograph(pictures / f"{path.stem}-{device}-{scheme}.png")
+
+
+def is_accessible(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
+    """Run axe-core on a page in every width and scheme."""
+    script = download_axe()
+    for device, width in WIDTHS.items():
+        for scheme in SCHEMES:
+            browser.resize(width)
+            browser.prefer(scheme)
+            browser.open(path)
+            browser.ask(script)
+            yield from (f"{device}, {scheme}: {each}" for each in browser.driver.execute_async_script(VIOLATIONS))
+
+
+@cache
+def download_axe() -> str:
+    """Download axe-core, and return its script."""
+    npm = shutil.which("npm")
+    if not npm:
+        raise SystemExit(MISSING)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([npm, "install", "--silent", "--ignore-scripts", "--prefix", folder, AXE], check=True)
+        return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 def works(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
@@ -278,7 +317,7 @@ def stays_quiet(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
     yield from (f"console: {message}" for message in browser.complaints())
 
 
-CHECKS: Final = (looks, works, reads_without_scripts, prints, stays_quiet)
+CHECKS: Final = (looks, is_accessible, works, reads_without_scripts, prints, stays_quiet)
 
 
 def main() -> int:

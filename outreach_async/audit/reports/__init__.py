@@ -10,7 +10,7 @@ from outreach_async.audit.reports import WRITERS, format_of, write
 async def main() -> None:
     async with OutreachClient() as client:
         report = await audit(client, ["space_1"])
-    print(*WRITERS)  # -> terminal json csv markdown html
+    print(*WRITERS)  # -> terminal json csv markdown html prometheus
     print(write(report, format_of("audit.md")).splitlines()[0])  # -> ...
 
 
@@ -18,6 +18,7 @@ anyio.run(main)
 ```
 
 The format `html` needs the extra `html`. `terminal.StyledReport` is for a rich console, and needs the extra `cli`.
+The format `prometheus` needs the extra `prometheus`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.audit.findings import Finding
+from outreach_async.audit.prometheus import render_prometheus
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.html_page import render_html
 from outreach_async.audit.reports.markdown import render_markdown
@@ -81,7 +83,14 @@ __all__ = ["SUFFIXES", "WRITERS", "Writer", "format_of", "schema", "write"]
 Writer = Callable[[Report], str]
 
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
-    {"terminal": render_text, "json": render_json, "csv": render_csv, "markdown": render_markdown, "html": render_html}
+    {
+        "terminal": render_text,
+        "json": render_json,
+        "csv": render_csv,
+        "markdown": render_markdown,
+        "html": render_html,
+        "prometheus": render_prometheus,
+    }
 )
 """Writers by format name; `terminal` is plain text of at most 80 columns."""
 
@@ -94,6 +103,7 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
         ".markdown": "markdown",
         ".html": "html",
         ".htm": "html",
+        ".prom": "prometheus",
     }
 )
 """Format names by file suffix."""
@@ -105,6 +115,7 @@ _FIRST_BYTES: Final = {
     "csv": re.compile(b"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
     "markdown": re.compile(b"# Mailbox audit\r?\n"),
     "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
+    "prometheus": re.compile(b"# HELP outreach_audit_"),
 }
 _HEAD_SIZE: Final = 4096
 
@@ -127,7 +138,7 @@ def write(report: Report, form: str) -> str:
         form: Name of the format, a key of `WRITERS`.
 
     Raises:
-        InvalidRequest: No format has this name.
+        InvalidRequest: No format has this name, or the extra of the format is not installed.
     """
     writer = WRITERS.get(form)
     if writer is None:

@@ -1,0 +1,196 @@
+"""The figures of an audit for Prometheus, parsed by Prometheus' own client."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, TEXTS, finding, fleet, group, make_report
+from support.cli import KEY, Shell
+
+from outreach_async.audit import Report, Severity, write_prometheus
+from outreach_async.audit.prometheus import escape_label
+from outreach_async.audit.reports import write
+from outreach_async.audit.scoring import Scores
+
+FAKE = ("--base-url", "fake:")
+WITHOUT_EXTRA = "import sys; sys.modules['prometheus_client'] = None\n"
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def parse(text: str) -> Series:
+    """Return each time series with its value; a series that occurs twice fails."""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    series = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+    assert len(series) == len(samples)
+    return series
+
+
+def figure(series: Series, name: str, **labels: str) -> float:
+    return series[f"outreach_audit_{name}", frozenset(labels.items())]
+
+
+def test_the_audit_as_a_whole_has_its_time_score_and_counts() -> None:
+    report = fleet(300, sick=0.5)
+    series = parse(write(report, "prometheus"))
+
+    assert figure(series, "timestamp_seconds") == AT
+    assert (figure(series, "score"), figure(series, "mailboxes")) == (91.4, 300)
+    assert (figure(series, "workspaces"), figure(series, "domains")) == (2, 30)
+    counts = Counter(each.severity for each in report.findings)
+    assert [figure(series, "findings", severity=severity) for severity in Severity] == [counts[severity] for severity in Severity]
+
+
+def test_every_workspace_and_domain_has_its_figures() -> None:
+    report = fleet(300, sick=0.5)
+    series = parse(write(report, "prometheus"))
+
+    for each in [each for each in report.groups if each.kind in {"workspace", "domain"}]:
+        label = {each.kind: each.key}
+        assert figure(series, f"{each.kind}_score", **label) == each.score
+        assert figure(series, f"{each.kind}_mailboxes", **label) == each.mailboxes
+        assert figure(series, f"{each.kind}_sent_30days_emails", **label) == each.sent_30days
+        assert figure(series, f"{each.kind}_daily_limit_emails", **label) == each.daily_limit
+        for severity in Severity:
+            assert figure(series, f"{each.kind}_findings", severity=severity, **label) == each.counts.get(severity, 0)
+
+
+def test_a_workspace_that_could_not_be_read_is_told_apart() -> None:
+    series = parse(write(make_report(workspaces=["space_1", "space_2"], unreadable=["space_2"]), "prometheus"))
+
+    assert figure(series, "unreadable_workspaces") == 1
+    assert [figure(series, "workspace_unreadable", workspace=f"space_{number}") for number in (1, 2)] == [0, 1]
+
+
+def test_the_score_of_an_audit_without_mailboxes_is_nan() -> None:
+    report = make_report(mailboxes=0, scores=Scores(overall=None, workspaces={}, domains={}))
+
+    assert math.isnan(figure(parse(write(report, "prometheus")), "score"))
+
+
+def test_more_mailboxes_add_no_time_series() -> None:
+    small, large = (fleet(boxes, per_domain=boxes // 10, sick=1.0) for boxes in (100, 2000))
+
+    names = [{name for name, _ in parse(write(report, "prometheus"))} for report in (small, large)]
+    assert names[0] == names[1]
+    assert "@" not in write(large, "prometheus")
+    assert len(parse(write(large, "prometheus"))) < 150
+
+
+def test_names_have_the_prefix_and_no_suffix_of_another_type() -> None:
+    families = list(text_string_to_metric_families(write(fleet(20), "prometheus")))
+
+    assert {family.type for family in families} == {"gauge"}
+    assert all(re.fullmatch("outreach_audit_[a-z0-9_]+", family.name) for family in families)
+    assert not [family.name for family in families if re.search("_(total|sum|count|bucket|info|created)$", family.name)]
+    assert all(family.documentation.endswith(".") for family in families)
+
+
+@pytest.mark.parametrize("kind", ["workspace", "domain"])
+def test_hostile_names_stay_one_label_of_one_line(kind: str) -> None:
+    groups = [group(kind, name, score=float(at)) for at, name in enumerate(HOSTILE)]  # type: ignore[arg-type]
+    text = write(make_report(groups=groups), "prometheus")
+    series = parse(text)
+
+    for at, name in enumerate(HOSTILE):
+        assert figure(series, f"{kind}_score", **{kind: escape_label(name)}) == at
+    assert all(re.match(r"# (HELP|TYPE) outreach_audit_|outreach_audit_", line) for line in text.splitlines())
+
+
+@given(HOSTILE_REPORTS)
+def test_any_report_is_a_file_without_repeated_series(found: Report) -> None:
+    parse(write(attrs.evolve(found, workspaces=[*found.workspaces, *found.workspaces]), "prometheus"))
+
+
+@given(st.lists(TEXTS, unique=True))
+def test_different_names_stay_different(names: list[str]) -> None:
+    assert len({escape_label(name) for name in names}) == len(names)
+
+
+def test_a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "outreach.prom"
+    path.write_text("old", encoding="utf-8")
+    write_prometheus(make_report([finding()]), path)
+
+    assert path.read_text(encoding="utf-8") == write(make_report([finding()]), "prometheus")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_keeps_the_old_one(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file or directory"):
+        write_prometheus(make_report(), tmp_path / "none" / "outreach.prom")
+
+
+def test_the_option_writes_the_file_and_the_report_is_still_printed(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "outreach.prom"
+    ended = shell("audit", *server_options, "--workspace", "space_none", "--prometheus", str(path))
+    series = parse(path.read_text(encoding="utf-8"))
+
+    assert ended.code == 3
+    assert "Not everything could be read." in ended.out
+    assert figure(series, "workspace_unreadable", workspace="space_none") == 1
+    assert KEY not in path.read_text(encoding="utf-8")
+
+
+def test_the_option_and_the_suffix_write_the_same_file(shell: Shell, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.prom", tmp_path / "other.prom"
+    shell("audit", *FAKE, "--prometheus", str(one), "--output", str(other))
+
+    assert one.read_bytes() == other.read_bytes() == shell("audit", *FAKE, "--format", "prometheus").out.encode()
+    assert shell("audit", *FAKE, "--prometheus", str(one)).code == 1
+
+
+def test_another_file_is_replaced_only_with_force(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "outreach.prom"
+    path.write_text("# mine\n", encoding="utf-8")
+    ended = shell("audit", *FAKE, "--prometheus", str(path))
+
+    assert (ended.code, path.read_text(encoding="utf-8")) == (2, "# mine\n")
+    assert f"--prometheus {path}: the file exists" in ended.err
+    assert shell("audit", *FAKE, "--prometheus", str(path), "--force").code == 1
+
+
+def test_an_unwritable_file_is_an_error_that_names_the_option(shell: Shell) -> None:
+    ended = shell("audit", *FAKE, "--prometheus", "/dev/full")
+
+    assert ended.code == 2
+    assert "--prometheus /dev/full: No space left on device" in ended.err
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from outreach_async.audit.reports import write; write(report, 'prometheus')",
+        "from outreach_async.audit import write_prometheus; write_prometheus(report, 'a.prom')",
+    ],
+)
+def test_without_the_extra_the_error_names_it(code: str) -> None:
+    setup = f"{WITHOUT_EXTRA}from outreach_async.audit import Report, Scores\n"
+    report = "report = Report(mailboxes=0, unreadable=[], findings=[], scores=Scores(overall=None, workspaces={}, domains={}))\n"
+    done = subprocess.run([sys.executable, "-c", setup + report + code], capture_output=True, text=True, check=False)
+
+    expected = "InvalidRequest: prometheus_client is not installed; run: pip install 'outreach_async[prometheus]'"
+    assert done.stderr.splitlines()[-1].endswith(expected)
+
+
+@pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])
+def test_without_the_extra_the_command_says_so_before_anything_is_read(arguments: list[str], tmp_path: Path) -> None:
+    command = ["audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments]
+    code = f"{WITHOUT_EXTRA}from outreach_async.cli.app import run; sys.exit(run({command}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "pip install 'outreach_async[prometheus]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
