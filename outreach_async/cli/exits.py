@@ -78,14 +78,19 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
 def format_error(error: BaseException) -> str:
     """Return the line that explains an error to a person; owner keys are masked."""
-    return f"outreach-async: {to_printable(mask_keys(_format_message(error)))}"
+    return f"outreach-async: {to_printable(format_message(error))}"
+
+
+def format_message(error: BaseException) -> str:
+    """Return the explanation of an error, without the name of the program; owner keys are masked."""
+    return mask_keys(_format_message(error))
 
 
 def _format_message(error: BaseException) -> str:
     match error:
         case click.UsageError(ctx=click.Context() as context):
             text = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
-            return f"{text}. Try '{context.command_path} --help'."
+            return f"{text}{'' if text.endswith('?') else '.'} Try '{context.command_path} --help'."
         case click.ClickException():
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
