@@ -40,7 +40,8 @@ class SuggestingGroup(click.Group):
         Raises:
             click.UsageError: No command has this name.
         """
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+        # While a shell completes a line, its words need not be correct.
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = self.list_commands(ctx)
             near = get_close_matches(args[0].lower(), names)
             meant = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the commands are {', '.join(names)}."

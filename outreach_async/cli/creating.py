@@ -54,8 +54,7 @@ def create(
     """Create one contact, and print its outcome and id.
 
     \b
-    outreach-async contacts create --email ann@company.example
-      --set first_name=Ann --set "Plan=Gold" --duplicates overwrite
+    outreach-async contacts create --email ann@x.example --set first_name=Ann
 
     Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, not_applied or unknown; 77 not
     allowed (the service answered 401 or 403).

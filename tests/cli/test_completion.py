@@ -21,7 +21,9 @@ from outreach_async.importer import FORMATS
 from outreach_async.importer.checks import CHECKS
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
-NAMES = ["audit", "campaigns", "completion", "demo", "fields", "import", "mailboxes", "report", "serve", "steps"]
+NAMES = [
+    *("audit", "campaigns", "completion", "contacts", "demo", "fields", "import", "mailboxes", "report", "serve", "steps"),
+]
 
 BASH = """
 compopt() { printf 'compopt %s %s\\n' "$@"; }
