@@ -112,6 +112,7 @@ class DialogueRunner:
         self._patience = patience
         self._remaining_wait = patience.throttled
         self._responded = False
+        self._failure = ""
         self._secrets = secrets
 
     async def run(self, dialogue: Dialogue[T]) -> T:
@@ -147,15 +148,17 @@ class DialogueRunner:
 
     async def _send(self, request: Request) -> Response:
         if not self._responded and self.request_count == _MAX_UNANSWERED:  # each further request might wait for its timeout
-            raise InconclusiveError(f"not sent: {_MAX_UNANSWERED} earlier requests got no response")
+            raise InconclusiveError(self._failure)
         self.request_count += 1
         try:
             with anyio.fail_after(self._patience.answer):
                 response = await self._transport.send(request, Progress())
         except TimeoutError:
-            raise InconclusiveError(f"no response within {self._patience.answer:g} s") from None
+            self._failure = f"no response within {self._patience.answer:g} s"
+            raise InconclusiveError(self._failure) from None
         except TransportError as error:
-            raise InconclusiveError(f"no response: {mask_string(str(error), self._secrets)}") from None
+            self._failure = f"no response: {mask_string(str(error), self._secrets)}"
+            raise InconclusiveError(self._failure) from None
         self._responded = True
         return response
 

@@ -47,9 +47,7 @@ def test_a_label_of_several_fields_is_ambiguous() -> None:
     assert caught.value.message == message
 
 
-@pytest.mark.parametrize(
-    ("policy", "outcome", "name"), [("skip", "skipped", "Old"), ("overwrite", "overwriten", "Ann")]
-)
+@pytest.mark.parametrize(("policy", "outcome", "name"), [("skip", "skipped", "Old"), ("overwrite", "overwriten", "Ann")])
 def test_a_duplicate_is_treated_by_the_policy(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], policy: str, outcome: str, name: str
 ) -> None:
@@ -77,9 +75,7 @@ def test_the_json_has_the_outcome_and_everything_known_about_it(shell: Shell, se
     }
 
 
-def test_an_uncertain_outcome_says_what_is_possible(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...]
-) -> None:
+def test_an_uncertain_outcome_says_what_is_possible(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
     service.faults.script("create_contact", commit_then(reset()))
     ended = shell(*CREATE, *server_options)
     assert ended.code == 0

@@ -34,6 +34,7 @@ from support.cli import (
 
 from outreach_async import Journal
 from outreach_async.cli.demo import program_name
+from outreach_async.cli.serving import format_exports
 from outreach_async.fake.faults import hang, ok, status
 from outreach_async.logs import LOGGER
 
@@ -272,3 +273,25 @@ def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, l
     assert done.returncode == code
     assert done.stderr.endswith(message)
     assert ("Traceback" in done.stderr) == (code == 1)
+
+
+def test_serve_prints_lines_that_a_shell_can_execute() -> None:
+    with start_command("serve") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        script = "".join(lines) + "outreach=$1; shift; exec $outreach campaigns --columns id"
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", " ".join(COMMAND)], env=environment(), capture_output=True, text=True, check=False
+        )
+        process.send_signal(signal.SIGTERM)
+        assert wait_for_end(process).err == ""
+    assert [line.partition("=")[0] for line in lines[:3]] == [
+        f"export OUTREACH_{name}" for name in ("BASE_URL", "WORKSPACE", "OWNER_KEY")
+    ]
+    assert lines[3] == "# try: outreach-async steps camp_spring\n"
+    assert "camp_spring" in done.stdout.splitlines()
+
+
+def test_serve_exports_only_what_the_world_has() -> None:
+    values = {"base_url": "http://127.0.0.1:80", "workspace": None, "owner_key": "key_a b", "campaign": None}
+    assert format_exports(values) == "export OUTREACH_BASE_URL=http://127.0.0.1:80\nexport OUTREACH_OWNER_KEY='key_a b'\n"
