@@ -6,6 +6,7 @@ import dis
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_the_walk_knows_every_command_and_shared_option() -> None:
 
 @pytest.fixture
 def attempt(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., object]:
     """Return a function that runs a command and returns everything that it did, except for how long it took."""
     monkeypatch.setenv("OUTREACH_BASE_URL", server_options[1])
