@@ -111,9 +111,11 @@ def service() -> FakeService:
 
 
 @pytest.fixture
-def server_options(service: FakeService) -> Iterator[tuple[str, ...]]:
-    """Serve the small service, and yield the options that connect the command to it."""
-    from support.cli import connection_options, serve_in_thread
+def server_options(service: FakeService, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
+    """Serve the small service, and yield the options that connect the command to it. The key is in the environment."""
+    from support.cli import KEY, connection_options, serve_in_thread
 
+    del shell  # it clears the environment
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     with serve_in_thread(service) as url:
-        yield connection_options(url)
+        yield connection_options(url)[:4]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
 
@@ -12,12 +13,13 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED_ERRORS, exit_code, format_error
-from outreach_async.cli.options import declare_options
+from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
     "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
+    "contacts": ("creating", "contacts", "Create a contact."),
     "demo": ("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
     "fields": ("lists", "fields", "List the contact fields of a workspace."),
     "import": ("importing", "import_", "Create a contact for each row of a file."),
@@ -29,7 +31,25 @@ _COMMANDS: Final = {
 """For each command: module, attribute and first sentence of its help, which completion shows without importing the module."""
 
 
-class CommandGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group of commands that suggests the name of a command if there is none of the given name."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command and its arguments.
+
+        Raises:
+            click.UsageError: No command has this name.
+        """
+        # While a shell completes a line, its words need not be correct.
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            names = self.list_commands(ctx)
+            near = get_close_matches(args[0].lower(), names)
+            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the commands are {', '.join(names)}."
+            raise click.UsageError(f"unknown command {args[0]!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class CommandGroup(SuggestingGroup):
     """The top-level group of commands. It imports the module of a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
@@ -59,17 +79,26 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="bash|zsh|fish")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
     """Print the completion script for a shell.
 
-    bash: add to ~/.bashrc: eval "$(outreach-async completion bash)"
+    \b
+    bash 4.4 or newer: add this line to ~/.bashrc
+      eval "$(outreach-async completion bash)"
 
-    zsh: add to ~/.zshrc, after compinit: eval "$(outreach-async completion zsh)"
+    \b
+    zsh: add this line to ~/.zshrc, after the line with compinit
+      eval "$(outreach-async completion zsh)"
 
-    fish: run: outreach-async completion fish > ~/.config/fish/completions/outreach-async.fish
-    """
+    \b
+    fish: add this line to ~/.config/fish/config.fish
+      outreach-async completion fish | source
+
+    The line takes effect in new shells. The command must be on PATH under the name outreach-async.
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    options_before(context, ())
     return shell_complete(context.find_root().command, {}, PROGRAM, VARIABLE, f"{shell}_source")
 
 
@@ -91,9 +120,9 @@ def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, 
     return complete
 
 
-@click.group(cls=CommandGroup, context_settings={"show_default": True})
+@click.group(cls=CommandGroup, context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
-@declare_options
+@declare_options()
 def outreach(**_shared: Any) -> None:
     """Import contacts, audit mailboxes and list the contents of a workspace.
 

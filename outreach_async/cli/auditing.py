@@ -24,7 +24,7 @@ from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
-from outreach_async.cli.options import FAKE, Options, shared_options
+from outreach_async.cli.options import FAKE, READING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async.cli.process import run_async
 from outreach_async.errors import InvalidRequest
@@ -81,7 +81,7 @@ _ALL_RULES: Final = "all"
     help="Explain a rule, such as OA120, or list all rules, and exit.",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
-@shared_options
+@shared_options(*READING)
 def audit(
     *,
     options: Options,

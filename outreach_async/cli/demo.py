@@ -47,7 +47,7 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 
 
 @click.command()
-@shared_options
+@shared_options("as_json")
 def demo(options: Options) -> int:
     """Import contacts and audit mailboxes on an embedded service. The demo needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:

@@ -84,6 +84,11 @@ def format_error(error: BaseException) -> str:
     return "\n".join(to_printable(mask_keys(line)) for line in _format_lines(error))
 
 
+def format_message(error: BaseException) -> str:
+    """Return the explanation of an error, without the name of the program; owner keys are masked."""
+    return mask_keys(_format_message(error))
+
+
 def _format_lines(error: BaseException) -> Iterator[str]:
     if isinstance(error, InvalidRequest):
         from outreach_async.importer.columns import UnmappedColumns  # imported on demand: few errors need it
@@ -115,7 +120,7 @@ def _format_message(error: BaseException) -> str:
     match error:
         case click.UsageError(ctx=click.Context() as context):
             text = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
-            return f"{text}. Try '{context.command_path} --help'."
+            return f"{text}{'' if text.endswith('?') else '.'} Try '{context.command_path} --help'."
         case click.ClickException():
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():

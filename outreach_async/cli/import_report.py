@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk.outcomes import affects_every_row
+from outreach_async.cli.messages import format_seconds
 from outreach_async.cli.output import Screen, format_duration
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
@@ -132,7 +133,7 @@ def print_report(
     screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
-    screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
+    screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
     if report.repeats:
         screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
     if report.uncertain:

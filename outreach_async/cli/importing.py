@@ -24,7 +24,7 @@ from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
 from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
-from outreach_async.cli.options import Options, shared_options
+from outreach_async.cli.options import WRITING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
 from outreach_async.cli.process import DRAIN_TIMEOUT, PAUSED_DRAIN_TIMEOUT, InterruptHandler, handle_interrupts, run_async
 from outreach_async.client import OutreachClient
@@ -398,7 +398,7 @@ _LEVELS: Final = get_args(Level)
     help="Import on a Dask cluster; FILE may be a URL or a quoted pattern, and --journal is a URL. Workers need the owner key.",
 )
 @files.file_options
-@shared_options
+@shared_options(*WRITING)
 def import_(
     *,
     options: Options,

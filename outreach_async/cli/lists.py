@@ -3,87 +3,187 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 
+import attrs
 import click
 
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import INCOMPLETE, OK
-from outreach_async.cli.options import Options, shared_options
+from outreach_async.cli.messages import format_moment, format_period
+from outreach_async.cli.options import CONNECTION, READING, IdType, Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
 from outreach_async.codec import to_wire
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
-from outreach_async.validation import require_id
 
-_CAMPAIGNS: Final = (
-    "id",
-    "status",
-    "name",
-    "steps",
-    "contacts",
-    "opens",
-    "replies",
-    "bounces",
-    "days_left_display",
-    "last_activity",
+ReadCell = Callable[[Any, str], Any]
+"""A function that returns the value of an item in a column."""
+
+_FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+    "created_utc": ("created", format_moment),
+    "created_at_utc": ("created_at", format_moment),
+    "days_left_date_utc": ("days_left_date", format_moment),
+    "wait": ("wait_time", lambda milliseconds: format_period(milliseconds / 1000)),
+}
+"""For each column that shows the value of another column for people, this other column and the function that formats it."""
+
+
+def _read_cell(item: Any, name: str) -> Any:
+    if name in _FORMATTED:
+        source, form = _FORMATTED[name]
+        return form(getattr(item, source))
+    return getattr(item, name)
+
+
+@attrs.frozen
+class ListColumns:
+    """The columns of a list.
+
+    Attributes:
+        all: The names of all columns.
+        brief: The columns that a terminal shows by default, because its width is limited.
+        read: Function that returns the value of an item in a column.
+    """
+
+    all: tuple[str, ...]
+    brief: tuple[str, ...]
+    read: ReadCell = _read_cell
+
+    def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
+        """Return the columns to print.
+
+        Args:
+            text: Names of columns, separated by commas; `all` for all of them; `None` for the default.
+            is_terminal: Whether the list is printed on a terminal.
+
+        Raises:
+            click.UsageError: A name is not that of a column.
+        """
+        if text is None:
+            return self.brief if is_terminal else self.all
+        if text == "all":
+            return self.all
+        names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+        for name in names:
+            if name not in self.all:
+                near = get_close_matches(name, self.all, n=1)
+                meant = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.all)}."
+                raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
+        return names
+
+    def print(self, screen: Screen, items: Iterable[Any], names: Sequence[str]) -> None:
+        """Print a table of these columns and, on a terminal, the names of the columns that it omits."""
+        screen.print_table(names, ([self.read(item, name) for name in names] for item in items))
+        if hidden := [name for name in self.all if name not in names]:
+            noun = "column" if len(hidden) == 1 else "columns"
+            text = f"{len(hidden)} more {noun}: {', '.join(hidden)}; --columns {','.join(hidden[:2])} or --columns all shows them"
+            screen.print_footer(text)
+
+
+_CAMPAIGNS: Final = ListColumns(
+    (
+        *("id", "status", "name", "steps", "contacts", "opens", "replies", "bounces", "days_left_display", "last_activity"),
+        *("days_left", "days_left_date", "days_left_date_utc", "created", "created_utc", "initials", "interested"),
+        *("opens_num", "replies_num", "bounces_num", "interested_num"),
+    ),
+    ("id", "status", "name", "contacts", "opens", "replies", "days_left_display"),
 )
-_CAMPAIGN_BRIEF: Final = ("id", "status", "name", "contacts", "opens", "replies", "days_left_display")
-_MAILBOXES: Final = (
-    *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
-    *("sent_30days", "bounced_30days", "last_activity"),
+_MAILBOXES: Final = ListColumns(
+    (
+        *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
+        *("sent_30days", "bounced_30days", "last_activity", "sender_name", "age", "opened_14days", "sent_90days"),
+        *("avg_open_rate", "avg_click_rate", "created", "created_at", "created_at_utc", "domain_ip", "server_ip"),
+    ),
+    ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists"),
 )
-_MAILBOX_BRIEF: Final = ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists")
-_STEP_COLUMNS: Final = ("order", "id", "wait_time", "left_to_send", "already_sent", "out_of")
-_TEMPLATE_COLUMNS: Final = ("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed")
-_STEP_BRIEF: Final = ("order", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied")
+_FIELDS: Final = ListColumns(
+    ("code", "label", "searchable"),
+    ("code", "label", "searchable"),
+    lambda field, name: ", ".join(field.searchable) if name == "searchable" else getattr(field, name),
+)
+
+_STEP_COLUMNS: Final = ("order", "id", "status", "type", "wait_time", "wait", "left_to_send", "already_sent", "out_of")
+_TEMPLATE_COLUMNS: Final = (
+    *("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed", "opened_num", "clicked_num"),
+    *("replied_num", "unsubscribed_num", "template_id", "template_status", "new_thread", "subject", "body_text"),
+)
+
+
+def _read_step_cell(line: tuple[Step, Template | None], name: str) -> Any:
+    step, template = line
+    if name in _STEP_COLUMNS:
+        return _read_cell(step, name)
+    # A step has an id and a status too.
+    return getattr(template, name.removeprefix("template_"), None)
+
+
+_STEPS: Final = ListColumns(
+    (*_STEP_COLUMNS, *_TEMPLATE_COLUMNS),
+    ("order", "wait", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied"),
+    _read_step_cell,
+)
+
+_columns_option: Final = click.option(
+    "--columns",
+    metavar="NAMES|all",
+    help="Columns to print, separated by commas.  [default: a few on a terminal, all in a pipe]",
+)
 
 
 @click.command()
-@shared_options
-def campaigns(options: Options) -> int:
+@_columns_option
+@shared_options(*READING)
+def campaigns(options: Options, columns: str | None) -> int:
     """List the campaigns of a workspace."""
-    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, _CAMPAIGN_BRIEF))
+    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, columns))
 
 
 @click.command()
-@shared_options
-def mailboxes(options: Options) -> int:
+@_columns_option
+@shared_options(*READING)
+def mailboxes(options: Options, columns: str | None) -> int:
     """List the mailboxes of a workspace."""
-    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, _MAILBOX_BRIEF))
+    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, columns))
 
 
 @click.command()
-@click.argument("campaign")
-@shared_options
-def steps(options: Options, campaign: str) -> int:
+@click.argument("campaign", type=IdType("campaign"))
+@_columns_option
+@shared_options(*CONNECTION, "as_json")
+def steps(options: Options, campaign: str, columns: str | None) -> int:
     """List the steps of a campaign with their statistics."""
-    require_id("CAMPAIGN", campaign, "campaign", "pass the id of a campaign, as printed by the command 'campaigns'")
-    return run_async(partial(_run_steps, options, campaign))
+    return run_async(partial(_run_steps, options, campaign, columns))
 
 
 @click.command()
-@shared_options
-def fields(options: Options) -> int:
+@_columns_option
+@shared_options(*READING)
+def fields(options: Options, columns: str | None) -> int:
     """List the contact fields of a workspace."""
-    return run_async(partial(_run_fields, options))
+    return run_async(partial(_run_fields, options, columns))
 
 
-def _print_items(
-    screen: Screen, items: Iterable[Any], columns: Sequence[str], brief: Sequence[str], read: Callable[[Any, str], Any] = getattr
-) -> None:
-    """Print a table. On a terminal, whose width is limited, print only the columns in `brief`."""
-    names = brief if screen.console else columns
-    screen.print_table(names, ([read(item, name) for name in names] for item in items))
+def _open_screen(options: Options, columns: ListColumns, chosen: str | None) -> tuple[Screen, tuple[str, ...]]:
+    """Return the screen and the columns to print.
 
-
-async def _run_list(options: Options, what: str, columns: Sequence[str], brief: Sequence[str]) -> int:
+    Raises:
+        click.UsageError: The columns are unknown, or are chosen for JSON, which has no columns.
+    """
     screen = Screen.of(as_json=options.as_json)
+    if chosen is not None and options.as_json:
+        raise click.UsageError("--columns: conflicts with --json, which prints every value; remove one of them.")
+    return screen, columns.choose(chosen, is_terminal=screen.console is not None)
+
+
+async def _run_list(options: Options, what: str, columns: ListColumns, chosen: str | None) -> int:
+    screen, names = _open_screen(options, columns, chosen)
     async with open_client(options) as client:
         items: Collected[Any] = await getattr(client, what).list(undecodable="keep").collect()
-    _print_items(screen, items, columns, brief)
+    columns.print(screen, items, names)
     for unread in items.undecodable:
         screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
     if items.missing:
@@ -94,31 +194,26 @@ async def _run_list(options: Options, what: str, columns: Sequence[str], brief: 
     return INCOMPLETE if items.missing or items.undecodable else OK
 
 
-async def _run_steps(options: Options, campaign: str) -> int:
-    screen = Screen.of(as_json=options.as_json)
+async def _run_steps(options: Options, campaign: str, chosen: str | None) -> int:
+    screen, names = _open_screen(options, _STEPS, chosen)
     async with open_client(options) as client:
         result = await client.campaigns.steps(campaign)
     # One line for each template, and one for a step without templates.
     lines: list[tuple[Step, Template | None]] = []
     for step in result.data:
         lines += [(step, template) for template in step.templates] or [(step, None)]
-    _print_items(screen, lines, (*_STEP_COLUMNS, *_TEMPLATE_COLUMNS), _STEP_BRIEF, _read_step_cell)
-    screen.print_footer(f"{len(result.data)} steps, {result.days_left_display} ({result.days_left_date})")
+    _STEPS.print(screen, lines, names)
+    ends = format_moment(result.days_left_date) or result.days_left_date
+    screen.print_footer(f"{len(result.data)} steps, {result.days_left_display} ({ends})")
     screen.print_result({**to_wire(result), "count": len(result.data)})
     return OK
 
 
-def _read_step_cell(line: tuple[Step, Template | None], name: str) -> Any:
-    step, template = line
-    return getattr(step, name) if name in _STEP_COLUMNS else getattr(template, name, None)
-
-
-async def _run_fields(options: Options) -> int:
-    screen = Screen.of(as_json=options.as_json)
+async def _run_fields(options: Options, chosen: str | None) -> int:
+    screen, names = _open_screen(options, _FIELDS, chosen)
     async with open_client(options) as client:
         workspace_fields = await client.workspaces.fields()
-    rows = [(field.code, field.label, ", ".join(field.searchable)) for field in workspace_fields]
-    screen.print_table(("code", "label", "searchable"), rows)
-    screen.print_footer(f"{len(rows)} fields")
-    screen.print_result({"data": to_wire(workspace_fields), "count": len(rows)})
+    _FIELDS.print(screen, workspace_fields, names)
+    screen.print_footer(f"{len(workspace_fields)} fields")
+    screen.print_result({"data": to_wire(workspace_fields), "count": len(workspace_fields)})
     return OK

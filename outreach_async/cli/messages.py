@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -60,6 +61,40 @@ def to_printable(value: Any) -> str:
             return f"{value:.10g}"
         case _:
             return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+
+
+def format_moment(value: Any) -> str:
+    """Return a Unix time in seconds as a date and time in UTC; an empty string if the value is not such a time."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    try:
+        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def format_period(seconds: float) -> str:
+    """Return a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`; seconds have at most three digits."""
+    try:
+        whole = timedelta(seconds=round(seconds))
+    except (OverflowError, ValueError):
+        return ""
+    if whole < timedelta(minutes=1):
+        return _count_unit(seconds, "second")
+    hours, rest = divmod(whole.seconds, 3600)
+    counts = {"day": whole.days, "hour": hours, "minute": rest // 60, "second": rest % 60}
+    units = list(counts)
+    first = next(place for place, unit in enumerate(units) if counts[unit])
+    return " ".join(_count_unit(counts[unit], unit) for unit in units[first : first + 2] if counts[unit])
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in seconds and, from a minute on, in larger units too."""
+    return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
+
+
+def _count_unit(count: float, unit: str) -> str:
+    return f"{count:,.3g} {unit}{'' if count == 1 else 's'}" if count < 1000 else f"{count:,.0f} {unit}s"  # noqa: PLR2004 - digits
 
 
 def translate_arguments(text: str) -> str:

@@ -1,41 +1,104 @@
-"""Options shared by all commands. They may stand before or after the name of the command."""
+"""Options shared by several commands. They may stand before or after the name of the command."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, Literal, get_args
 
 import attrs
 import click
+from click.core import ParameterSource
 
-from outreach_async.validation import read_rate, require_rate
+from outreach_async.validation import read_rate, require_id, require_rate
+from outreach_async.vocabulary import ID_PREFIXES
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
 
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
-_SHARED_OPTIONS: Final = (
-    click.option(
+_ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}
+"""For each kind of id, the name of the parameters that take such ids."""
+_REMEDIES: Final = {
+    "workspace": "pass the id of a workspace",
+    "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
+    "owner_key": "pass the API key of the user who owns the contacts",
+}
+
+
+class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
+    """Parameter type of an id. An id of another kind is an error that names the parameter for ids of that kind.
+
+    Args:
+        kind: The kind of id, such as `workspace`.
+    """
+
+    name = "id"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the id.
+
+        Raises:
+            InvalidRequest: The value is not an id of this kind. The message does not show it, because it may be a key.
+        """
+        name = param.human_readable_name if isinstance(param, click.Argument) else f"--{self.kind.replace('_', '-')}"
+        return require_id(name, value, self.kind, self._find_remedy(str(value), ctx.command.params if ctx else ()))
+
+    def _find_remedy(self, value: str, parameters: Iterable[click.Parameter]) -> str:
+        given = next((kind for kind, prefix in ID_PREFIXES.items() if value.startswith(prefix)), "")
+        for parameter in parameters:
+            if parameter.name == _ID_PARAMETERS.get(given) and given != self.kind:
+                return f"did you mean {parameter.opts[0]}?"
+        hint = " (the command 'steps' takes campaign ids)" if given == "campaign" and self.kind == "workspace" else ""
+        return _REMEDIES[self.kind] + hint
+
+
+_SHARED_OPTIONS: Final = {
+    "base_url": click.option(
         "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded service. [OUTREACH_BASE_URL]"
     ),
-    click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
-    click.option(
-        "--owner-key", metavar="KEY", help="API key, used only by import; safer in the environment. [OUTREACH_OWNER_KEY]"
+    "workspaces": click.option(
+        "--workspace",
+        "workspaces",
+        metavar="ID",
+        multiple=True,
+        type=IdType("workspace"),
+        help="Id of the workspace. [OUTREACH_WORKSPACE]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
-    click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
-    click.option("--rate", type=float, metavar="N", help="Maximum number of requests per second. [OUTREACH_RATE]"),
-    click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."),
-)
+    "owner_key": click.option(
+        "--owner-key",
+        metavar="KEY",
+        type=IdType("owner_key"),
+        help="API key to create contacts with; safer in the environment. [OUTREACH_OWNER_KEY]",
+    ),
+    "as_json": click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."
+    ),
+    "backend": click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
+    "timeout": click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
+    "rate": click.option("--rate", type=float, metavar="N", help="Maximum number of requests per second. [OUTREACH_RATE]"),
+    "headers": click.option(
+        "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."
+    ),
+}
+"""For each attribute of `Options`, its option."""
+
+CONNECTION: Final = ("base_url", "backend", "timeout", "rate", "headers")
+"""The options of a command that sends requests."""
+READING: Final = (*CONNECTION, "workspaces", "as_json")
+"""The options of a command that reads a workspace."""
+WRITING: Final = (*READING, "owner_key")
+"""The options of a command that creates contacts."""
 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """The shared options, completed from the environment.
+    """The shared options, completed from the environment. An option that the command does not have is unset.
 
     Attributes:
         base_url: Base URL of the service; `None` if not given.
@@ -59,26 +122,28 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Create the options from the command line. The environment provides options that are not given.
+        """Create the options from the command line. The environment provides options of the command that are not given.
 
         For the embedded service, the environment provides only the rate: its key and workspace belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
-            InvalidRequest: The rate is not a finite number greater than 0.
+            InvalidRequest: The rate is not a finite number greater than 0, or the environment has a wrong kind of id.
         """
-        rate = read_rate(environment) if values["rate"] is None else require_rate("--rate", values["rate"])
-        base_url = values["base_url"] or environment.get("OUTREACH_BASE_URL") or None
+        rate = None if values.get("rate") is None else require_rate("--rate", values["rate"])
+        if "rate" in values and rate is None:
+            rate = read_rate(environment)
+        base_url = values.get("base_url") or environment.get("OUTREACH_BASE_URL") or None
         environment = {} if base_url == FAKE else environment
         return cls(
             base_url=base_url,
-            workspaces=values["workspaces"] or tuple(environment.get("OUTREACH_WORKSPACE", "").split()),
-            owner_key=values["owner_key"] or environment.get("OUTREACH_OWNER_KEY") or None,
-            as_json=bool(values["as_json"]),
-            backend=values["backend"] or "httpx",
-            timeout=30.0 if values["timeout"] is None else values["timeout"],
+            workspaces=values.get("workspaces") or (_read_workspaces(environment) if "workspaces" in values else ()),
+            owner_key=values.get("owner_key") or environment.get("OUTREACH_OWNER_KEY") or None,
+            as_json=bool(values.get("as_json")),
+            backend=values.get("backend") or "httpx",
+            timeout=30.0 if values.get("timeout") is None else values["timeout"],
             rate=rate,
-            headers=dict(map(_parse_header, values["headers"])),
+            headers=dict(map(_parse_header, values.get("headers", ()))),
         )
 
     @property
@@ -93,29 +158,71 @@ class Options:
         return next(iter(self.workspaces), None)
 
 
-def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the shared options, which the command receives as `options`. Options after the command's name have priority."""
+def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the shared options that a command uses. The command receives them as `options`.
 
-    @wraps(command)
-    def with_options(**arguments: Any) -> Any:
-        context = click.get_current_context()
-        before = context.parent.params if context.parent else {}
-        shared = {name: _prefer_later(before.get(name), arguments.pop(name)) for name in attrs.fields_dict(Options)}
-        return command(options=Options.of(shared, os.environ), **arguments)
+    Options after the command's name have priority over the same options before the name.
 
-    return declare_options(with_options)
+    Args:
+        names: Attributes of `Options`.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_options(**arguments: Any) -> Any:
+            before = options_before(click.get_current_context(), names)
+            shared = {name: _prefer_later(before.get(name), arguments.pop(name)) for name in names}
+            return command(options=Options.of(shared, os.environ), **arguments)
+
+        return declare_options(*names)(with_options)
+
+    return decorate
 
 
-def declare_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the shared options to a command, which receives each option as a separate argument."""
-    for option in reversed(_SHARED_OPTIONS):
-        command = option(command)
-    return command
+def options_before(context: click.Context, names: Collection[str]) -> Mapping[str, Any]:
+    """Return the values of the shared options before the command's name.
+
+    Args:
+        context: The context of the command.
+        names: The shared options that the command uses.
+
+    Raises:
+        click.UsageError: An option is given that the command does not use.
+    """
+    root = context.find_root()
+    for parameter in root.command.params:
+        given = root.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        if given and parameter.name not in names:
+            command = context.command_path.partition(" ")[2]
+            raise click.UsageError(f"{parameter.opts[0]}: the command {command!r} does not use this option; remove it.", context)
+    return root.params
+
+
+def declare_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add shared options to a command, which receives each option as a separate argument; by default, all of them."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        # In the order of the table, so that the help of every command has the same order.
+        for name in reversed([name for name in _SHARED_OPTIONS if name in names or not names]):
+            command = _SHARED_OPTIONS[name](command)
+        return command
+
+    return decorate
 
 
 def _prefer_later(before: Any, after: Any) -> Any:
     """Return the value given after the name of the command or, if it was omitted there, the value given before the name."""
     return before if after is None or after is False or after == () else after
+
+
+def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the workspaces in the environment.
+
+    Raises:
+        InvalidRequest: An id is not that of a workspace.
+    """
+    ids = environment.get("OUTREACH_WORKSPACE", "").split()
+    return tuple(require_id("OUTREACH_WORKSPACE", id_, "workspace", "set it to the id of a workspace") for id_ in ids)
 
 
 def _parse_header(text: str) -> tuple[str, str]:

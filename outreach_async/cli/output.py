@@ -59,17 +59,31 @@ class Screen:
             self.print_line(line)
 
     def print_footer(self, text: str) -> None:
-        """Print a line if stdout is a terminal."""
+        """Print a line if stdout is a terminal. A long line is wrapped between words."""
         if self.console:
-            self.print_line(text, "dim")
+            self.console.print(Text(to_printable(text), style="dim"))
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table; with `as_json`, print nothing."""
+        """Print a table; with `as_json`, print nothing.
+
+        A table that is too wide for the terminal is printed as one block per row, with a line for each column.
+        """
         if self.console:
-            self.console.print(_build_table(columns, list(rows)), crop=False)  # a truncated number is a wrong number
+            table = _build_table(columns, listed := list(rows))
+            if sum((column.min_width or 0) + 1 for column in table.columns) > self.console.width:
+                self._print_blocks(columns, listed)
+            else:
+                self.console.print(table, crop=False)  # a truncated number is a wrong number
         elif not self.as_json:
             for row in (columns, *rows):
                 print(*map(to_printable, row), sep="\t")  # noqa: T201 - a command prints
+
+    def _print_blocks(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        width = max(map(len, columns))
+        for row in rows:
+            for column, cell in zip(columns, row, strict=True):
+                self.print_line(f"{column:{width}}  {to_printable(cell)}".rstrip())
+            self.print_line()
 
     def print_result(self, value: dict[str, Any]) -> None:
         """Print the JSON object as the last line of stdout; without `as_json`, print nothing."""
@@ -79,6 +93,8 @@ class Screen:
 
 _UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "status", "test_letter"})
 """Columns whose values are never wrapped, because users copy and compare the values."""
+_MIN_WORD_WIDTH: Final = 16
+"""Number of characters of a word that a table never wraps."""
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -86,8 +102,10 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
     for at, column in enumerate(columns):
         values = [row[at] for row in rows]
         numeric = bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        unwrapped = map(to_printable, values) if numeric or column in _UNWRAPPED_COLUMNS else ()
-        min_width = max(map(len, [*unwrapped, *column.split("_")]))
+        texts = list(map(to_printable, values))
+        if not numeric and column not in _UNWRAPPED_COLUMNS:
+            texts = [word[:_MIN_WORD_WIDTH] for text in texts for word in text.split()]
+        min_width = max(map(len, [*texts, *column.split("_")]))
         heading = Text(column.replace("_", "\n"))
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=min_width)
     for row in rows:

@@ -15,6 +15,7 @@ from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at
 from outreach_async.cli import files
 from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
 from outreach_async.cli.import_report import find_email
+from outreach_async.cli.messages import format_seconds
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.errors import InvalidRequest
@@ -36,7 +37,7 @@ from outreach_async.importer.table import RowNumber
 @files.rejects_option
 @files.force_option
 @files.file_options
-@shared_options
+@shared_options("as_json")
 def report(
     options: Options,
     journal: files.JournalLocation,
@@ -211,7 +212,9 @@ def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalRe
 
 def _print_report(screen: Screen, figures: JournalReport) -> None:
     screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in figures.outcomes.items()])
-    screen.print_line(f"{figures.state}: {figures.rows:,} rows in {figures.seconds:.1f} s, workspace {figures.workspace}")
+    screen.print_line(
+        f"{figures.state}: {figures.rows:,} rows in {format_seconds(figures.seconds)}, workspace {figures.workspace}"
+    )
     if figures.source:
         screen.print_line(f"input: {figures.source}")
     if figures.uncertain:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -86,6 +87,15 @@ def find_entry_ids(service: FakeService) -> dict[str, str | None]:
     return {"workspace": space["id"], "owner_key": next(keys, None), "campaign": next(campaigns, None)}
 
 
+def format_exports(values: Mapping[str, str | None]) -> str:
+    """Return shell commands that set the environment variables of the command, and a comment with a campaign."""
+    names = ("base_url", "workspace", "owner_key")
+    lines = [f"export OUTREACH_{name.upper()}={quote(value)}" for name in names if (value := values[name])]
+    if values["campaign"]:
+        lines.append(f"# try: outreach-async steps {values['campaign']}")
+    return "".join(f"{line}\n" for line in lines)
+
+
 PRESETS: Final = ("documented", "strict", "lenient")
 
 
@@ -109,10 +119,10 @@ PRESETS: Final = ("documented", "strict", "lenient")
     help="Host name that requests to the control plane may use, besides localhost and IP addresses; repeatable. "
     "If --host is not a loopback address, the control plane is available only with this option.",
 )
-@shared_options
+@shared_options("as_json")
 def serve(
     *,
-    options: Options,  # noqa: ARG001 - every command takes the options
+    options: Options,
     host: str,
     port: int,
     world: Path | None,
@@ -122,7 +132,8 @@ def serve(
 ) -> int:
     """Serve the embedded service over HTTP until interrupted.
 
-    The first line on stdout is the base URL. The second line is a JSON object with a workspace, an owner key and a campaign.
+    It prints export lines with the base URL, a workspace and an owner key: paste them into another shell to use the service. With
+    --json, it prints these values and a campaign as one JSON object.
 
     The control plane under /_fake/ resets the service, seeds data, injects faults, changes the behaviour and moves the clock,
     with HTTP and JSON. It serves its own OpenAPI 3.1 document at /_fake/control.json and that of the service at
@@ -135,7 +146,8 @@ def serve(
     served = ControlPlane(service, control_hosts) if control_hosts or is_loopback(host) else service
 
     def print_address(base_url: str) -> None:
-        sys.stdout.write(f"{base_url}\n{json.dumps(find_entry_ids(service))}\n")
+        values = {"base_url": base_url, **find_entry_ids(service)}
+        sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else format_exports(values))
         sys.stdout.flush()
 
     async def serve_until_interrupted() -> None:

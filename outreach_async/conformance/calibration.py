@@ -178,6 +178,15 @@ class SuiteResult:
     before: KnobValues
 
     @property
+    def unreachable(self) -> str:
+        """The message that the service is not reachable; empty if it responded to a request."""
+        exchanges = [self.measurement.survey.fields, *self.measurement.survey.list_exchanges]
+        if any(exchange.response for exchange in exchanges):
+            return ""
+        reason = exchanges[0].error.removeprefix("no response: ")
+        return f"{parse_base_url(self.options.url)} is not reachable: {reason}; check --outreach-live"
+
+    @property
     def drifts(self) -> list[KnobDrift]:
         """Knobs whose value differs from the value in the earlier run."""
         return find_drifts(self.before, self.measurement.findings)

@@ -40,12 +40,15 @@ def _read_options(config: pytest.Config) -> SuiteOptions:
 
 @pytest.fixture(scope="session")
 def result(request: pytest.FixtureRequest) -> SuiteResult:
-    """Measure the service once per run, and return the result."""
+    """Measure the service once per run, and return the result. If the service never responds, exit with the reason."""
     if hasattr(request.config, "workerinput"):
         message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
         pytest.fail(message, pytrace=False)
     options = _read_options(request.config)
-    return request.config.stash.setdefault(_RESULT_KEY, anyio.run(run_suite, options, options.build_site(os.environ)))
+    measured = anyio.run(run_suite, options, options.build_site(os.environ))
+    if measured.unreachable:
+        pytest.exit(f"outreach_async.conformance: {measured.unreachable}", returncode=pytest.ExitCode.TESTS_FAILED)
+    return request.config.stash.setdefault(_RESULT_KEY, measured)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

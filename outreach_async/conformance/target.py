@@ -88,8 +88,12 @@ class Patience:
     throttled: float = 120.0
 
 
+_MAX_UNANSWERED: Final = 3
+"""Number of requests that are sent to a service that has never responded."""
+
+
 class DialogueRunner:
-    """Runs dialogues over a transport.
+    """Runs dialogues over a transport. If the first requests get no response, no further request is sent.
 
     Args:
         transport: The transport.
@@ -107,6 +111,8 @@ class DialogueRunner:
         self._transport = transport
         self._patience = patience
         self._remaining_wait = patience.throttled
+        self._responded = False
+        self._failure = ""
         self._secrets = secrets
 
     async def run(self, dialogue: Dialogue[T]) -> T:
@@ -141,14 +147,20 @@ class DialogueRunner:
             await anyio.sleep(wait)
 
     async def _send(self, request: Request) -> Response:
+        if not self._responded and self.request_count == _MAX_UNANSWERED:  # each further request might wait for its timeout
+            raise InconclusiveError(self._failure)
         self.request_count += 1
         try:
             with anyio.fail_after(self._patience.answer):
-                return await self._transport.send(request, Progress())
+                response = await self._transport.send(request, Progress())
         except TimeoutError:
-            raise InconclusiveError(f"no response within {self._patience.answer:g} s") from None
+            self._failure = f"no response within {self._patience.answer:g} s"
+            raise InconclusiveError(self._failure) from None
         except TransportError as error:
-            raise InconclusiveError(f"no response: {mask_string(str(error), self._secrets)}") from None
+            self._failure = f"no response: {mask_string(str(error), self._secrets)}"
+            raise InconclusiveError(self._failure) from None
+        self._responded = True
+        return response
 
 
 Dialogue = Generator[Request, Response, T]

@@ -21,7 +21,9 @@ from outreach_async.importer import FORMATS
 from outreach_async.importer.checks import CHECKS
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
-NAMES = ["audit", "campaigns", "completion", "demo", "fields", "import", "mailboxes", "report", "serve", "steps"]
+NAMES = [
+    *("audit", "campaigns", "completion", "contacts", "demo", "fields", "import", "mailboxes", "report", "serve", "steps"),
+]
 
 BASH = """
 compopt() { printf 'compopt %s %s\\n' "$@"; }
@@ -205,3 +207,8 @@ def test_an_unknown_completion_request_prints_nothing(shell: Shell, monkeypatch:
     monkeypatch.setenv(VARIABLE, "tcsh_complete")
     ended = shell()
     assert (ended.code, ended.out, ended.err) == (1, "", "")
+
+
+def test_the_commands_of_a_group_are_completed_with_their_options() -> None:
+    assert completed("contacts", "") == ["create"]
+    assert completed("contacts", "create", "--dup") == ["--duplicates"]

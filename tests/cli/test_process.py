@@ -34,17 +34,18 @@ from support.cli import (
 
 from outreach_async import Journal
 from outreach_async.cli.demo import program_name
+from outreach_async.cli.serving import format_exports
 from outreach_async.fake.faults import hang, ok, status
 from outreach_async.logs import LOGGER
 
 
 @contextmanager
-def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], str, dict[str, str]]]:
-    """Run `serve` until the block ends it."""
+def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Run `serve --json` until the block ends it, and yield the process and what it printed."""
     command = ("sh", "-c", f'{before} exec "$@"', "sh", *COMMAND)
-    with start_command("serve", *arguments, command=command) as process:
+    with start_command("serve", "--json", *arguments, command=command) as process:
         assert process.stdout is not None
-        yield process, process.stdout.readline().strip(), json.loads(process.stdout.readline())
+        yield process, json.loads(process.stdout.readline())
 
 
 def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
@@ -109,8 +110,8 @@ def test_json_on_a_terminal_contains_only_json() -> None:
 
 def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Path) -> None:
     path = save_contacts(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
-    with serving() as (server, url, entrance):
-        env = {"OUTREACH_BASE_URL": url, "OUTREACH_WORKSPACE": entrance["workspace"], "OUTREACH_OWNER_KEY": entrance["owner_key"]}
+    with serving() as (server, entrance):
+        env = {f"OUTREACH_{name.upper()}": entrance[name] for name in ("base_url", "workspace", "owner_key")}
         done = wait_for_end(start_command("import", path, "--campaign", entrance["campaign"], "--json", env=env))
         assert (done.code, done.err) == (0, "")
         report = json.loads(done.out)
@@ -123,8 +124,8 @@ def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Pa
 def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
     world = tmp_path / "world.json"
     world.write_text('{"workspaces": [{"id": "space_1"}]}', encoding="utf-8")
-    with serving("--world", str(world), before='trap "" INT;') as (server, _, entrance):
-        assert entrance == {"workspace": "space_1", "owner_key": None, "campaign": None}
+    with serving("--world", str(world), before='trap "" INT;') as (server, entrance):
+        assert {**entrance, "base_url": None} == dict.fromkeys(entrance) | {"workspace": "space_1"}
         server.send_signal(signal.SIGTERM)
         assert wait_for_end(server).err == ""
         assert server.returncode == 0
@@ -272,3 +273,25 @@ def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, l
     assert done.returncode == code
     assert done.stderr.endswith(message)
     assert ("Traceback" in done.stderr) == (code == 1)
+
+
+def test_serve_prints_lines_that_a_shell_can_execute() -> None:
+    with start_command("serve") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        script = "".join(lines) + "outreach=$1; shift; exec $outreach campaigns --columns id"
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", " ".join(COMMAND)], env=environment(), capture_output=True, text=True, check=False
+        )
+        process.send_signal(signal.SIGTERM)
+        assert wait_for_end(process).err == ""
+    assert [line.partition("=")[0] for line in lines[:3]] == [
+        f"export OUTREACH_{name}" for name in ("BASE_URL", "WORKSPACE", "OWNER_KEY")
+    ]
+    assert lines[3] == "# try: outreach-async steps camp_spring\n"
+    assert "camp_spring" in done.stdout.splitlines()
+
+
+def test_serve_exports_only_what_the_world_has() -> None:
+    values = {"base_url": "http://127.0.0.1:80", "workspace": None, "owner_key": "key_a b", "campaign": None}
+    assert format_exports(values) == "export OUTREACH_BASE_URL=http://127.0.0.1:80\nexport OUTREACH_OWNER_KEY='key_a b'\n"

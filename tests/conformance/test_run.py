@@ -98,6 +98,12 @@ async def test_a_failed_request_is_reported_to_the_dialogue_without_secrets() ->
     assert not any(finding.possible for finding in found.values())
 
 
+async def test_nothing_more_is_sent_to_a_service_that_never_responds() -> None:
+    failing = Scripted(TransportError("no connection"))
+    await measure_service(failing, WRITER, Patience())
+    assert failing.sent_count == 3
+
+
 @virtual_time
 async def test_a_response_that_does_not_arrive_is_given_up() -> None:
     fake = service()

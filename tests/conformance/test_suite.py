@@ -123,6 +123,15 @@ def test_nothing_is_written_if_nothing_can_be_read(suite: Suite) -> None:
     assert not suite.record.exists()
 
 
+def test_a_service_that_is_not_reachable_is_reported_once(suite: Suite) -> None:
+    done = suite.run("--outreach-live", "http://127.0.0.1:1", "--outreach-workspace", SPACE)
+    text = done.stdout.str() + done.stderr.str()
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert text.count("http://127.0.0.1:1 is not reachable: no connection to http://127.0.0.1:1") == 1
+    assert "FAILURES" not in text
+    assert not suite.record.exists()
+
+
 def test_an_invalid_file_is_reported_before_any_request(suite: Suite) -> None:
     suite.record.write_text("past_ned = 1", encoding="utf-8")
     fake = service()

@@ -167,10 +167,9 @@ PLANE = PlaneClient(small_world())
 
 def serving(*arguments: str) -> Any:
     """Run `serve`, request its world and behaviour, and end it. `None` stands for a missing response."""
-    with start_command("serve", *arguments) as process:
+    with start_command("serve", "--json", *arguments) as process:
         assert process.stdout is not None
-        base = process.stdout.readline().strip()
-        process.stdout.readline()
+        base = json.loads(process.stdout.readline())["base_url"]
         port = base.rpartition(":")[2]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}/_fake") as client:
             answers = [client.get(path) for path in ("/", "/behaviour", "/world")]

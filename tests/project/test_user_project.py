@@ -92,15 +92,15 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.fixture
 def served(user: User) -> Iterator[Served]:
-    with user.started("outreach-async", "serve") as process:
+    with user.started("outreach-async", "serve", "--json") as process:
         assert process.stdout is not None
-        url, ids = process.stdout.readline().strip(), json.loads(process.stdout.readline())
+        ids = json.loads(process.stdout.readline())
         variables = {
-            "OUTREACH_BASE_URL": url,
+            "OUTREACH_BASE_URL": ids["base_url"],
             "OUTREACH_OWNER_KEY": ids["owner_key"],
             "OUTREACH_WORKSPACE": ids["workspace"],
         }
-        yield Served(url, variables, ids["campaign"])
+        yield Served(ids["base_url"], variables, ids["campaign"])
         process.terminate()
         process.communicate()
 

@@ -58,11 +58,11 @@ def serving() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder, "world.json")
         world.write_text(json.dumps(WORLD), encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "outreach_async", "serve", "--world", str(world)]
+        command = [sys.executable, "-P", "-m", "outreach_async", "serve", "--json", "--world", str(world)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             try:
-                yield server.stdout.readline().strip()
+                yield json.loads(server.stdout.readline())["base_url"]
             finally:
                 server.terminate()
 

@@ -1,0 +1,124 @@
+"""The command `contacts create`."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from support.cli import KEY, Shell
+
+from outreach_async.cli.creating import build_contact
+from outreach_async.fake import FakeService
+from outreach_async.fake.faults import commit_then, reset, status
+from outreach_async.models import WorkspaceField
+
+CREATE = ("contacts", "create", "--email", "ann@a.example")
+
+
+def test_a_contact_is_created_and_its_id_printed(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
+    ended = shell(*CREATE, "--set", "first_name=Ann=A", "--set", "plan=Gold", "--campaign", "camp_1", *server_options)
+    ann = service.contact("space_1", "ann@a.example")
+    assert ann is not None
+    assert (ended.code, ended.out, ended.err) == (0, f"added {ann['id']}\n", "")
+    assert ann["fields"] == {"first_name": "Ann=A", "custom_1": "Gold"}
+    assert ann["campaigns"] == ["camp_1"]
+
+
+def test_fields_are_requested_only_for_names_that_are_no_codes(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...]
+) -> None:
+    assert shell(*CREATE, "--set", "title=Dr", "--set", "custom_1=Gold", *server_options).code == 0
+    assert [request.operation for request in service.requests] == ["create_contact"]
+
+
+def field(code: str, label: str) -> WorkspaceField:
+    return WorkspaceField(code=code, label=label, searchable=[])
+
+
+def test_a_field_that_is_neither_standard_nor_custom_is_sent_by_its_code() -> None:
+    fields = [field("linkedin", "LinkedIn"), field("x_handle", "X")]
+    contact = build_contact("a@a.example", {"linkedin": "ann", "x": "@ann", "title": "Dr"}, fields)
+    assert contact == {"email": "a@a.example", "title": "Dr", "extra": {"linkedin": "ann", "x_handle": "@ann"}}
+
+
+def test_a_label_of_several_fields_is_ambiguous() -> None:
+    message = "--set: several fields have the label 'plan'; pass one of their codes: custom_1, custom_2."
+    with pytest.raises(click.UsageError) as caught:
+        build_contact("a@a.example", {"plan": "Gold"}, [field("custom_1", "Plan"), field("custom_2", "Plan")])
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("skip", ("skipped", "Old")), ("overwrite", ("overwriten", "Ann"))])
+def test_a_duplicate_is_treated_by_the_policy(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], policy: str, expected: tuple[str, str]
+) -> None:
+    service.add_contacts("space_1", [{"email": "ann@a.example", "first_name": "Old"}])
+    code, value = shell.json(*CREATE, "--set", "first_name=Ann", "--duplicates", policy, *server_options)
+    ann = service.contact("space_1", "ann@a.example")
+    assert ann is not None
+    assert (code, value["status"], ann["fields"]["first_name"]) == (0, *expected)
+
+
+def test_the_json_has_the_outcome_and_everything_known_about_it(shell: Shell, server_options: tuple[str, ...]) -> None:
+    code, value = shell.json(*CREATE, *server_options)
+    assert code == 0
+    assert value.pop("id").startswith("contact_")
+    assert value == {
+        "email": "ann@a.example",
+        "status": "added",
+        "details": None,
+        "possible": ["added"],
+        "certain": True,
+        "attempts": 1,
+        "error": None,
+    }
+
+
+def test_an_uncertain_outcome_says_what_is_possible(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
+    service.faults.script("create_contact", commit_then(reset()))
+    ended = shell(*CREATE, *server_options)
+    assert ended.code == 0
+    assert ended.out.startswith("skipped (uncertain: added or skipped): ")
+
+
+def test_a_refused_contact_is_rejected_and_exits_3(shell: Shell, server_options: tuple[str, ...]) -> None:
+    ended = shell("contacts", "create", "--email", "bad", *server_options)
+    assert (ended.code, ended.out) == (3, "rejected\n")
+    assert ended.err == "outreach-async: create_contact: the service answered 422: email must be an e-mail address\n"
+    code, value = shell.json("contacts", "create", "--email", "bad", *server_options)
+    assert (code, value["status"], value["error"]) == (3, "rejected", ended.err.removeprefix("outreach-async: ").strip())
+
+
+def test_a_service_that_cannot_be_reached_did_not_apply_the_contact(shell: Shell) -> None:
+    ended = shell(*CREATE, "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", "--owner-key", KEY)
+    assert (ended.code, ended.out) == (3, "not_applied\n")
+    assert ended.err.startswith("outreach-async: no connection to http://127.0.0.1:1")
+
+
+def test_a_refused_key_exits_77(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
+    service.faults.script("create_contact", status(401))
+    ended = shell(*CREATE, *server_options)
+    assert (ended.code, ended.out) == (77, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--set", "first_name"), "--set: expected FIELD=VALUE, got 'first_name'; pass, for example, --set first_name=Ann."),
+        (("--set", "=Ann"), "--set: expected FIELD=VALUE, got '=Ann'"),
+        (("--set", "email=a@b.example"), "--set: the e-mail address has an option of its own; pass it with --email."),
+        (("--set", "title=a", "--set", "title=b"), "--set: the field 'title' is set twice"),
+        (("--set", "custom_1=a", "--set", "PLAN=b"), "--set: the field 'custom_1' is set twice, once as 'PLAN'"),
+        (("--set", "first_nam=a"), "--set: the workspace has no field 'first_nam'; did you mean 'first_name'? Try"),
+        (("--set", "plam=a"), "--set: the workspace has no field 'plam'; did you mean 'Plan'? Try"),
+        (("--set", "zzzzzz=a"), "--set: the workspace has no field 'zzzzzz'; the command 'fields' lists the codes and labels."),
+        (("--email", ""), "email: expected an address, got a blank string"),
+        (("--duplicates", "merge"), "'--duplicates'"),
+    ],
+)
+def test_wrong_usage_creates_nothing_and_exits_2(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], options: tuple[str, ...], message: str
+) -> None:
+    ended = shell(*CREATE, *options, *server_options)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert "create_contact" not in [request.operation for request in service.requests]

@@ -1,0 +1,152 @@
+"""The columns of lists: by default, chosen, hidden, and in units for people."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from support.cli import Shell, on_terminal
+
+from outreach_async.cli import lists
+from outreach_async.cli.lists import ListColumns
+from outreach_async.cli.messages import format_moment, format_period, format_seconds
+from outreach_async.cli.output import Screen
+from outreach_async.fake import FakeService
+
+FAKE = ("--base-url", "fake:")
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """Return the rows of tab-separated text, by column."""
+    header, *rows = (line.split("\t") for line in text.splitlines())
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("command", ["campaigns", "mailboxes"])
+def test_a_pipe_gets_every_value_that_the_service_sent(shell: Shell, command: str) -> None:
+    _, value = shell.json(command, *FAKE)
+    rows = table(shell(command, *FAKE).out)
+    assert len(rows) == value["count"]
+    assert all(set(item) <= set(row) for item, row in zip(value["data"], rows, strict=True))
+
+
+def test_the_steps_in_a_pipe_have_every_value_of_step_and_template(shell: Shell) -> None:
+    _, value = shell.json("steps", "camp_spring", *FAKE)
+    rows = table(shell("steps", "camp_spring", *FAKE).out)
+    step = value["data"][0]
+    assert set(step) - {"templates"} <= set(rows[0])
+    assert rows[0]["template_id"] == step["templates"][0]["id"]
+    assert rows[0]["template_status"] == step["templates"][0]["status"]
+    assert set(step["templates"][0]) - {"id", "status"} <= set(rows[0])
+
+
+def test_dates_and_durations_stand_beside_the_raw_values(shell: Shell) -> None:
+    campaign = table(shell("campaigns", *FAKE).out)[1]
+    assert (campaign["created"], campaign["created_utc"]) == ("1768208400", "2026-01-12 09:00:00Z")
+    assert (campaign["days_left_date"], campaign["days_left_date_utc"]) == ("1773478800", "2026-03-14 09:00:00Z")
+    mailbox = table(shell("mailboxes", *FAKE, "--columns", "created_at,created_at_utc").out)[0]
+    assert mailbox["created_at_utc"] == format_moment(int(mailbox["created_at"]))
+    step = table(shell("steps", "camp_spring", *FAKE).out)[-1]
+    assert (step["wait_time"], step["wait"]) == ("259200000", "3 days")
+
+
+@pytest.mark.parametrize(
+    ("columns", "header"),
+    [
+        ("name,created_utc", "name\tcreated_utc"),
+        (" Name , id,name", "name\tid"),
+        ("all", "\t".join(lists._CAMPAIGNS.all)),
+    ],
+)
+def test_columns_are_printed_as_chosen(shell: Shell, columns: str, header: str) -> None:
+    ended = shell("campaigns", *FAKE, "--columns", columns)
+    assert (ended.code, ended.out.splitlines()[0]) == (0, header)
+
+
+def test_fields_have_columns_to_choose_too(shell: Shell) -> None:
+    assert shell("fields", *FAKE, "--columns", "searchable,code").out.splitlines()[1] == "email\temail"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--columns", "opns"), "--columns: unknown column 'opns'; did you mean 'opens'? Try"),
+        (("--columns", "zzz"), "--columns: unknown column 'zzz'; the columns are id, status, name, "),
+        (("--columns", ""), "--columns: unknown column ''; the columns are id, "),
+        (("--columns", "id", "--json"), "--columns: conflicts with --json, which prints every value; remove one of them."),
+    ],
+)
+def test_unusable_columns_are_refused(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], options: tuple[str, ...], message: str
+) -> None:
+    ended = shell("campaigns", *server_options, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert len(service.requests) == 0
+
+
+def test_a_terminal_names_the_columns_that_it_hides() -> None:
+    shown = " ".join(on_terminal("campaigns", *FAKE).err.replace("\x1b[0m", "").replace("\x1b[2m", "").split())
+    hidden = [name for name in lists._CAMPAIGNS.all if name not in lists._CAMPAIGNS.brief]
+    assert f"{len(hidden)} more columns: {', '.join(hidden)}; --columns steps,bounces or --columns all shows them" in shown
+
+
+def printed(width: int, names: tuple[str, ...], *rows: dict[str, Any]) -> list[str]:
+    """Return what a terminal of this width shows of a list."""
+    shown = StringIO()
+    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=width, color_system=None))
+    columns = ListColumns(("name", "sent", "note"), ("name",), lambda row, name: row[name])
+    columns.print(screen, rows, names)
+    return [line.rstrip() for line in shown.getvalue().splitlines() if line.strip()]
+
+
+def test_one_hidden_column_is_a_column() -> None:
+    lines = printed(80, ("name", "sent"), {"name": "a", "sent": 3})
+    assert lines[-1] == "1 more column: note; --columns note or --columns all shows them"
+
+
+def test_a_table_wider_than_the_terminal_is_printed_as_blocks() -> None:
+    row = {"name": "x" * 20, "sent": 10**9, "note": None}
+    assert printed(30, ("name", "sent", "note"), row) == [f"name  {'x' * 20}", "sent  1000000000", "note"]
+    assert printed(40, ("name", "sent", "note"), row)[0].split() == ["name", "sent", "note"]
+
+
+@given(st.integers(-(10**12), 10**12))
+def test_a_moment_is_the_unix_time_in_utc(seconds: int) -> None:
+    text = format_moment(seconds)
+    assert not text or (len(text), text[-1]) == (20, "Z")
+
+
+@pytest.mark.parametrize("value", [True, "Complete", None, 10**30, float("nan"), float("inf")])
+def test_what_is_no_unix_time_has_no_date(value: object) -> None:
+    assert format_moment(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 seconds"),
+        (1, "1 second"),
+        (0.25, "0.25 seconds"),
+        (90, "1 minute 30 seconds"),
+        (3600, "1 hour"),
+        (3601, "1 hour"),
+        (86_400 * 3, "3 days"),
+        (86_400 + 7200, "1 day 2 hours"),
+        (86_400 * 1000, "1,000 days"),
+        (86_400 * 1234, "1,234 days"),
+        (-5, "-5 seconds"),
+        (1e300, ""),
+        (float("nan"), ""),
+    ],
+)
+def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, text: str) -> None:
+    assert format_period(seconds) == text
+
+
+def test_seconds_get_larger_units_from_a_minute_on() -> None:
+    assert [format_seconds(seconds) for seconds in (12.34, 4321)] == ["12.3 s", "4,321.0 s (1 hour 12 minutes)"]

@@ -1,0 +1,186 @@
+"""A command has the options that it uses, and no others; ids are checked before anything is sent."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import attrs
+import click
+import pytest
+from support.cli import KEY, Ended, Shell, save_contacts
+
+from outreach_async.cli.app import outreach
+from outreach_async.cli.importing import ImportJob
+from outreach_async.cli.options import Options
+from outreach_async.fake import FakeService
+
+
+def walk(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that is not a group, with its name."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for each in command.list_commands(context):
+        found = command.get_command(context, each)
+        assert found is not None
+        yield from walk(found, f"{name} {each}".strip())
+
+
+COMMANDS = dict(walk(outreach))
+SHARED = {str(parameter.name): parameter for parameter in outreach.params if parameter.name in attrs.fields_dict(Options)}
+
+ARGUMENTS = {
+    "audit": (),
+    "campaigns": (),
+    "contacts create": ("--email", "ann@a.example"),
+    "demo": (),
+    "fields": (),
+    "import": ("{file}",),
+    "mailboxes": (),
+    "report": ("{journal}",),
+    "steps": ("camp_1",),
+}
+"""The arguments with which each command succeeds. `completion` has no shared option, and a test of processes runs `serve`."""
+
+PROBES = {
+    "base_url": ("--base-url", "http://127.0.0.1:1"),
+    "workspaces": ("--workspace", "space_none"),
+    "owner_key": ("--owner-key", "key_other"),
+    "as_json": ("--json",),
+    "backend": ("--backend", "aiohttp"),
+    "timeout": ("--timeout", "0"),
+    "rate": ("--rate", "0"),
+    "headers": ("--header", "X-Probe: 1"),
+}
+"""A value of each shared option that changes what a command does."""
+
+
+def shared_by(name: str) -> list[str]:
+    return [str(parameter.name) for parameter in COMMANDS[name].params if parameter.name in SHARED]
+
+
+def test_the_walk_knows_every_command_and_shared_option() -> None:
+    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "serve"}
+    assert set(PROBES) == set(SHARED) == set(attrs.fields_dict(Options))
+    assert shared_by("completion") == []
+    assert shared_by("serve") == ["as_json"]
+
+
+@pytest.fixture
+def attempt(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., object]:
+    """Return a function that runs a command and returns everything that it did, except for how long it took."""
+    monkeypatch.setenv("OUTREACH_BASE_URL", server_options[1])
+    monkeypatch.setenv("OUTREACH_WORKSPACE", server_options[3])
+    path, journal = save_contacts(tmp_path, "email\nann@a.example\n"), str(tmp_path / "run.db")
+    assert shell("import", path, "--journal", journal).code == 0
+    world = service.dump()
+
+    def run(name: str, *options: str) -> object:
+        service.load(world)
+        before = len(service.requests)
+        arguments = (part.format(file=path, journal=journal) for part in ARGUMENTS[name])
+        ended: Ended = shell(*name.split(), *arguments, *options)
+        requests = [
+            (each.operation, {name: value for name, value in each.headers.items() if name != "host"})
+            for each in list(service.requests)[before:]
+        ]
+        return ended.code, re.sub(r"\d+\.\d+ s.*|\d{4}-\d\d.*", "", ended.out), ended.err, requests
+
+    return run
+
+
+# `backend` is left out, because every backend sends the same bytes; another test runs each of them.
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name in ARGUMENTS for option in shared_by(name) if option != "backend"]
+)
+def test_every_shared_option_of_a_command_changes_what_it_does(attempt: Callable[..., object], name: str, option: str) -> None:
+    usual = attempt(name)
+    assert usual == attempt(name)
+    assert attempt(name, *PROBES[option]) != usual
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell: Shell, name: str) -> None:
+    arguments = {**ARGUMENTS, "completion": ("bash",), "serve": ()}[name]
+    for option in SHARED.keys() - shared_by(name):
+        value = {"timeout": ("--timeout", "0"), "workspaces": ("--workspace", "space_1")}.get(option, PROBES[option])
+        ended = shell(*value, *name.split(), *arguments)
+        assert (ended.code, ended.out) == (2, "")
+        assert f"{value[0]}: the command {name!r} does not use this option; remove it. Try" in ended.err
+
+
+def names_read(function: Callable[..., Any]) -> set[str]:
+    """Return the variables that a function and what it wraps read."""
+    found: set[str] = set()
+    while True:
+        codes: list[CodeType] = [function.__code__]
+        for code in codes:
+            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+            found |= {str(step.argval) for step in dis.get_instructions(code) if step.opname.startswith("LOAD")}
+        if not hasattr(function, "__wrapped__"):
+            return found
+        function = function.__wrapped__
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_its_own_is_read_by_the_command(name: str) -> None:
+    callback = COMMANDS[name].callback
+    assert callback is not None
+    known = names_read(callback)
+    if any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(inspect.unwrap(callback)).parameters.values()
+    ):
+        known |= {*attrs.fields_dict(ImportJob), "maps", "mapping", "checks"}  # a job refuses options that it does not have
+    own = {str(parameter.name) for parameter in COMMANDS[name].params} - SHARED.keys()
+    assert own <= known
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("name", ["", "contacts", *COMMANDS])
+def test_every_command_has_help(shell: Shell, name: str, flag: str) -> None:
+    ended = shell(*name.split(), flag)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"Usage: {' '.join(('outreach-async', *name.split()))} [OPTIONS]")
+    assert "-h, --help" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mailboxes", "--workspace", "mailbox_3"), "what looks like a mailbox id (mailbox_...); pass the id of a workspace"),
+        (
+            ("mailboxes", "--workspace", "camp_1"),
+            "(camp_...); pass the id of a workspace (the command 'steps' takes campaign ids)",
+        ),
+        (("contacts", "create", "--email", "a@b.example", "--workspace", "camp_1"), "did you mean --campaign?"),
+        (("contacts", "create", "--email", "a@b.example", "--campaign", "space_1"), "did you mean --workspace?"),
+        (("contacts", "create", "--email", "a@b.example", "--owner-key", "space_1"), "did you mean --workspace?"),
+        (("import", "x.csv", "--workspace", KEY), "what looks like an owner_key (key_***); did you mean --owner-key?"),
+        (("steps", "space_1"), "CAMPAIGN: expected a string starting with 'camp_', got what looks like a workspace id"),
+        (
+            ("audit", "--workspace", "space_1", "--workspace", "mailbox_1"),
+            "--workspace: expected a string starting with 'space_'",
+        ),
+    ],
+)
+def test_an_id_of_another_kind_is_an_error_that_says_so(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
+    ended = shell(*arguments, "--base-url", "http://127.0.0.1:1")
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert KEY not in ended.err
+
+
+def test_an_id_of_another_kind_in_the_environment_names_its_variable(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_1 camp_1")
+    ended = shell("audit", "--base-url", "http://127.0.0.1:1")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("outreach-async: OUTREACH_WORKSPACE: expected a string starting with 'space_'")
