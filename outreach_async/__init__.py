@@ -56,12 +56,15 @@ if TYPE_CHECKING:
         BulkStopped,
         BulkSuspended,
         DeadlineExceeded,
+        Forbidden,
         InvalidRequest,
         JournalError,
+        NotFound,
         OutreachError,
         RateLimited,
         StatusError,
         TransportError,
+        Unauthorized,
         UnexpectedResponse,
     )
     from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, Undecodable, WorkspaceField
@@ -73,6 +76,8 @@ if TYPE_CHECKING:
     from outreach_async.transport.httpx import HttpxTransport
     from outreach_async.transport.wire import Progress, Request, Response, Transport
     from outreach_async.vocabulary import UNSET, Outcome
+
+    __version__: str
 
 __all__ = [
     "UNSET",
@@ -87,12 +92,14 @@ __all__ = [
     "ContactOutcome",
     "CreatedContact",
     "DeadlineExceeded",
+    "Forbidden",
     "HttpxTransport",
     "InvalidRequest",
     "Journal",
     "JournalError",
     "Mailbox",
     "NewContact",
+    "NotFound",
     "ObjectJournal",
     "Outcome",
     "OutreachClient",
@@ -114,6 +121,7 @@ __all__ = [
     "Template",
     "Transport",
     "TransportError",
+    "Unauthorized",
     "Undecodable",
     "UnexpectedResponse",
     "WorkspaceField",
@@ -127,12 +135,15 @@ _EXPORTS: Final = {
         "BulkStopped",
         "BulkSuspended",
         "DeadlineExceeded",
+        "Forbidden",
         "InvalidRequest",
         "JournalError",
+        "NotFound",
         "OutreachError",
         "RateLimited",
         "StatusError",
         "TransportError",
+        "Unauthorized",
         "UnexpectedResponse",
     ),
     "models": ("Campaign", "CampaignSteps", "Mailbox", "Page", "Step", "Template", "Undecodable", "WorkspaceField"),
@@ -149,10 +160,14 @@ _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use, which keeps `import outreach_async` fast."""
-    if name not in _EXPORT_MODULES:
+    """Import a public name, or read the version, on first use, which keeps `import outreach_async` fast."""
+    if name == "__version__":
+        value: Any = import_module("importlib.metadata").version(__name__)
+    elif name in _EXPORT_MODULES:
+        value = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
+    globals()[name] = value
     return value
 
 
