@@ -27,6 +27,7 @@ anyio.run(main)
 Further reading, for example with `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
 
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
+    outreach_async.sync            the same client without `async`, for scripts
     outreach_async.bulk            creating up to millions of contacts: outcomes, journals, resuming, pauses
     outreach_async.audit           finding unsafe mailboxes: the reasons, and what to do
     outreach_async.importer        importing contacts from files: columns, checks, rejects

@@ -287,6 +287,14 @@ class Pager(Generic[T]):
         await self.follow(cursor, add_items, prefetch)
         return Collected(items, cursor)
 
+    async def next_items(self, cursor: PageCursor[T]) -> list[T]:
+        """Fetch the cursor's page, advance the cursor, and return the page's new items.
+
+        Raises:
+            OutreachError: The page could not be fetched.
+        """
+        return cursor.add(await _fetch_or_error(self, cursor.number))
+
     async def follow(self, cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
         """Walk over all pages and pass the new items of each page to `on_items`.
 
@@ -352,7 +360,7 @@ class _ItemIterator(AsyncIterator[T]):
         while not self._ready:
             if self._cursor.done:
                 raise StopAsyncIteration
-            self._ready.extend(self._cursor.add(await _fetch_or_error(self._pager, self._cursor.number)))
+            self._ready.extend(await self._pager.next_items(self._cursor))
         return self._ready.popleft()
 
 

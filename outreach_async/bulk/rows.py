@@ -194,6 +194,7 @@ class Source:
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
+        iterator: The rows; empty for an async iterable.
         ready: Whether the next row is available without waiting: always for an iterable, never for an async iterable.
 
     Raises:
@@ -212,12 +213,12 @@ class Source:
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
         self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
-        self._iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
+        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
 
     async def pull(self) -> Any:
         """Return the next row; `END` after the last row. Exceptions of the iterable pass through."""
         if self._stream is None:
-            return next(self._iterator, END)
+            return next(self.iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
             return await anext(self._stream, END)
 
