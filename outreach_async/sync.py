@@ -24,8 +24,8 @@ and outcomes cross between the threads in batches of up to 500, so that many con
 `OutreachClient`.
 
 Ctrl-C raises KeyboardInterrupt in your thread. On the way out, each `with` block cancels its requests in flight and closes its
-connections; a run with a journal can be resumed. Use a client in one thread at a time. In a program with an event loop, use
-`OutreachClient`: a synchronous call would block that loop.
+connections; a run with a journal can be resumed. Threads can share a client, but each pager and run belongs to one thread. In a
+program with an event loop, use `OutreachClient`: a synchronous call would block that loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Create any number of contacts concurrently, with an exact outcome for every row.
 
-A minimal program: rows are `NewContact` values or mappings, from a list, a generator or an async generator, or a data frame
-(`ArrowStream`), and awaiting the run returns a report. Programs read `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE` from the environment:
+A minimal program: rows are `NewContact` values or mappings, from any iterable, or a data frame (`ArrowStream`). It reads
+`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the environment, and awaits the run for its report:
 
 ```python
 import anyio
