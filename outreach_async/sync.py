@@ -20,8 +20,7 @@ with SyncClient() as client:
 ```
 
 Your rows are read in your own thread, so that they can come from a connection that is bound to it, such as one of sqlite3. Rows
-and outcomes cross between the threads in batches of up to 500, so that many contacts take little more time than with
-`OutreachClient`.
+and outcomes cross between the threads in batches, so that creating many contacts takes less than twice the CPU time.
 
 Ctrl-C raises KeyboardInterrupt in your thread. On the way out, each `with` block cancels its requests in flight and closes its
 connections; a run with a journal can be resumed. Threads can share a client, but each pager and run belongs to one thread. In a

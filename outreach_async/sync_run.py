@@ -21,7 +21,7 @@ from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 T = TypeVar("T")
 
 _BATCH_SIZE: Final = 500
-"""Maximum number of rows, and of outcomes, that cross between the threads at once."""
+"""Maximum number of rows that cross between the threads at once."""
 _LINGER: Final = 0.02
 """Number of seconds to wait for a batch to fill after its first row or outcome. It limits by how much an outcome is delayed."""
 
@@ -147,8 +147,6 @@ class SyncOutcomes(Iterator[ContactOutcome]):
             try:
                 async for outcome in self._outcomes:
                     batch.append(outcome)
-                    if len(batch) == _BATCH_SIZE:
-                        return batch
                     if len(batch) == 1:
                         scope.deadline = anyio.current_time() + _LINGER
                 self._ended = True
@@ -160,7 +158,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes so far. They may include up to 500 outcomes that the iteration has not reached."""
+        """The counts of the outcomes so far. They may include the rest of a batch that the iteration has not reached."""
         return self._outcomes.report
 
     @property
