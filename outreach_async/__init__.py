@@ -27,6 +27,7 @@ anyio.run(main)
 Further reading, for example with `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
 
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
+    outreach_async.sync            the same client without `async`, for scripts
     outreach_async.bulk            creating up to millions of contacts: outcomes, journals, resuming, pauses
     outreach_async.audit           finding unsafe mailboxes: the reasons, and what to do
     outreach_async.importer        importing contacts from files: columns, checks, rejects
@@ -56,12 +57,15 @@ if TYPE_CHECKING:
         BulkStopped,
         BulkSuspended,
         DeadlineExceeded,
+        Forbidden,
         InvalidRequest,
         JournalError,
+        NotFound,
         OutreachError,
         RateLimited,
         StatusError,
         TransportError,
+        Unauthorized,
         UnexpectedResponse,
     )
     from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, Undecodable, WorkspaceField
@@ -73,6 +77,8 @@ if TYPE_CHECKING:
     from outreach_async.transport.httpx import HttpxTransport
     from outreach_async.transport.wire import Progress, Request, Response, Transport
     from outreach_async.vocabulary import UNSET, Outcome
+
+    __version__: str
 
 __all__ = [
     "UNSET",
@@ -87,12 +93,14 @@ __all__ = [
     "ContactOutcome",
     "CreatedContact",
     "DeadlineExceeded",
+    "Forbidden",
     "HttpxTransport",
     "InvalidRequest",
     "Journal",
     "JournalError",
     "Mailbox",
     "NewContact",
+    "NotFound",
     "ObjectJournal",
     "Outcome",
     "OutreachClient",
@@ -114,6 +122,7 @@ __all__ = [
     "Template",
     "Transport",
     "TransportError",
+    "Unauthorized",
     "Undecodable",
     "UnexpectedResponse",
     "WorkspaceField",
@@ -127,12 +136,15 @@ _EXPORTS: Final = {
         "BulkStopped",
         "BulkSuspended",
         "DeadlineExceeded",
+        "Forbidden",
         "InvalidRequest",
         "JournalError",
+        "NotFound",
         "OutreachError",
         "RateLimited",
         "StatusError",
         "TransportError",
+        "Unauthorized",
         "UnexpectedResponse",
     ),
     "models": ("Campaign", "CampaignSteps", "Mailbox", "Page", "Step", "Template", "Undecodable", "WorkspaceField"),
@@ -149,10 +161,14 @@ _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use, which keeps `import outreach_async` fast."""
-    if name not in _EXPORT_MODULES:
+    """Import a public name, or read the version, on first use, which keeps `import outreach_async` fast."""
+    if name == "__version__":
+        value: Any = import_module("importlib.metadata").version(__name__)
+    elif name in _EXPORT_MODULES:
+        value = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
+    globals()[name] = value
     return value
 
 

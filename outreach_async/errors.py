@@ -6,6 +6,9 @@
      +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
      +-- UnexpectedResponse                      a response that the interface does not allow
      +-- StatusError                             a response with a status of 300 or more
+     |    +-- Unauthorized                       401
+     |    +-- Forbidden                          403
+     |    +-- NotFound                           404
      |    +-- RateLimited                        429
      +-- BulkStopped                             a bulk run that cannot continue
      |    +-- BulkSuspended                      a bulk run that can be resumed later
@@ -178,6 +181,46 @@ class StatusError(OutreachError):
             await client.campaigns.steps("camp_gone")
         except StatusError as error:
             print(error.status_code, error.request_id is not None)  # -> 404 True
+        ```
+    """
+
+
+class Unauthorized(StatusError):
+    """The service returned status 401: the owner key is missing or unknown.
+
+    Example:
+        ```python
+        try:
+            await client.contacts.create(NewContact("ann@company.example"), owner_key="key_unknown")
+        except Unauthorized as error:
+            print(error.status_code, error.maybe_applied)  # -> 401 False
+        ```
+    """
+
+
+class Forbidden(StatusError):
+    """The service returned status 403: the owner key is known, but does not allow the call.
+
+    Example:
+        ```python
+        other = fake.add_owner_key(fake.add_workspace())
+        try:
+            await client.contacts.create(NewContact("ann@company.example"), owner_key=other)
+        except Forbidden as error:
+            print(error.status_code, error.maybe_applied)  # -> 403 False
+        ```
+    """
+
+
+class NotFound(StatusError):
+    """The service returned status 404: there is no such workspace, campaign or endpoint.
+
+    Example:
+        ```python
+        try:
+            await client.campaigns.steps("camp_gone")
+        except NotFound as error:
+            print(error)  # -> list_steps: the service answered 404: ...
         ```
     """
 

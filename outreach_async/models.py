@@ -6,6 +6,7 @@ as the service sent them. Relative times such as `age` are kept as the text that
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
@@ -18,6 +19,21 @@ Number: TypeAlias = int | float
 
 LOCAL_FIELDS: Final = frozenset({"_extra", "undecodable"})
 """Model attributes that the library adds and the service does not send."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _to_datetime(field: str, seconds: Number) -> datetime:
+    """Return a Unix time as a datetime in UTC, on every platform also before 1970."""
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; use the number itself") from None
+
+
+def _date_or_none(value: str | Number) -> datetime | None:
+    return None if isinstance(value, str) else _to_datetime("days_left_date", value)
 
 
 @attrs.frozen(kw_only=True)
@@ -56,9 +72,10 @@ class Campaign(ResponseModel):
         bounces_num: Count of bounces.
         interested_num: Count of interested replies.
         days_left: Estimated days until the campaign ends.
-        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended.
+        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended. A timestamp is
+            also available as `days_left_datetime`, a datetime in UTC.
         days_left_display: The days left, as human-readable text.
-        created: Creation time, as a Unix timestamp.
+        created: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
         extra: Response fields that this class does not define.
 
     Example:
@@ -87,6 +104,24 @@ class Campaign(ResponseModel):
     days_left_date: str | int | float
     days_left_display: str
     created: Number
+
+    @property
+    def created_datetime(self) -> datetime:
+        """`created` as a datetime in UTC.
+
+        Raises:
+            ValueError: A datetime cannot represent `created`.
+        """
+        return _to_datetime("created", self.created)
+
+    @property
+    def days_left_datetime(self) -> datetime | None:
+        """`days_left_date` as a datetime in UTC; `None` if it is a string.
+
+        Raises:
+            ValueError: A datetime cannot represent `days_left_date`.
+        """
+        return _date_or_none(self.days_left_date)
 
 
 @attrs.frozen(kw_only=True)
@@ -117,15 +152,15 @@ class Mailbox(ResponseModel):
         created: Time since the mailbox was created, as human-readable text.
         domain_ip: IP address of the domain; `None` if it has none.
         server_ip: IP address of the sending server.
-        created_at: Creation time, as a Unix timestamp.
+        created_at: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
         extra: Response fields that this class does not define.
 
     Example:
         ```python
         async for mailbox in client.mailboxes.list():
-            print(mailbox.email, mailbox.spf, mailbox.type)
-        # -> ada@north.example True Google
-        # -> bob@north.example False SMTP & IMAP
+            print(mailbox.email, mailbox.spf, mailbox.type, mailbox.created_datetime.tzinfo)
+        # -> ada@north.example True Google UTC
+        # -> bob@north.example False SMTP & IMAP UTC
         ```
     """
 
@@ -153,6 +188,15 @@ class Mailbox(ResponseModel):
     domain_ip: str | None
     server_ip: str
     created_at: Number
+
+    @property
+    def created_datetime(self) -> datetime:
+        """`created_at` as a datetime in UTC.
+
+        Raises:
+            ValueError: A datetime cannot represent `created_at`.
+        """
+        return _to_datetime("created_at", self.created_at)
 
 
 @attrs.frozen(kw_only=True)
@@ -327,7 +371,8 @@ class CampaignSteps(ResponseModel):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended.
+        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended. A timestamp is
+            also available as `days_left_datetime`, a datetime in UTC.
         days_left_display: Summary of the days left.
         data: The steps, in the service's order.
         extra: Response fields that this class does not define.
@@ -344,6 +389,15 @@ class CampaignSteps(ResponseModel):
     days_left_date: str | int | float
     days_left_display: str
     data: list[Step]
+
+    @property
+    def days_left_datetime(self) -> datetime | None:
+        """`days_left_date` as a datetime in UTC; `None` if it is a string.
+
+        Raises:
+            ValueError: A datetime cannot represent `days_left_date`.
+        """
+        return _date_or_none(self.days_left_date)
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import anyio
 import attrs
@@ -199,6 +199,9 @@ class PageCursor(Generic[T]):
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
 
 
+_USAGE = "write `async for item in pager`, or `items = await pager.collect()` for a list"
+
+
 @attrs.frozen
 class Pager(Generic[T]):
     """A list that is fetched on demand. Await the pager for one page, or iterate over it for every item of every page.
@@ -227,6 +230,21 @@ class Pager(Generic[T]):
     def __aiter__(self) -> AsyncIterator[T]:
         """Iterate over every item once, page by page."""
         return _ItemIterator(self)
+
+    # Hidden from type checkers, which then report these mistakes before the program runs.
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(f"Pager: expected `async for`, got `for`; {_USAGE}")
+
+        def __len__(self) -> NoReturn:
+            raise TypeError(f"Pager: expected a list, got a pager, whose items are not fetched yet; {_USAGE}")
+
+        def __getitem__(self, _index: object) -> NoReturn:
+            raise TypeError(f"Pager: expected a list, got a pager, whose items are not fetched yet; {_USAGE}")
+
+        def __bool__(self) -> bool:
+            return True  # as any object without a length
 
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
@@ -268,6 +286,14 @@ class Pager(Generic[T]):
 
         await self.follow(cursor, add_items, prefetch)
         return Collected(items, cursor)
+
+    async def next_items(self, cursor: PageCursor[T]) -> list[T]:
+        """Fetch the cursor's page, advance the cursor, and return the page's new items.
+
+        Raises:
+            OutreachError: The page could not be fetched.
+        """
+        return cursor.add(await _fetch_or_error(self, cursor.number))
 
     async def follow(self, cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
         """Walk over all pages and pass the new items of each page to `on_items`.
@@ -334,7 +360,7 @@ class _ItemIterator(AsyncIterator[T]):
         while not self._ready:
             if self._cursor.done:
                 raise StopAsyncIteration
-            self._ready.extend(self._cursor.add(await _fetch_or_error(self._pager, self._cursor.number)))
+            self._ready.extend(await self._pager.next_items(self._cursor))
         return self._ready.popleft()
 
 

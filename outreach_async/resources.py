@@ -23,7 +23,7 @@ from outreach_async.validation import require_choice, require_number, require_se
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import BulkRun, Order, Repeats
+    from outreach_async.bulk import ArrowStream, BulkRun, Order, Repeats
     from outreach_async.bulk.journal import JournalStore
 
 T = TypeVar("T", bound=HasId)
@@ -275,7 +275,7 @@ class Contacts(_Resource):
     @drop_frames
     def create_many(
         self,
-        rows: Iterable[NewContact | Mapping[str, Any]] | AsyncIterable[NewContact | Mapping[str, Any]],
+        rows: Iterable[NewContact | Mapping[str, Any]] | AsyncIterable[NewContact | Mapping[str, Any]] | ArrowStream,
         *,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,
@@ -304,7 +304,8 @@ class Contacts(_Resource):
         with the remaining rows, and every row gets exactly one outcome.
 
         Args:
-            rows: `NewContact` values or mappings, from any iterable or async iterable.
+            rows: `NewContact` values or mappings, from any iterable or async iterable; or a data frame of pandas, polars, pyarrow
+                or DuckDB (extra `parquet`) whose columns are named as the fields of `NewContact`, or `custom_<n>`.
             duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
                 `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
@@ -323,9 +324,9 @@ class Contacts(_Resource):
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
                 damaged, empty or lost, and implies `resume`. Every row without an outcome then counts as possibly sent.
             spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
-            total: Number of rows, for the reported progress; not needed if `rows` has a length.
-            stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections for the same
-                reason; `None` never stops the run.
+            total: Number of rows, for the reported progress; defaults to the length of `rows`, if it has one.
+            stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
+                the run.
             max_outage: Number of seconds without any success after which the run is suspended.
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.

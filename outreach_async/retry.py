@@ -141,9 +141,9 @@ class StatusMeaning:
 
 _STATUSES: Final = {
     400: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
-    401: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True),
-    403: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True),
-    404: StatusMeaning(FailureKind.FINAL, affects_every_row=True, may_be_past_end=True),
+    401: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Unauthorized),
+    403: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Forbidden),
+    404: StatusMeaning(FailureKind.FINAL, affects_every_row=True, may_be_past_end=True, error_class=errors.NotFound),
     405: StatusMeaning(FailureKind.FINAL, affects_every_row=True),
     # A proxy may return 408, 425 and 499 after passing the request on.
     408: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),

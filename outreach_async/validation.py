@@ -284,9 +284,14 @@ _CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STA
 def _unknown_member_message(member: object) -> str:
     if not isinstance(member, str):
         return f"contact: expected strings as keys, got {type_name(member)}; use the field names of NewContact"
-    near = get_close_matches(member, _CONTACT_MEMBERS, n=1)
-    meant = f"did you mean {near[0]!r}? Otherwise, " if near else ""
+    near = suggest_field(member)
+    meant = f"did you mean {near!r}? Otherwise, " if near else ""
     return f"{masked_repr(member)}: not a field of a contact; {meant}pass other field codes of the workspace in 'extra'"
+
+
+def suggest_field(name: str) -> str | None:
+    """Return the field of a contact whose name is most similar; `None` if no name is similar."""
+    return next(iter(get_close_matches(name, _CONTACT_MEMBERS, n=1)), None)
 
 
 def require_method(method: object) -> str:

@@ -1,7 +1,7 @@
 """Create any number of contacts concurrently, with an exact outcome for every row.
 
-A minimal program: rows are `NewContact` values or mappings, from a list, a generator or an async generator, and awaiting the run
-returns a report. Programs here read `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the environment:
+A minimal program: rows are `NewContact` values or mappings, from any iterable, or a data frame (`ArrowStream`). It reads
+`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the environment, and awaits the run for its report:
 
 ```python
 import anyio
@@ -138,7 +138,7 @@ the rows done, the total, the rows per second, the state, the seconds until a pa
     BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asked to wait over 15 minutes.
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
-                   rejected with the same error. Fix the cause, and resume
+                   all rejected. Fix the cause, and resume
     JournalError   the journal cannot be written, so sending stops: the disk is full, for example, or a program that reads the
                    journal has blocked the writer for 10 seconds. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
@@ -151,6 +151,7 @@ window has room, and leaves the window when you take its outcome. A slow consume
 much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """
 
+from outreach_async.bulk.frames import ArrowStream
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
 from outreach_async.bulk.pipeline import Outcomes
@@ -158,4 +159,15 @@ from outreach_async.bulk.progress import BulkProgress
 from outreach_async.bulk.rows import Repeats
 from outreach_async.bulk.run import BulkRun
 
-__all__ = ["BulkProgress", "BulkReport", "BulkRun", "ContactOutcome", "Journal", "ObjectJournal", "Order", "Outcomes", "Repeats"]
+__all__ = [
+    "ArrowStream",
+    "BulkProgress",
+    "BulkReport",
+    "BulkRun",
+    "ContactOutcome",
+    "Journal",
+    "ObjectJournal",
+    "Order",
+    "Outcomes",
+    "Repeats",
+]

@@ -310,41 +310,43 @@ OutcomeBuffer = CompletionOrder | InputOrder
 
 
 class RejectStreak:
-    """Stops a run whose first outcomes are all rejections with the same error.
+    """Stops a run whose first outcomes are all rejections, whatever the reasons.
 
     Args:
-        rows: Number of rejections with the same error after which the run is stopped; with `None`, the run is never stopped.
+        rows: Number of rejections after which the run is stopped; with `None`, the run is never stopped.
     """
 
     def __init__(self, rows: int | None) -> None:
         self._remaining = rows or 0
         self._rows = rows
-        self._reason: tuple[int | None, str] | None = None
+        self._reasons: Counter[str] = Counter()
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
         """Count an outcome. Return the error that stops the run if the number of rejections is reached; otherwise `None`."""
         if not self._remaining:
             return None
         reason = _reject_reason(outcome)
-        if reason is None or (self._reason is not None and reason != self._reason):
+        if reason is None:
             self._remaining = 0
             return None
-        self._reason = reason
+        self._reasons[reason] += 1
         self._remaining -= 1
         if self._remaining:
             return None
+        ((reason, count),) = self._reasons.most_common(1)
+        share = "" if count == self._rows else f" ({count} of them with this error)"
         return BulkStopped(
-            f"run stopped: the first {self._rows} rows were rejected with the same error: {reason[1]}; "
+            f"run stopped: the first {self._rows} rows were all rejected{share}: {reason}; "
             "fix the cause, or turn off stop_after_rejects"
         )
 
 
-def _reject_reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
-    """Return the status code and message of a refused row's error; `None` if the row was not refused.
+def _reject_reason(outcome: ContactOutcome) -> str | None:
+    """Return the message of a refused row's error; `None` if the row was not refused.
 
     The outcome of a refused row may be `unknown`.
     """
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
         return None
-    return error.status_code, str(error)
+    return str(error)

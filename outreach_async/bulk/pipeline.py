@@ -152,7 +152,7 @@ class Plan:
         source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.
         order: Order in which outcomes are returned.
-        reject_streak: Stops a run whose first rows are all rejected with the same error.
+        reject_streak: Stops a run whose first rows are all rejected.
         parser: The parser of the rows.
         max_outage: Seconds that a run waits for a service that is down.
         total: Number of rows in the input; `None` if unknown.

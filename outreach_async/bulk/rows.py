@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -13,6 +13,7 @@ import attrs
 import msgspec
 from anyio.abc import TaskGroup
 
+from outreach_async.bulk.frames import ArrowStream, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.contacts import CreateContactResponse, NewContact
@@ -83,6 +84,8 @@ class RowParser:
         return self._parse_contact(index, content)
 
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
+        if isinstance(row, UnsendableRow):
+            return unsent_outcome(index, row.values, Outcome.REJECTED, InvalidRequest(row.reason))
         try:
             contact = to_contact(row)
             operation = self._contact_requests.build_row(contact)
@@ -101,6 +104,8 @@ class RowParser:
 
     def encode_for_spool(self, row: object) -> tuple[str, bytes]:
         """Return the row's exact e-mail and its `SpooledRow.payload`. The e-mail is empty if the row can never be sent."""
+        if isinstance(row, UnsendableRow):
+            return "", msgspec.json.encode(row.reason)
         try:
             contact = to_contact(row)
             body = self._contact_requests.build_row(contact).request.body
@@ -188,30 +193,41 @@ class Source:
     """Rows of the caller's iterable, pulled one at a time by many tasks.
 
     Attributes:
-        total: Number of rows; `None` if the iterable has no length.
+        total: Number of rows; `None` if the input has no length.
+        iterator: The rows; empty for an async iterable.
         ready: Whether the next row is available without waiting: always for an iterable, never for an async iterable.
 
     Raises:
-        InvalidRequest: `rows` is not an iterable of rows, or is a single contact, a mapping, a string or bytes.
+        InvalidRequest: `rows` is not an iterable of rows, or is a single contact, a mapping, a string or bytes; or it is a data
+            frame that cannot be read.
     """
 
-    def __init__(self, rows: Iterable[Any] | AsyncIterable[Any]) -> None:
+    def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream) -> None:
+        self.total = _length_or_none(rows)  # before a frame is read, because DuckDB runs one query at a time
+        if is_frame(rows):
+            rows = read_frame(rows)
         if isinstance(rows, str | bytes | Mapping | NewContact):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got a single {type_name(rows)}; {_REMEDY}")
         self._lock = anyio.Lock(fast_acquire=True)
-        self.total = len(rows) if isinstance(rows, Sized) else None
         self.ready = not isinstance(rows, AsyncIterable)
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
         self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
-        self._iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
+        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
 
     async def pull(self) -> Any:
         """Return the next row; `END` after the last row. Exceptions of the iterable pass through."""
         if self._stream is None:
-            return next(self._iterator, END)
+            return next(self.iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
             return await anext(self._stream, END)
+
+
+def _length_or_none(rows: object) -> int | None:
+    try:
+        return len(rows)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def order_key(email: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, get_args
 import anyio
 import attrs
 
+from outreach_async.bulk.frames import ArrowStream
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
@@ -43,7 +44,7 @@ def create_run(
     engine: Engine,
     contact_requests: ContactRequests,
     call_options: CallOptions,
-    rows: Iterable[Any] | AsyncIterable[Any],
+    rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream,
     *,
     options: BulkOptions,
     identity: Mapping[str, Any],

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
@@ -343,6 +344,38 @@ def test_a_new_contact_copies_the_mappings_it_is_given() -> None:
     contact = NewContact("a@b.example", custom=row, extra=row)
     row["custom_1"] = "y"
     assert contact.custom == contact.extra == {"custom_1": "x"}
+
+
+# Times
+
+
+def model_with(kind: Any, **values: object) -> Any:
+    """Return a model with these values, and with a text in every other field."""
+    fields = {field.name: field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING}
+    return kind(**fields | values)
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_a_unix_time_is_also_available_as_a_datetime(moment: datetime) -> None:
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(seconds=1)
+    campaign = model_with(Campaign, created=seconds, days_left_date=seconds)
+    steps, mailbox = model_with(CampaignSteps, days_left_date=seconds), model_with(Mailbox, created_at=seconds)
+    times = campaign.created_datetime, campaign.days_left_datetime, steps.days_left_datetime, mailbox.created_datetime
+    assert {time.tzinfo for time in times} == {UTC}
+    assert all(abs(time - moment) < timedelta(milliseconds=1) for time in times)
+
+
+@pytest.mark.parametrize("text", ["Complete", "1700000000", "2026-05-04", ""])
+def test_an_end_given_as_a_string_has_no_datetime(text: str) -> None:
+    assert model_with(Campaign, days_left_date=text).days_left_datetime is None
+    assert model_with(CampaignSteps, days_left_date=text).days_left_datetime is None
+
+
+@pytest.mark.parametrize("seconds", [1e300, -1e300, 10**30, 1e12, -1e12, float("nan")])
+def test_a_time_that_no_datetime_can_represent_is_named(seconds: float) -> None:
+    mailbox: Mailbox = model_with(Mailbox, created_at=seconds)
+    with pytest.raises(ValueError, match=f"^created_at: expected a Unix time in .*, got {re.escape(str(seconds))}; use"):
+        _ = mailbox.created_datetime
 
 
 # Created contacts

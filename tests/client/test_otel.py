@@ -132,7 +132,7 @@ async def test_the_span_of_a_failed_call_has_its_error_class() -> None:
     with pytest.raises(OutreachError):
         await telemetry.client(Script(status(404, b"{}"))).campaigns.steps("camp_1")
     (call,), (attempt,) = telemetry.spans(SpanKind.INTERNAL), telemetry.spans()
-    assert (attributes(call)["error.type"], call.status.status_code) == ("StatusError", StatusCode.ERROR)
+    assert (attributes(call)["error.type"], call.status.status_code) == ("NotFound", StatusCode.ERROR)
     assert (attempt.name, attributes(attempt)["error.type"]) == ("GET /v1/campaigns/{campaign_id}/steps", "404")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Awaitable, Callable
+from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -224,6 +225,23 @@ async def test_awaiting_a_list_returns_the_one_page() -> None:
     assert [item.id for item in page.data] == ["camp_4", "camp_5"]
     assert (page.status, page.headers, page.total_found, page.current_page, page.total_pages) == ("ok", ["name"], 9, 3, 5)
     assert service.answered == [3]
+
+
+@pytest.mark.parametrize(
+    ("misuse", "mistake"),
+    [
+        (iter, "expected `async for`, got `for`"),
+        (list, "expected `async for`, got `for`"),
+        (len, "expected a list, got a pager"),
+        (itemgetter(0), "expected a list, got a pager"),
+        (itemgetter(slice(3)), "expected a list, got a pager"),
+    ],
+)
+def test_a_pager_used_as_a_list_says_how_to_use_it(misuse: Callable[[Any], object], mistake: str) -> None:
+    pager = campaigns(PagingService(3))
+    with pytest.raises(TypeError, match=f"^Pager: {mistake}.*; write `async for item in pager`, or `items = await pager.collect"):
+        misuse(pager)
+    assert bool(pager)  # as any object without a length
 
 
 @pytest.mark.parametrize("walk", WALKERS)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from outreach_async.codec import DecodeError, decode_model
 from outreach_async.contacts import CreateContactResponse
-from outreach_async.errors import RateLimited, StatusError, UnexpectedResponse
+from outreach_async.errors import Forbidden, NotFound, RateLimited, StatusError, Unauthorized, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
 from outreach_async.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.transport.wire import Response
@@ -84,7 +84,7 @@ def test_the_reason_of_any_bytes_is_at_most_one_line(body: bytes) -> None:
     assert "\n" not in reason
 
 
-@pytest.mark.parametrize("status", [300, 301, 307, 400, 401, 404, 422, 500, 503])
+@pytest.mark.parametrize("status", [300, 301, 307, 400, 422, 500, 503])
 def test_a_status_error_has_what_the_service_answered(status: int) -> None:
     error = refusal(status, b'{"error": "no"}', {"x-request-id": "req_1", "content-type": "application/json"})
     assert type(error) is StatusError
@@ -97,6 +97,11 @@ def test_a_status_error_has_what_the_service_answered(status: int) -> None:
     )
     assert error.headers == {"x-request-id": "req_1", "content-type": "application/json"}
     assert (error.maybe_sent, error.attempts) == (True, 0)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, Unauthorized), (403, Forbidden), (404, NotFound), (429, RateLimited)])
+def test_frequent_statuses_have_classes_of_their_own(status: int, kind: type[StatusError]) -> None:
+    assert type(refusal(status)) is kind
 
 
 @pytest.mark.parametrize(("fields", "seconds"), [({}, None), ({"retry-after": "3"}, 3.0), ({"retry-after": "soon"}, None)])

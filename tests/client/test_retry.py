@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,
+    Forbidden,
     InvalidRequest,
+    NotFound,
     OutreachError,
     RateLimited,
     StatusError,
     TransportError,
+    Unauthorized,
     UnexpectedResponse,
 )
 from outreach_async.retry import (
@@ -134,12 +137,13 @@ def test_statuses_that_may_follow_a_creation_are_known(codes: Iterable[int], may
 
 def test_each_column_of_the_status_table() -> None:
     every_row = {401, 403, 404, 405, 429, 501, 505, *range(300, 400)}
+    classes = {401: Unauthorized, 403: Forbidden, 404: NotFound, 429: RateLimited}
     for status in range(200, 1000):
         meaning = explain_status(status)
         assert meaning.affects_every_row is (status in every_row), status
         assert meaning.is_denied is (status in {401, 403}), status
         assert meaning.may_be_past_end is (status in {400, 404, 416, 422}), status
-        assert meaning.error_class is (RateLimited if status == 429 else StatusError), status
+        assert meaning.error_class is classes.get(status, StatusError), status
     assert not explain_status(503, {"retry-after": "1"}).affects_every_row  # one row alone may get it
 
 

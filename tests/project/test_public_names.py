@@ -25,12 +25,14 @@ NAMES = [
     "ContactOutcome",
     "CreatedContact",
     "DeadlineExceeded",
+    "Forbidden",
     "HttpxTransport",
     "InvalidRequest",
     "Journal",
     "JournalError",
     "Mailbox",
     "NewContact",
+    "NotFound",
     "ObjectJournal",
     "Outcome",
     "OutreachClient",
@@ -52,6 +54,7 @@ NAMES = [
     "Template",
     "Transport",
     "TransportError",
+    "Unauthorized",
     "Undecodable",
     "UnexpectedResponse",
     "WorkspaceField",
@@ -90,7 +93,7 @@ def test_dir_lists_the_public_names() -> None:
     assert dir(outreach_async) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", ["Client", "httpx", "_HOME", "outreachclient", "__version__"])
+@pytest.mark.parametrize("name", ["Client", "httpx", "_HOME", "outreachclient", "version"])
 def test_an_unknown_name_is_an_attribute_error_with_the_name(name: str) -> None:
     with pytest.raises(AttributeError, match=f"^module 'outreach_async' has no attribute '{name}'$"):
         getattr(outreach_async, name)
@@ -116,6 +119,11 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 def test_a_public_name_imports_only_what_it_needs(name: str, absent: list[str]) -> None:
     code = f"import sys\nfrom outreach_async import {name}\nprint([name for name in {absent} if name in sys.modules])"
     assert printed(code) == "[]"
+
+
+def test_the_version_is_the_installed_version() -> None:
+    assert outreach_async.__version__ == importlib.metadata.version("outreach_async")
+    assert printed("import outreach_async\nprint(outreach_async.__version__)") == outreach_async.__version__
 
 
 def test_requests_contain_the_installed_version() -> None:

@@ -35,6 +35,7 @@ PACKAGES: Final = (
     "outreach_async.otel",
     "outreach_async.spread",
     "outreach_async.spread.dask",
+    "outreach_async.sync",
     "outreach_async.testing",
 )
 """Where public names are imported from."""
@@ -53,7 +54,7 @@ NOT_CALLED: Final = {
     "Journal": {"writer", "writer_thread"},
     "ObjectJournal": {"writer", "writer_thread"},
     "RequestLog": {"add"},
-    "Pager": {"follow"},
+    "Pager": {"follow", "next_items"},
     "Findings": {"put", "end", "close"},
     "Columns": {"members"},
     "Faults": {"around"},

@@ -25,6 +25,7 @@ from pdoc import doc, render
 CHAPTERS: Final = (
     "outreach_async",
     "outreach_async.resources",
+    "outreach_async.sync",
     "outreach_async.bulk",
     "outreach_async.audit",
     "outreach_async.audit.policy",

@@ -1,0 +1,161 @@
+"""Rows of data frames: of pandas, polars, pyarrow, DuckDB, and of anything else that can export itself as an Arrow stream.
+
+pyarrow (extra `parquet`) imports the stream. Its columns are checked before anything is sent. Its cells are converted a few rows
+at a time, so that neither a large batch nor a large result of a query is in memory as Python objects.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, runtime_checkable
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.secret import mask_keys
+from outreach_async.validation import masked_repr, suggest_field, type_name
+from outreach_async.vocabulary import CUSTOM_CODE, STANDARD_FIELDS
+
+_SLICE_SIZE: Final = 500
+"""Number of rows that are converted at once. It limits for how long a conversion blocks the event loop: about a millisecond."""
+_FIELDS: Final = frozenset({"email", *STANDARD_FIELDS})
+_PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+"""The name that pyarrow gives to an index of pandas without a name: row numbers, after a filter or a sort."""
+_MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
+"""Strings that pandas' `astype(str)` makes of missing values."""
+_MAX_SHOWN: Final = 5
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A data frame of pandas, polars, pyarrow or DuckDB, or anything else that can be read as an Arrow stream.
+
+    `create_many` reads it with pyarrow (extra `parquet`), batch by batch. The columns are named as the fields of `NewContact`, or
+    `custom_<n>`; an unknown column is an error before anything is sent. Null and NaN stay unset. Every other value must be a
+    string: a row with another value is rejected. That includes the floats that pandas makes of integers in a column with missing
+    values (`75001.0`), and the string `nan` that `astype(str)` makes of a missing value. An unnamed index of pandas is ignored.
+
+    Example:
+        ```python
+        import polars
+
+        frame = polars.DataFrame({"email": ["ann@company.example"], "city": ["Lyon"]})
+        print(isinstance(frame, ArrowStream), (await client.contacts.create_many(frame)).rows)  # -> True 1
+        ```
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a PyCapsule with an ArrowArrayStream, as Arrow's PyCapsule interface defines it."""
+
+
+@attrs.frozen
+class UnsendableRow:
+    """A row that cannot become a contact.
+
+    Attributes:
+        values: The row's values by column, without missing values.
+        reason: The message of the row's error.
+    """
+
+    values: Mapping[str, object]
+    reason: str
+
+
+FrameRow: TypeAlias = dict[str, str] | UnsendableRow
+
+
+def is_frame(rows: object) -> TypeGuard[ArrowStream]:
+    """Return whether the rows are a data frame.
+
+    Raises:
+        InvalidRequest: The rows are a data frame, a column or a dict of columns that cannot be read as an Arrow stream.
+    """
+    if isinstance(rows, ArrowStream):
+        return True
+    if isinstance(rows, Mapping) and rows and all(isinstance(column, list | tuple) for column in rows.values()):
+        raise InvalidRequest("rows: expected an iterable of contacts, got a dict of columns; pass pyarrow.table(rows)")
+    if type(rows).__name__.endswith("Frame") or hasattr(type(rows), "__dataframe__"):
+        raise InvalidRequest(
+            f"rows: expected a data frame with __arrow_c_stream__, got {type_name(rows)} without it; collect or compute a lazy"
+            " frame, or upgrade the library (pandas to 2.2 or newer)"
+        )
+    return False
+
+
+def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
+    """Check the columns of a data frame, and return an iterator over its rows. Missing values are left out: they stay unset.
+
+    Raises:
+        InvalidRequest: pyarrow is not installed, or the columns cannot be read, are unknown, or lack the e-mail.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        remedy = "run: pip install 'outreach_async[parquet]'"
+        raise InvalidRequest(f"rows: a data frame is read with pyarrow, which is not installed; {remedy}") from None
+    try:
+        reader = pa.RecordBatchReader.from_stream(frame)
+        names = [str(name) for name in reader.schema.names]
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        reason = mask_keys("; ".join(str(argument).partition("\n")[0] for argument in error.args))
+        remedy = "pass a data frame whose columns have unique names and hold strings"
+        raise InvalidRequest(f"rows: expected a data frame, got {type_name(frame)} ({reason}); {remedy}") from None
+    _check_columns(names)
+    return _read_rows(reader, names)
+
+
+def _check_columns(names: list[str]) -> None:
+    """Check that every column is a field of a contact.
+
+    Raises:
+        InvalidRequest: A column is unknown or occurs twice, or there is no e-mail.
+    """
+    known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
+    unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
+    if unknown:
+        shown = ", ".join(map(_describe_column, unknown[:_MAX_SHOWN]))
+        more = f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else ""
+        expected = "columns named as the fields of NewContact, or custom_<n>"
+        raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename each of these columns, or drop it")
+    if repeated := sorted({name for name in known if known.count(name) > 1}):
+        raise InvalidRequest(f"rows: expected columns with unique names, got {repeated[0]!r} twice; drop one of the columns")
+    if "email" not in known:
+        raise InvalidRequest("rows: expected a column 'email', got none; rename the column with the e-mail addresses")
+
+
+def _describe_column(name: str) -> str:
+    near = suggest_field(name.strip().lower().replace(" ", "_").replace("-", "_"))
+    return masked_repr(name) + (f" (did you mean {near!r}?)" if near else "")
+
+
+def _read_rows(reader: Any, names: list[str]) -> Iterator[FrameRow]:
+    columns = [(at, name) for at, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
+    fields = [name for _, name in columns]
+    for batch in reader:
+        for start in range(0, batch.num_rows, _SLICE_SIZE):
+            part = batch.slice(start, _SLICE_SIZE)
+            for cells in zip(*(part.column(at).to_pylist() for at, _ in columns), strict=True):
+                yield _build_row({name: cell for name, cell in zip(fields, cells, strict=True) if not _is_missing(cell)})
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def _build_row(values: dict[str, Any]) -> FrameRow:
+    for name, cell in values.items():
+        if not isinstance(cell, str) or cell in _MISSING_TEXTS:
+            return UnsendableRow(values, f"{name}: {_describe_fault(name, cell)}")
+    return values
+
+
+def _describe_fault(name: str, cell: object) -> str:
+    if isinstance(cell, str):
+        remedy = "make missing values null before converting a column to strings"
+        return f"expected a value, got the string {cell!r}, which astype(str) makes of a missing value; {remedy}"
+    if isinstance(cell, float) and cell.is_integer():
+        got = "a whole number stored as a float, as pandas does in a column with missing values"
+        return f"expected a string, got {got}; convert it: df[{name!r}] = df[{name!r}].astype('Int64').astype('string')"
+    return f"expected a string, got {type_name(cell)}; convert the column to strings"

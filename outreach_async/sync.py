@@ -1,0 +1,441 @@
+"""A synchronous client for scripts: the methods of `OutreachClient`, without `async` and `await`.
+
+`SyncClient` runs an `OutreachClient` in an event loop of its own, in a second thread. It has the same arguments, methods, errors
+and guarantees. A list is an iterator. A program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the
+environment, or passes them:
+
+```python
+from outreach_async.sync import SyncClient
+
+rows = ({"email": f"user{number}@company.example"} for number in range(1000))
+
+with SyncClient() as client:
+    for campaign in client.campaigns.list():
+        print(campaign.name)  # -> Spring
+    with client.contacts.create_many(rows, journal="run.db") as outcomes:
+        for outcome in outcomes:
+            if outcome.error:
+                print(outcome.index, outcome.status, outcome.error)
+    print(outcomes.report.rows)  # -> 1000
+```
+
+Your rows are read in your own thread, so that they can come from a connection that is bound to it, such as one of sqlite3. Rows
+and outcomes cross between the threads in batches, so that creating many contacts takes less than twice the CPU time.
+
+Ctrl-C raises KeyboardInterrupt in your thread. On the way out, each `with` block cancels its requests in flight and closes its
+connections; a run with a journal can be resumed. Threads can share a client, but each pager and run belongs to one thread. In a
+program with an event loop, use `OutreachClient`: a synchronous call would block that loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+
+from anyio.from_thread import start_blocking_portal
+
+from outreach_async.bulk import ArrowStream, Order, Repeats
+from outreach_async.client import OutreachClient
+from outreach_async.contacts import CreatedContact, NewContact
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
+from outreach_async.pagination import Collected, HasId, PageCursor, Pager
+from outreach_async.resources import Seconds, UndecodableAction
+from outreach_async.retry import RetryPolicy
+from outreach_async.secret import hide
+from outreach_async.shared_rate import Rate
+from outreach_async.sync_run import CallerRows, ClientLoop, SyncOutcomes, SyncRun
+from outreach_async.transport.wire import Response, Transport
+from outreach_async.vocabulary import UNSET, DuplicatePolicy
+
+if TYPE_CHECKING:
+    from outreach_async.bulk.journal import JournalStore
+    from outreach_async.hooks import Hook
+
+__all__ = ["SyncClient", "SyncOutcomes", "SyncPager", "SyncRun"]
+
+Item = TypeVar("Item", bound=HasId)
+
+
+def _hide_key(owner_key: str | None) -> Any:
+    """Hide a key, because the traceback of Ctrl-C shows the frames of this module."""
+    return hide(owner_key)
+
+
+class SyncClient:
+    """A synchronous client of the outreach service, for scripts. Use it as a context manager.
+
+    The arguments, and the methods of the attributes, are those of `OutreachClient`.
+
+    Attributes:
+        campaigns: Methods for campaigns: `list()` and `steps(campaign)`.
+        mailboxes: Methods for mailboxes: `list()`.
+        contacts: Methods for contacts: `create(contact)` and `create_many(rows)`.
+        workspaces: Methods for workspaces: `fields()`.
+
+    Raises:
+        InvalidRequest: An argument is invalid.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            print(client.contacts.create(NewContact("ann@company.example")).status)  # -> added
+            print([mailbox.email for mailbox in client.mailboxes.list()])  # -> ['ada@north.example', 'bob@north.example']
+        ```
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        transport: Transport | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = 30.0,
+        deadline: float | None = 120.0,
+        max_in_flight: int = 64,
+        rate: float | Rate | None = None,
+        retry: RetryPolicy | None = None,
+        hooks: Iterable[Hook] = (),
+    ) -> None:
+        client = OutreachClient(
+            base_url,
+            owner_key=_hide_key(owner_key),
+            workspace=workspace,
+            transport=transport,
+            headers=headers,
+            timeout=timeout,
+            deadline=deadline,
+            max_in_flight=max_in_flight,
+            rate=rate,
+            retry=retry or RetryPolicy(),
+            hooks=hooks,
+        )
+        self._bind(client, ClientLoop())
+
+    def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
+        self._client, self._loop = client, loop
+        self._exits = ExitStack()
+        self.campaigns = SyncCampaigns(client, loop)
+        self.mailboxes = SyncMailboxes(client, loop)
+        self.contacts = SyncContacts(client, loop)
+        self.workspaces = SyncWorkspaces(client, loop)
+
+    def __enter__(self) -> Self:
+        """Start the event loop."""
+        if self._loop.portal is None:
+            with ExitStack() as exits:
+                exits.callback(self._loop.forget_portal)
+                self._loop.portal = portal = exits.enter_context(start_blocking_portal())
+                exits.enter_context(portal.wrap_async_context_manager(self._client))
+                self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the connections, and end the event loop."""
+        exits, self._exits = self._exits, ExitStack()  # empty in a copy, which closes nothing
+        exits.__exit__(kind, error, trace)
+
+    def with_options(
+        self,
+        *,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Self:
+        """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
+
+        The copy works as long as the original is open, and does not need to be closed.
+
+        Raises:
+            InvalidRequest: An option is invalid.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_2") as client:
+                print(len(client.with_options(workspace="space_1").workspaces.fields()))  # -> 37
+            ```
+        """
+        copy = object.__new__(type(self))
+        client = self._client.with_options(
+            owner_key=_hide_key(owner_key), workspace=workspace, headers=headers, timeout=timeout, deadline=deadline
+        )
+        copy._bind(client, self._loop)
+        return copy
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Response:
+        """Send any request and return its response, whatever the status, as `OutreachClient.request` does.
+
+        Raises:
+            OutreachError: The call failed.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake)) as client:
+                print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
+            ```
+        """
+
+        async def send() -> Response:
+            return await self._client.request(method, target, body=body, headers=headers, timeout=timeout, deadline=deadline)
+
+        return self._loop.run(send)
+
+    def __repr__(self) -> str:
+        """Show the transport and the workspace, never the key."""
+        return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)
+
+
+class SyncPager(Generic[Item]):
+    """A list that is fetched on demand. Iterate over it for every item of every page, or fetch one page with `page()`.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+            for campaign in client.campaigns.list():
+                print(campaign.name)  # -> Spring
+        ```
+    """
+
+    def __init__(self, pager: Pager[Item], loop: ClientLoop) -> None:
+        self._pager, self._loop = pager, loop
+
+    def __iter__(self) -> Iterator[Item]:
+        """Iterate over every item once, page by page.
+
+        Raises:
+            OutreachError: A page could not be fetched.
+        """
+        cursor: PageCursor[Item] = PageCursor(self._pager.first, self._pager.max_items)
+        while not cursor.done:
+            yield from self._loop.run(self._pager.next_items, cursor)
+
+    def page(self) -> Page[Item]:
+        """Fetch the first page, as awaiting a `Pager` does.
+
+        Raises:
+            OutreachError: The page could not be fetched.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+                print(client.mailboxes.list(page=2, display=1).page().current_page)  # -> 2
+            ```
+        """
+        return self._loop.run(self._pager.fetch, self._pager.first)
+
+    def pages(self) -> Iterator[Page[Item]]:
+        """Iterate over the pages, as `Pager.pages` does.
+
+        Raises:
+            OutreachError: A page could not be fetched.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+                print([len(page.data) for page in client.mailboxes.list(display=1).pages()])  # -> [1, 1]
+            ```
+        """
+        pages = self._pager.pages()
+
+        async def next_page() -> Page[Item] | None:
+            return await anext(pages, None)
+
+        while (page := self._loop.run(next_page)) is not None:
+            yield page
+
+    def collect(self, *, prefetch: int = 4) -> Collected[Item]:
+        """Return every item once, fetching up to `prefetch` pages concurrently, as `Pager.collect` does.
+
+        Raises:
+            OutreachError: A page could not be fetched.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+                print(len(client.mailboxes.list().collect()))  # -> 2
+            ```
+        """
+
+        async def collect() -> Collected[Item]:
+            return await self._pager.collect(prefetch=prefetch)
+
+        return self._loop.run(collect)
+
+
+class _SyncResource:
+    def __init__(self, client: OutreachClient, loop: ClientLoop) -> None:
+        self._client, self._loop = client, loop
+
+
+class SyncCampaigns(_SyncResource):
+    """The campaigns of a workspace; see `outreach_async.resources.Campaigns`."""
+
+    def list(
+        self,
+        *,
+        workspace: str | None = None,
+        page: int = 1,
+        display: int = 100,
+        max_items: int | None = None,
+        undecodable: UndecodableAction = "raise",
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> SyncPager[Campaign]:
+        """List campaigns, as `Campaigns.list` does."""
+        pager = self._client.campaigns.list(
+            workspace=workspace,
+            page=page,
+            display=display,
+            max_items=max_items,
+            undecodable=undecodable,
+            timeout=timeout,
+            deadline=deadline,
+        )
+        return SyncPager(pager, self._loop)
+
+    def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
+        """Return the steps of a campaign, as `Campaigns.steps` does."""
+
+        async def fetch() -> CampaignSteps:
+            return await self._client.campaigns.steps(campaign, timeout=timeout, deadline=deadline)
+
+        return self._loop.run(fetch)
+
+
+class SyncMailboxes(_SyncResource):
+    """The mailboxes of a workspace; see `outreach_async.resources.Mailboxes`."""
+
+    def list(
+        self,
+        *,
+        workspace: str | None = None,
+        page: int = 1,
+        display: int = 500,
+        max_items: int | None = None,
+        undecodable: UndecodableAction = "raise",
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> SyncPager[Mailbox]:
+        """List mailboxes, as `Mailboxes.list` does."""
+        pager = self._client.mailboxes.list(
+            workspace=workspace,
+            page=page,
+            display=display,
+            max_items=max_items,
+            undecodable=undecodable,
+            timeout=timeout,
+            deadline=deadline,
+        )
+        return SyncPager(pager, self._loop)
+
+
+class SyncWorkspaces(_SyncResource):
+    """Lists the fields of a workspace; see `outreach_async.resources.Workspaces`."""
+
+    def fields(
+        self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
+    ) -> list[WorkspaceField]:
+        """Return all fields that contacts of the workspace can have, as `Workspaces.fields` does."""
+
+        async def fetch() -> list[WorkspaceField]:
+            return await self._client.workspaces.fields(workspace=workspace, timeout=timeout, deadline=deadline)
+
+        return self._loop.run(fetch)
+
+
+class SyncContacts(_SyncResource):
+    """Creates one or many contacts; see `outreach_async.resources.Contacts`."""
+
+    def create(
+        self,
+        contact: NewContact | Mapping[str, Any],
+        *,
+        duplicates: DuplicatePolicy = "skip",
+        strict_validation: bool = True,
+        campaign: str | None = None,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> CreatedContact:
+        """Create one contact, as `Contacts.create` does."""
+        owner_key = _hide_key(owner_key)
+
+        async def create() -> CreatedContact:
+            return await self._client.contacts.create(
+                contact,
+                duplicates=duplicates,
+                strict_validation=strict_validation,
+                campaign=campaign,
+                owner_key=owner_key,
+                workspace=workspace,
+                timeout=timeout,
+                deadline=deadline,
+            )
+
+        return self._loop.run(create)
+
+    def create_many(
+        self,
+        rows: Iterable[NewContact | Mapping[str, Any]] | ArrowStream,
+        *,
+        duplicates: DuplicatePolicy = "skip",
+        strict_validation: bool = True,
+        campaign: str | None = None,
+        concurrency: int = 64,
+        order: Order = "completion",
+        repeats: Repeats = "serial",
+        journal: str | PathLike[str] | JournalStore | None = None,
+        resume: bool = False,
+        earlier: Literal["known", "unknown"] = "known",
+        spool: bool = False,
+        total: int | None = None,
+        stop_after_rejects: int | None = 50,
+        max_outage: float = 900.0,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> SyncRun:
+        """Create any number of contacts concurrently, as `Contacts.create_many` does.
+
+        Use the result as `with client.contacts.create_many(rows) as outcomes: for outcome in outcomes: ...`, or call its `wait()`
+        for a `BulkReport`.
+        """
+        source = CallerRows(rows)
+        run = self._client.contacts.create_many(
+            source,
+            duplicates=duplicates,
+            strict_validation=strict_validation,
+            campaign=campaign,
+            concurrency=concurrency,
+            order=order,
+            repeats=repeats,
+            journal=journal,
+            resume=resume,
+            earlier=earlier,
+            spool=spool,
+            total=source.total if total is None else total,
+            stop_after_rejects=stop_after_rejects,
+            max_outage=max_outage,
+            owner_key=_hide_key(owner_key),
+            workspace=workspace,
+            timeout=timeout,
+            deadline=deadline,
+        )
+        return SyncRun(run, source, self._loop)

@@ -1,0 +1,328 @@
+"""Rows of data frames: which cells are sent, and which columns, cells and frames are refused with a remedy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.time import virtual_time
+
+from outreach_async import BulkStopped, ContactOutcome, InvalidRequest, Journal, Outcome, OutreachClient
+from outreach_async.bulk import ArrowStream
+from outreach_async.bulk.frames import FrameRow, UnsendableRow, read_frame
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.vocabulary import STANDARD_FIELDS
+
+ROWS: list[dict[str, str | None]] = [
+    {"email": "ann@company.example", "zip": "01234", "custom_1": None},
+    {"email": "bob@company.example", "zip": None, "custom_1": "gold"},
+    {"email": "cyd@company.example", "zip": "", "custom_1": "Nan"},
+]
+SENT = [{name: cell for name, cell in row.items() if cell is not None} for row in ROWS]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+def query_of_duckdb() -> Any:
+    connection = duckdb.connect()
+    connection.register("source", TABLE)
+    return connection.sql("SELECT * FROM source")
+
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "pandas, objects with NaN": lambda: pd.DataFrame(ROWS, dtype=object).where(lambda frame: frame.notna(), float("nan")),
+    "pandas, categories": lambda: pd.DataFrame(ROWS).astype("category"),
+    "pandas, sorted": lambda: pd.DataFrame(ROWS[::-1]).sort_values("email"),
+    "pandas, e-mail as index": lambda: pd.DataFrame(ROWS).set_index("email"),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars, categories": lambda: pl.DataFrame(ROWS).with_columns(pl.all().cast(pl.Categorical)),
+    "pyarrow table": lambda: TABLE,
+    "pyarrow reader": TABLE.to_reader,
+    "pyarrow batch": lambda: TABLE.to_batches()[0],
+    "pyarrow large strings": lambda: TABLE.cast(pa.schema([(name, pa.large_string()) for name in TABLE.column_names])),
+    "duckdb": query_of_duckdb,
+}
+
+
+def client_of(fake: FakeService) -> OutreachClient:
+    return OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1")
+
+
+def service() -> FakeService:
+    fake = FakeService()
+    fake.add_workspace("space_1", custom_fields=["Plan"])
+    fake.add_owner_key("space_1", key="key_1")
+    return fake
+
+
+async def outcomes_of(frame: Any, **options: Any) -> list[ContactOutcome]:
+    async with client_of(service()).contacts.create_many(frame, order="input", **options) as outcomes:
+        return [outcome async for outcome in outcomes]
+
+
+def rows_of(frame: Any) -> list[FrameRow]:
+    return list(read_frame(frame))
+
+
+def reason_of(frame: Any) -> str:
+    (row,) = rows_of(frame)
+    assert isinstance(row, UnsendableRow)
+    return row.reason
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_every_kind_of_frame_gives_the_same_rows_without_missing_values(name: str) -> None:
+    assert rows_of(FRAMES[name]()) == SENT
+
+
+@virtual_time
+@pytest.mark.parametrize("name", FRAMES)
+async def test_a_frame_creates_its_contacts_and_leaves_missing_values_unset(name: str) -> None:
+    fake = service()
+    report = await client_of(fake).contacts.create_many(FRAMES[name]())
+    assert report.outcomes[Outcome.ADDED] == 3
+    bodies = [request.json or {} for request in fake.requests.of("create_contact")]
+    sent = [{field: body[field] for field in ("email", "zip", "custom_1") if field in body} for body in bodies]
+    assert sorted(sent, key=lambda row: row["email"]) == SENT
+
+
+@virtual_time
+@pytest.mark.parametrize("name", [name for name in FRAMES if name != "pyarrow reader"])
+async def test_the_length_of_a_frame_is_the_total(name: str) -> None:
+    async with client_of(service()).contacts.create_many(FRAMES[name]()) as outcomes:
+        assert outcomes.progress.total == 3
+
+
+@virtual_time
+async def test_a_total_that_is_passed_takes_precedence_over_the_length() -> None:
+    async with client_of(service()).contacts.create_many(TABLE, total=7) as outcomes:
+        assert outcomes.progress.total == 7
+
+
+@virtual_time
+async def test_an_async_iterable_or_a_stream_without_length_has_no_total() -> None:
+    campaigns: Any = client_of(service()).campaigns.list()
+    for rows in (TABLE.to_reader(), campaigns):
+        async with client_of(service()).contacts.create_many(rows) as outcomes:
+            assert outcomes.progress.total is None
+
+
+cells = st.none() | st.text(st.characters(codec="utf-8"), max_size=5)
+columns = st.lists(st.sampled_from(STANDARD_FIELDS), unique=True, max_size=4)
+
+
+@given(st.data(), columns, st.integers(0, 12), st.integers(1, 5))
+def test_any_strings_arrive_unchanged_in_batches_of_any_size(
+    data: st.DataObject, names: list[str], count: int, size: int
+) -> None:
+    rows = [
+        {"email": f"{number}@a.example", **{name: data.draw(cells.filter(lambda text: text != "nan")) for name in names}}
+        for number in range(count)
+    ]
+    schema = pa.schema([(name, pa.string()) for name in ("email", *names)])
+    batches = [pa.RecordBatch.from_pylist(rows[start : start + size], schema) for start in range(0, count, size)]
+    expected = [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
+    assert rows_of(pa.RecordBatchReader.from_batches(schema, batches)) == expected
+
+
+@virtual_time
+async def test_batches_are_read_only_when_their_rows_are_needed() -> None:
+    schema = pa.schema([("email", pa.string())])
+    read: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in itertools.count():
+            read.append(number)
+            yield pa.RecordBatch.from_pylist([{"email": f"{number}.{row}@a.example"} for row in range(10)], schema)
+
+    endless = pa.RecordBatchReader.from_batches(schema, batches())
+    async with client_of(service()).contacts.create_many(endless, concurrency=4) as outcomes:
+        taken = 0
+        async for _ in outcomes:
+            taken += 1
+            assert len(read) * 10 <= taken + 10 * 8
+            if taken == 200:
+                break
+
+
+def test_a_large_batch_is_converted_in_slices() -> None:
+    rows = read_frame(pa.table({"email": [f"{number}@a.example" for number in range(2000)]}))
+    assert [row["email"] for row in rows if isinstance(row, dict)] == [f"{number}@a.example" for number in range(2000)]
+
+
+# Cells
+
+
+@virtual_time
+async def test_a_whole_number_that_pandas_made_a_float_is_reported() -> None:
+    frame = pd.DataFrame({"email": ["a@a.example", "b@a.example"], "zip": [75001, None]})
+    first, second = await outcomes_of(frame)
+    assert (first.status, second.status) == ("rejected", "added")
+    assert first.contact == {"email": "a@a.example", "zip": 75001.0}
+    assert str(first.error) == (
+        "zip: expected a string, got a whole number stored as a float, as pandas does in a column with missing values; "
+        "convert it: df['zip'] = df['zip'].astype('Int64').astype('string')"
+    )
+
+
+def test_the_remedy_for_whole_numbers_works() -> None:
+    frame = pd.DataFrame({"email": ["a@a.example", "b@a.example"], "zip": [75001, None]})
+    frame["zip"] = frame["zip"].astype("Int64").astype("string")
+    assert rows_of(frame) == [{"email": "a@a.example", "zip": "75001"}, {"email": "b@a.example"}]
+
+
+@pytest.mark.parametrize("text", ["nan", "NaT", "<NA>"])
+def test_a_missing_value_that_became_a_string_is_reported(text: str) -> None:
+    reason = reason_of(pl.DataFrame({"email": ["a@a.example"], "first_name": [text]}))
+    assert reason == (
+        f"first_name: expected a value, got the string '{text}', which astype(str) makes of a missing value; "
+        "make missing values null before converting a column to strings"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [(75001, "int"), (1.5, "float"), (True, "bool"), (b"x", "bytes"), (["x"], "list"), (dt.date(2026, 5, 4), "date")],
+)
+def test_a_value_of_another_type_is_reported(cell: object, kind: str) -> None:
+    reason = reason_of(pa.table({"email": ["a@a.example"], "custom_1": [cell]}))
+    assert reason == f"custom_1: expected a string, got {kind}; convert the column to strings"
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.float64(), pa.int64(), pa.timestamp("s"), pa.float32()])
+def test_a_column_of_another_type_without_values_is_unset(kind: pa.DataType) -> None:
+    missing = [float("nan"), None] if pa.types.is_floating(kind) else [None, None]
+    frame = pa.table({"email": pa.array(["a@a.example", "b@a.example"]), "zip": pa.array(missing, kind)})
+    assert rows_of(frame) == [{"email": "a@a.example"}, {"email": "b@a.example"}]
+
+
+@virtual_time
+async def test_a_row_without_an_email_is_rejected() -> None:
+    (outcome,) = await outcomes_of(pl.DataFrame({"email": [None], "zip": ["1"]}))
+    assert (outcome.status, str(outcome.error)) == ("rejected", "email: missing; give the contact an e-mail address")
+
+
+@virtual_time
+@pytest.mark.parametrize("spool", [False, True])
+async def test_a_run_of_a_frame_can_be_resumed_and_keeps_its_reasons(tmp_path: Path, spool: bool) -> None:
+    frame = pl.DataFrame({"email": [f"{number}@a.example" for number in range(30)], "zip": ["nan", *["1"] * 29]})
+    client, journal = client_of(service()), tmp_path / "run.db"
+    async with client.contacts.create_many(frame, concurrency=2, journal=journal, spool=spool) as outcomes:
+        async for _ in outcomes:
+            outcomes.drain()
+    report = await client.contacts.create_many(frame, journal=journal, resume=True, spool=spool)
+    assert (report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED]) == (30, 29, 1)
+    (rejected,) = [outcome for outcome in Journal(journal).outcomes() if outcome.status == "rejected"]
+    assert "got the string 'nan'" in str(rejected.error)
+
+
+@virtual_time
+async def test_a_frame_of_numbers_stops_the_run_after_50_rows() -> None:
+    fake = service()
+    frame = pl.DataFrame({"email": [f"{number}@a.example" for number in range(1000)], "zip": range(1000)})
+    with pytest.raises(BulkStopped, match="the first 50 rows were all rejected: zip: expected a string, got int; convert"):
+        await client_of(fake).contacts.create_many(frame)
+    assert not fake.requests.of("create_contact")
+
+
+# Columns
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["email", "First Name"], "got 'First Name' (did you mean 'first_name'?); rename each of these columns, or drop it"),
+        (["email", "xyz"], "got 'xyz'; rename each"),
+        (["email", *"uvwxyz0"], "got 'u', 'v', 'w', 'x', 'y' and 2 more; rename each"),
+        (["email", "custom_"], "got 'custom_'"),
+        (["email", "key_secret"], "got 'key_...'; rename"),
+        (["Email"], "got 'Email' (did you mean 'email'?); rename"),
+        (["email", "zip", "zip"], "expected columns with unique names, got 'zip' twice; drop one of the columns"),
+        (["zip"], "expected a column 'email', got none; rename the column with the e-mail addresses"),
+        ([], "expected a column 'email', got none"),
+    ],
+)
+def test_a_column_that_is_no_field_is_refused_before_anything_is_sent(names: list[str], message: str) -> None:
+    fake = service()
+    frame = pa.table([["x"]] * len(names), names=names)
+    with pytest.raises(InvalidRequest, match=f"^rows: .*{re.escape(message)}"):
+        client_of(fake).contacts.create_many(frame)
+    assert not list(fake.requests)
+
+
+# Frames
+
+
+class DataFrame:
+    """A data frame of a library without Arrow's interface: iterating over it gives the names of its columns."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["email"])
+
+
+class Interchange:
+    """A data frame with only the older interface."""
+
+    def __dataframe__(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (DataFrame(), "expected a data frame with __arrow_c_stream__, got DataFrame without it; collect or compute"),
+        (Interchange(), "got Interchange without it; collect or compute a lazy frame, or upgrade the library (pandas to 2.2"),
+        (pl.LazyFrame(ROWS), "got LazyFrame without it; collect or compute"),
+        ({"email": ["a@a.example"], "zip": ["1"]}, "got a dict of columns; pass pyarrow.table(rows)"),
+        ({"email": "a@a.example"}, "got a single dict"),
+        ({}, "got a single dict"),
+        (pd.Series(["a@a.example"]), "expected a data frame, got Series (Cannot import schema"),
+        (pl.Series(["a@a.example"]), "expected a data frame, got Series (Cannot import schema"),
+        (pd.DataFrame({"email": ["a@a.example", 1.5]}), "got DataFrame (Expected bytes, got a 'float' object; Conversion failed"),
+        (pd.DataFrame([["a", "b"]], columns=["email", "email"]), "got DataFrame (Duplicate column names found"),
+    ],
+)
+def test_an_input_that_cannot_be_read_as_a_frame_has_a_remedy(rows: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^rows: .*{re.escape(message)}") as caught:
+        client_of(service()).contacts.create_many(rows)
+    assert ("; " in str(caught.value), caught.value.maybe_sent) == (True, False)
+
+
+def test_a_frame_with_a_key_in_a_cell_does_not_show_it() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_frame(pd.DataFrame({"email": [1.5, "key_secret"]}))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_frame_without_pyarrow_says_which_extra_to_install() -> None:
+    code = """
+import sys
+sys.modules["pyarrow"] = None  # as if it were not installed
+from outreach_async.bulk.frames import read_frame
+try:
+    read_frame(None)
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "rows: a data frame is read with pyarrow, which is not installed; run: pip install 'outreach_async[parquet]'\n"
+    )
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_every_kind_of_frame_is_an_arrow_stream(name: str) -> None:
+    assert isinstance(FRAMES[name](), ArrowStream)

@@ -1,0 +1,339 @@
+"""The synchronous client: the same methods and results as the asynchronous one, in the caller's thread."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import polars as pl
+import pytest
+
+from outreach_async import (
+    BulkStopped,
+    InvalidRequest,
+    NewContact,
+    NotFound,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    SharedRate,
+)
+from outreach_async.fake import FakeService, FakeTransport, faults
+from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
+from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncWorkspaces
+
+MIRRORED = [
+    (OutreachClient, SyncClient, "__init__"),
+    (OutreachClient, SyncClient, "with_options"),
+    (OutreachClient, SyncClient, "request"),
+    (Campaigns, SyncCampaigns, "list"),
+    (Campaigns, SyncCampaigns, "steps"),
+    (Mailboxes, SyncMailboxes, "list"),
+    (Workspaces, SyncWorkspaces, "fields"),
+    (Contacts, SyncContacts, "create"),
+    (Contacts, SyncContacts, "create_many"),
+]
+
+
+@pytest.fixture
+def fake() -> FakeService:
+    fake = FakeService()
+    fake.add_workspace("space_1", custom_fields=["Plan"])
+    fake.add_owner_key("space_1", key="key_1")
+    fake.add_mailboxes("space_1", 7)
+    fake.add_campaign("space_1", id="camp_1", steps=["A"])
+    return fake
+
+
+@pytest.fixture
+def client(fake: FakeService) -> Iterator[SyncClient]:
+    with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+        yield client
+
+
+def emails(count: int) -> list[dict[str, str]]:
+    return [{"email": f"user{number}@company.example"} for number in range(count)]
+
+
+class Hanging:
+    """A transport that interrupts the main thread, as Ctrl-C does, and never answers."""
+
+    def __init__(self) -> None:
+        self.sent = self.cancelled = 0
+        self.closed = False
+
+    async def send(self, _request: Request, _progress: Progress, /) -> Response:
+        self.sent += 1
+        if self.sent == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.cancelled += 1
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(("original", "mirror", "name"), MIRRORED)
+def test_a_method_has_the_parameters_of_its_original(original: type, mirror: type, name: str) -> None:
+    expected = inspect.signature(getattr(original, name)).parameters
+    found = inspect.signature(getattr(mirror, name)).parameters
+    assert list(found) == list(expected)
+    for parameter in expected.keys() - {"rows", "retry"}:
+        assert (found[parameter].default, found[parameter].kind, found[parameter].annotation) == (
+            expected[parameter].default,
+            expected[parameter].kind,
+            expected[parameter].annotation,
+        )
+
+
+@pytest.mark.parametrize(("original", "mirror", "name"), MIRRORED)
+def test_every_method_has_a_mirror(original: type, mirror: type, name: str) -> None:
+    public = {each for each in dir(original) if not each.startswith("_")} - {"aclose"}
+    assert name == "__init__" or public == {each for each in dir(mirror) if not each.startswith("_")}
+
+
+# Lists and single calls
+
+
+def test_a_list_can_be_iterated_over_again_and_fetches_pages_on_demand(fake: FakeService, client: SyncClient) -> None:
+    pager = client.mailboxes.list(display=2)
+    assert not fake.requests
+    first = next(iter(pager))
+    assert len(fake.requests) == 1
+    ids = [mailbox.id for mailbox in pager]
+    assert (len(ids), ids[0]) == (7, first.id)
+    assert [mailbox.id for mailbox in client.mailboxes.list(display=2, max_items=3)] == ids[:3]
+    assert [mailbox.id for page in pager.pages() for mailbox in page.data] == ids
+    assert [mailbox.id for mailbox in pager.collect(prefetch=2)] == ids
+    assert [mailbox.id for mailbox in client.mailboxes.list(page=2, display=2).page().data] == ids[2:4]
+
+
+def test_single_calls_return_what_the_service_answers(fake: FakeService, client: SyncClient) -> None:
+    assert [campaign.id for campaign in client.campaigns.list()] == ["camp_1"]
+    assert len(client.campaigns.steps("camp_1").data) == 1
+    assert "custom_1" in {field.code for field in client.workspaces.fields()}
+    assert client.contacts.create(NewContact("ann@company.example"), campaign="camp_1").status == "added"
+    assert client.request("GET", "/workspaces/space_1/all-fields").status == 200
+    assert [contact["email"] for contact in fake.contacts("space_1")] == ["ann@company.example"]
+
+
+def test_errors_of_a_call_are_raised_without_frames_that_hold_secrets(client: SyncClient) -> None:
+    with pytest.raises(NotFound) as caught:
+        client.campaigns.steps("camp_gone")
+    assert caught.value.attempts == 1
+    frames = [entry.frame for entry in caught.traceback]
+    assert not any("key_1" in repr(frame.f_locals) for frame in frames if "outreach_async" in str(frame.code.path))
+
+
+def test_a_key_of_a_call_replaces_the_key_of_the_client(fake: FakeService, client: SyncClient) -> None:
+    fake.add_workspace("space_2")
+    key = fake.add_owner_key("space_2")
+    other = client.with_options(workspace="space_2", owner_key=key)
+    assert other.contacts.create({"email": "ann@company.example"}).status == "added"
+    created = client.contacts.create({"email": "ann@company.example"}, workspace="space_2", owner_key=key)
+    assert created.status == "skipped"
+    assert client.contacts.create_many(emails(3), workspace="space_2", owner_key=key).wait().rows == 3
+    assert len(fake.contacts("space_2")) == 4
+
+
+def test_the_repr_shows_no_key(client: SyncClient) -> None:
+    assert repr(client) == "<SyncClient <FakeTransport to FakeService> workspace='space_1'>"
+
+
+# Opening and closing
+
+
+def test_a_client_outside_its_block_says_how_to_open_it(fake: FakeService) -> None:
+    client = SyncClient(transport=FakeTransport(fake), workspace="space_1")
+    with pytest.raises(InvalidRequest, match=r"^client: expected an open client, got a closed one; use it inside `with"):
+        client.workspaces.fields()
+    with client:
+        assert client.workspaces.fields()
+    with pytest.raises(InvalidRequest, match=r"^client: expected an open client"):
+        client.workspaces.fields()
+
+
+def test_a_copy_closes_nothing(client: SyncClient) -> None:
+    with client.with_options(timeout=1.0) as copy:
+        assert copy.workspaces.fields()
+    assert client.workspaces.fields()
+
+
+def test_the_thread_ends_with_the_block(fake: FakeService) -> None:
+    before = threading.active_count()
+    with SyncClient(transport=FakeTransport(fake), workspace="space_1", rate=SharedRate()) as client:
+        assert client.workspaces.fields()
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+def test_an_invalid_argument_is_refused_without_a_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(InvalidRequest, match=r"^base_url: missing"):
+        SyncClient()
+    assert threading.active_count() == before
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool) -> None:
+    transport, before = Hanging(), threading.active_count()
+
+    def script() -> None:
+        with SyncClient(transport=transport, workspace="space_1", owner_key="key_1", deadline=None) as client:
+            if many:
+                client.contacts.create_many(emails(1000), concurrency=8).wait()
+            else:
+                client.contacts.create(NewContact("ann@company.example"))
+
+    with pytest.raises(KeyboardInterrupt):
+        script()
+    assert transport.sent == transport.cancelled >= 1
+    assert (transport.closed, threading.active_count()) == (True, before)
+
+
+def test_a_run_that_ctrl_c_interrupted_can_be_resumed(fake: FakeService, client: SyncClient, tmp_path: Path) -> None:
+    journal = tmp_path / "run.db"
+
+    def script() -> None:
+        with client.contacts.create_many(emails(2000), concurrency=4, journal=journal) as outcomes:
+            next(outcomes)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        script()
+    assert 0 < len(fake.contacts("space_1")) < 2000
+    assert client.contacts.create_many(emails(2000), journal=journal, resume=True).wait().rows == 2000
+    assert len(fake.contacts("space_1")) == 2000
+
+
+# Bulk creation
+
+
+@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1750])
+@pytest.mark.parametrize("order", ["completion", "input"])
+def test_every_row_has_one_outcome(fake: FakeService, client: SyncClient, count: int, order: Any) -> None:
+    with client.contacts.create_many(iter(emails(count)), order=order) as outcomes:
+        indexes = [outcome.index for outcome in outcomes]
+        assert list(outcomes) == []
+    assert sorted(indexes) == list(range(count))
+    assert order == "completion" or indexes == sorted(indexes)
+    assert outcomes.report.rows == len(fake.contacts("space_1")) == count
+
+
+@pytest.mark.parametrize("repeats", ["serial", "last"])
+def test_a_journal_can_be_read_and_finished_runs_are_reported_again(client: SyncClient, tmp_path: Path, repeats: Any) -> None:
+    options: dict[str, Any] = {"journal": tmp_path / "run.db", "repeats": repeats}
+    rows = [*emails(700), *emails(100)]
+    report = client.contacts.create_many(rows, **options).wait()
+    assert (report.rows, report.repeats) == (800, 0 if repeats == "serial" else 100)
+    again = client.contacts.create_many(rows, **options, resume=True).wait()
+    assert again.outcomes == report.outcomes
+    with pytest.raises(InvalidRequest, match="already exists"):
+        client.contacts.create_many(rows, **options).wait()
+
+
+def test_rows_are_read_in_the_thread_of_the_caller(client: SyncClient) -> None:
+    connection = sqlite3.connect(":memory:")  # refuses any other thread
+    connection.execute("CREATE TABLE people (email TEXT)")
+    connection.executemany("INSERT INTO people VALUES (?)", [(row["email"],) for row in emails(1200)])
+    rows = ({"email": email} for (email,) in connection.execute("SELECT email FROM people"))
+    assert client.contacts.create_many(rows).wait().rows == 1200
+    connection.close()
+
+
+def test_rows_are_read_only_as_they_are_needed(client: SyncClient) -> None:
+    rows = iter(emails(50_000))
+    with client.contacts.create_many(rows, concurrency=4) as outcomes:
+        next(outcomes)
+    assert len(list(rows)) > 45_000
+
+
+def test_a_data_frame_is_a_source_of_rows(client: SyncClient) -> None:
+    with client.contacts.create_many(pl.DataFrame(emails(3))) as outcomes:
+        assert outcomes.progress.total == 3
+        assert len(list(outcomes)) == 3
+        assert outcomes.progress.rows == 3
+    with client.contacts.create_many(iter(emails(3)), total=9) as outcomes:
+        assert outcomes.progress.total == 9
+
+
+@pytest.mark.parametrize("count", [0, 3, 500, 620])
+def test_an_exception_of_the_rows_is_raised_after_the_outcomes_before_it(client: SyncClient, count: int) -> None:
+    def rows() -> Iterator[dict[str, str]]:
+        yield from emails(count)
+        raise ZeroDivisionError
+
+    seen: list[int] = []
+    with pytest.raises(ZeroDivisionError), client.contacts.create_many(rows()) as outcomes:
+        seen.extend(outcome.index for outcome in outcomes)
+    assert sorted(seen) == list(range(count))
+
+
+def test_an_error_that_ends_the_run_is_raised_after_its_outcomes(client: SyncClient) -> None:
+    seen: list[int] = []
+    invalid = [{"email": ""}] * 200
+    with (
+        pytest.raises(BulkStopped, match="the first 50 rows were all rejected"),
+        client.contacts.create_many(invalid, concurrency=1) as outcomes,
+    ):
+        seen.extend(outcome.index for outcome in outcomes)
+    assert len(seen) >= 50
+
+
+def test_a_slow_input_does_not_hold_back_outcomes(client: SyncClient) -> None:
+    def rows() -> Iterator[dict[str, str]]:
+        for row in emails(4):
+            time.sleep(0.03)  # longer than a batch may take
+            yield row
+            read.append(row)
+
+    read: list[object] = []
+    with client.contacts.create_many(rows()) as outcomes:
+        next(outcomes)
+        assert len(read) < 4
+        assert len(list(outcomes)) == 3
+
+
+def test_a_drained_run_ends_early(client: SyncClient) -> None:
+    with client.contacts.create_many(iter(emails(20_000)), concurrency=4) as outcomes:
+        next(outcomes)
+        outcomes.drain()
+        rest = len(list(outcomes))
+    assert outcomes.report.rows == rest + 1 < 20_000
+
+
+def test_an_async_iterable_is_refused(client: SyncClient) -> None:
+    async def rows() -> AsyncIterator[dict[str, str]]:
+        yield {"email": "ann@company.example"}
+
+    with pytest.raises(InvalidRequest, match=r"^rows: expected an iterable, got an async iterable; use OutreachClient, or pass"):
+        client.contacts.create_many(rows())  # type: ignore[arg-type]
+
+
+def test_a_run_of_a_closed_client_is_refused(fake: FakeService) -> None:
+    client = SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1")
+    with pytest.raises(InvalidRequest, match=r"^client: expected an open client"):
+        client.contacts.create_many(emails(1)).wait()
+
+
+def test_a_retried_call_takes_the_retry_policy(fake: FakeService) -> None:
+    fake.faults.script("list_fields", faults.status(503), faults.status(503))
+    retry = RetryPolicy(backoff=0.0)
+    with SyncClient(transport=FakeTransport(fake), workspace="space_1", retry=retry) as client:
+        assert client.workspaces.fields()
+    assert len(fake.requests) == 3

@@ -1,0 +1,119 @@
+"""The examples run with their real frameworks, against the fake on a port."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from django.test import Client as DjangoClient
+from starlette.testclient import TestClient
+
+from outreach_async.fake import FakeService, faults
+from outreach_async.fake.server import serve
+
+FOLDER = Path(__file__).parent
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def url_and_fake() -> Iterator[tuple[str, FakeService]]:
+    fake = FakeService()
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(fake)) as url:
+        yield url, fake
+
+
+@pytest.fixture
+def fake(url_and_fake: tuple[str, FakeService], monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    """Return the served fake with a new, empty workspace, which the environment names."""
+    url, fake = url_and_fake
+    workspace = fake.add_workspace()
+    monkeypatch.setenv("OUTREACH_BASE_URL", url)
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", fake.add_owner_key(workspace))
+    monkeypatch.setenv("OUTREACH_WORKSPACE", workspace)
+    fake.faults.clear()
+    return fake
+
+
+@pytest.fixture
+def workspace(fake: FakeService) -> str:
+    """Return the workspace that the environment names."""
+    workspace = os.environ["OUTREACH_WORKSPACE"]
+    assert not fake.contacts(workspace)
+    return workspace
+
+
+def example(name: str) -> Any:
+    sys.path.insert(0, str(FOLDER))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def emails(fake: FakeService, workspace: str) -> list[str]:
+    return sorted(contact["email"] for contact in fake.contacts(workspace))
+
+
+def test_the_fastapi_app_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
+    fake.add_mailbox(workspace, email="ada@north.example")
+    with TestClient(example("fastapi_app").app) as site:
+        for name in ("ann", "bob", "ann"):
+            answer = site.post("/signups", json={"email": f"{name}@company.example", "first_name": name})
+            assert answer.status_code == 200
+        assert answer.json() == {"status": "updated_missing_fields"}
+        assert site.get("/mailboxes").json() == ["ada@north.example"]
+        assert site.post("/signups", json={"email": " ", "first_name": "Ann"}).status_code == 422
+        fake.faults.add(faults.status(500))
+        answer = site.post("/signups", json={"email": "cyd@company.example", "first_name": "Cyd"})
+    assert (answer.status_code, "500" in answer.json()["error"]) == (503, True)
+    assert emails(fake, workspace) == ["ann@company.example", "bob@company.example"]
+
+
+def test_the_django_site_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
+    module = example("django_app")
+    site = DjangoClient()
+
+    def sign_up(email: str) -> Any:
+        body = json.dumps({"email": email, "first_name": "Ann"})
+        return site.post("/signups", body, content_type="application/json")
+
+    with module.outreach():
+        assert [sign_up(f"{name}@company.example").json()["status"] for name in ("ann", "bob")] == ["added", "added"]
+        assert sign_up(" ").status_code == 422
+        fake.faults.add(faults.status(500))
+        answer = sign_up("cyd@company.example")
+    assert (answer.status_code, "500" in answer.json()["error"]) == (503, True)
+    assert emails(fake, workspace) == ["ann@company.example", "bob@company.example"]
+
+
+def test_the_worker_empties_its_outbox_and_ends_on_sigterm(fake: FakeService, workspace: str, tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    people = [(f"user{number}@company.example", "Ann") for number in range(1500)] + [(" ", "Nobody")]
+    with closing(sqlite3.connect(path)) as outbox:
+        outbox.execute("CREATE TABLE outbox (id INTEGER PRIMARY KEY, email TEXT, first_name TEXT, status TEXT)")
+        outbox.executemany("INSERT INTO outbox (email, first_name) VALUES (?, ?)", people)
+        outbox.commit()
+        command = [sys.executable, "-W", "error", str(FOLDER / "worker.py"), str(path)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+            until = time.monotonic() + PATIENCE
+            unsent = "SELECT 1 FROM outbox WHERE status IS NULL"
+            while outbox.execute(unsent).fetchone() and worker.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+            worker.send_signal(signal.SIGTERM)
+            _, errors = worker.communicate(timeout=PATIENCE)
+        assert (worker.returncode, errors) == (0, "")
+        statuses = dict(outbox.execute("SELECT status, count(*) FROM outbox GROUP BY status"))
+    assert statuses == {"added": 1500, "rejected": 1}
+    assert len(emails(fake, workspace)) == 1500
