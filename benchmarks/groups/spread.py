@@ -96,7 +96,7 @@ def _on_dask(folder: Path, warm_up: ImportPlan, made: ImportPlan, connection: Co
 
     from outreach_async.spread.dask import create_many
 
-    options: dict[str, Any] = {"n_workers": _PROCESSES, "threads_per_worker": 1, "dashboard_address": None}
+    options: dict[str, Any] = {"n_workers": _PROCESSES, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         with create_many(client, warm_up, connection, journal=f"file://{folder}/warm-up", rate=_UNREACHED) as begun:
             list(begun)

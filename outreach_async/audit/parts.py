@@ -26,7 +26,7 @@ if __name__ == "__main__":
     groups = [["space_1"], ["space_2"]]
     job = partial(read_part, at=time.time(), salt=os.urandom(16).hex())
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as dask,
     ):
         parts = dask.gather(dask.map(job, groups, retries=3))

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=os.environ["OUTREACH_WORKSPACE"])
     journal = f"file://{Path('journals').absolute()}"
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         create_many(cluster, made, connection, journal=journal, rate=100.0) as run,
     ):
         for report in run:
