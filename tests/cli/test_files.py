@@ -217,7 +217,14 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         for parameter in (outreach.get_command(click.Context(outreach), name) or outreach).params
         if isinstance(parameter.type, click.Path)
     }
-    reads = [("import", "file"), ("import", "mapping"), ("audit", "policy"), ("audit", "compare"), ("serve", "world")]
+    reads = [
+        ("import", "file"),
+        ("import", "mapping"),
+        ("report", "input_"),
+        ("audit", "policy"),
+        ("audit", "compare"),
+        ("serve", "world"),
+    ]
     writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects"), ("audit", "outputs")]
     journals = [("import", "journal"), ("report", "journal")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
