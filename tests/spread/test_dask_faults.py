@@ -77,9 +77,9 @@ def test_killed_workers_lose_and_mislabel_no_row(  # noqa: PLR0917 - fixtures
 def test_a_killed_part_sends_at_most_its_unrecorded_rows_again(
     cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
 ) -> None:
-    made = write_parts(tmp_path, [f"u{number}@x.example" for number in range(6000)], files=2)
+    made = write_parts(tmp_path, [f"u{number}@x.example" for number in range(3000)], files=1)
     journal = f"file://{tmp_path}/journals"
-    service.kills = {5000}
+    service.kills = {2400}
     with create_many(cluster, made, connection, journal=journal) as run:
         list(run)
     assert service.killed == 1
