@@ -33,7 +33,7 @@ else:  # pragma: no cover - only Linux has this clock
     _clock = time.monotonic
 
 
-def _without_checksums(change: Change) -> Sequence[Any]:
+def _without_checksums(change: Change) -> Change:
     """Return a change without the checksums of its outcomes: an object has one for all of them, and they cannot be compressed."""
     if change[0] != "outcomes":
         return change
