@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -20,7 +21,7 @@ from support.journal import facts, run_to_end
 from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
 from support.scenarios import KEY, SPACE
 from support.takeovers import DictObjects
-from support.time import virtual_time
+from support.time import jump, virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
@@ -31,6 +32,7 @@ from outreach_async.bulk.recording import JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.limiter import RateLimiter
+from outreach_async.transport.wire import Progress, Request, Response
 
 URL = "memory://run"
 
@@ -53,6 +55,39 @@ def killed(commits: int) -> DictObjects:
     return objects
 
 
+def size_of(objects: DictObjects) -> int:
+    """Return the bytes of all objects."""
+    return sum(map(len, objects.contents.values()))
+
+
+def require_rows(journal: ObjectJournal, rows: int) -> None:
+    """Check that the journal has an outcome of each row, with an id."""
+    assert [outcome.index for outcome in journal.outcomes() if outcome.id] == list(range(rows))
+
+
+class _SlowObjects(DictObjects):
+    """Objects of which each takes 20 ms to write."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        jump(0.02)
+        return super().create(name, content)
+
+
+class _RandomIds:
+    """A service that answers after 100 ms, with random ids."""
+
+    def __init__(self) -> None:
+        self._chance = random.Random(1)  # noqa: S311 - repeatable, not secret
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        await anyio.sleep(0.1)
+        body = {"status": "added", "details": "", "id": f"contact_{self._chance.randbytes(12).hex()}"}
+        return Response(200, {"content-type": "application/json"}, json.dumps(body).encode())
+
+    async def aclose(self) -> None: ...
+
+
 class TestForm:
     def test_each_transaction_is_one_numbered_object(self) -> None:
         objects = killed(3)
@@ -70,14 +105,29 @@ class TestForm:
             assert writer.finished
         assert objects.contents == before
 
-    def test_a_row_takes_at_most_40_bytes(self) -> None:
+    @pytest.mark.parametrize("batch", [10, 100, 500])
+    def test_a_row_takes_at_most_40_bytes(self, batch: int) -> None:
+        """Even if a mark and a record are written for each batch, and ids are random."""
         objects, chance = DictObjects(), random.Random(1)  # noqa: S311 - repeatable, not secret
         with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
-            for first in range(0, 10_000, 500):
-                writer.mark(window(first, 500))
-                ids = [f"contact_{chance.randbytes(8).hex()}" for _ in range(500)]
+            for first in range(0, 10_000, batch):
+                writer.mark(window(first, batch))
+                ids = [f"contact_{chance.randbytes(12).hex()}" for _ in range(batch)]
                 writer.record([outcome(first + index, id=id_) for index, id_ in enumerate(ids)])
-        assert sum(map(len, objects.contents.values())) / 10_000 <= 40
+        assert size_of(objects) / 10_000 <= 40
+
+    @virtual_time
+    @pytest.mark.parametrize(("rate", "rows", "most"), [(None, 3_000, 24), (10.0, 300, 40)])
+    async def test_a_row_of_a_run_takes_at_most_40_bytes(self, rate: float | None, rows: int, most: float) -> None:
+        """With 64 requests of 100 ms in flight and 20 ms for each write, and at ten rows a second."""
+        objects = _SlowObjects()
+        client = OutreachClient(transport=_RandomIds(), workspace="space_1", owner_key="key_1", rate=rate)
+        emails = [{"email": f"user{number}@a.example"} for number in range(rows)]
+        journal = journal_in(objects, inline=True, clock=anyio.current_time)
+        await client.contacts.create_many(emails, concurrency=64, journal=journal)
+        assert size_of(objects) / rows <= most
+        assert len(objects.contents) <= 5 + rows / 100 * (1 if rate is None else 25)
+        require_rows(journal, rows)
 
     def test_the_files_of_a_folder_are_private_and_drafts_do_not_count(self, tmp_path: Path) -> None:
         objects = FolderObjects(tmp_path / "a" / "run")

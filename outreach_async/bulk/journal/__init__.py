@@ -12,7 +12,7 @@ Objects
 -------
 A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, rows that it created are
 reported as `skipped`, and nothing shows that this is wrong. Where machines may be lost, pass a URL, or an `ObjectJournal`, which
-takes more options. The journal is then a log of objects, about 20 bytes per row (up to 60 at ten rows a second), that any machine
+takes more options. The journal is then a log of objects, about 20 bytes per row (about 30 at ten rows a second), that any machine
 can read and resume:
 
     s3://bucket/prefix     S3, or a service with its interface that supports conditional writes (If-None-Match)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Self
 
 import attrs
+import msgspec
 
 from outreach_async.bulk.journal import records
-from outreach_async.bulk.journal.database import STATEMENTS, Database, Transaction
+from outreach_async.bulk.journal.database import STATEMENTS, Change, Database, Transaction
 from outreach_async.bulk.journal.identity import Earlier, Identity, require_same_run
 from outreach_async.bulk.journal.object_log import ObjectLog, TakenOverError
 from outreach_async.bulk.journal.objects import Objects, open_objects
@@ -30,6 +31,20 @@ if hasattr(time, "CLOCK_BOOTTIME"):
     _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # it also counts while a machine is suspended
 else:  # pragma: no cover - only Linux has this clock
     _clock = time.monotonic
+
+
+def _without_checksums(change: Change) -> Change:
+    """Return a change without the checksums of its outcomes: an object has one for all of them, and they cannot be compressed."""
+    if change[0] != "outcomes":
+        return change
+    return change[0], [row[:-1] for row in msgspec.json.decode(change[1])]
+
+
+def _with_checksums(change: Sequence[Any]) -> Sequence[Any]:
+    """Return a change as it was before `_without_checksums`."""
+    if change[0] != "outcomes":
+        return change
+    return change[0], records.to_json([[*row, records.checksum(row)] for row in change[1]])
 
 
 class ObjectDatabase(Database):
@@ -65,7 +80,8 @@ class ObjectDatabase(Database):
         self._db.execute("BEGIN")
         try:
             for changes in self._log.read():
-                for name, *values in changes:
+                for change in changes:
+                    name, *values = _with_checksums(change)
                     self._db.execute(STATEMENTS[name], values)
         except OutreachError:  # some of these errors are also ValueErrors
             raise
@@ -116,17 +132,17 @@ class ObjectDatabase(Database):
         if transaction.changes:
             self._append(transaction.changes)
 
-    def _append(self, changes: Any) -> None:
+    def _append(self, changes: Sequence[Change]) -> None:
         # The time before the write: if the process stands still during the write, the reply says nothing about the time after it.
         begun = self._clock()
-        self._log.append(changes)
+        self._log.append([_without_checksums(change) for change in changes])
         self.last_write = begun
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time, if the last write was begun too long ago; otherwise `None`."""
+        """The current time, if the last write was begun too long ago, or a write has failed; otherwise `None`."""
         now = self._clock()
-        return now if now - self.last_write > _HEARTBEAT_INTERVAL else None
+        return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
 
     def close(self) -> None:
         """Close the connection; later calls raise JournalError."""
@@ -229,9 +245,13 @@ class ObjectWriter(DatabaseWriter):
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a change has been written that was begun after the time `due`."""
-        if self._database.last_write < due:
-            with self._database.connection():
+        """Write a heartbeat, unless a change has been written that was begun after the time `due`.
+
+        Raises:
+            JournalError: This or an earlier write has failed. The run may not have noticed the earlier one yet.
+        """
+        with self._database.connection():
+            if self._database.last_write < due:
                 self._database.write_heartbeat()
 
 

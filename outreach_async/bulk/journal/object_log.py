@@ -29,7 +29,17 @@ _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
 _MAGIC: Final = b"OAOJ"  # outreach_async, object journal
 _VERSION: Final = b"\1"
 _CHECKSUM_SIZE: Final = 8
-_DIGEST_SIZE: Final = 16
+_DIGEST_SIZE: Final = 8
+_WBITS: Final = -15  # without zlib's own header and checksum
+_COMMON_TEXT: Final = (
+    b'\x93\x92\xa6errors\xd9[[0,"[\\"StatusError\\",\\"\\",\\"create_contact\\",422,1,true,false]"]]'
+    b'\x94\xa8metadata\xa5state\xaa"finished"\xce\x94\xa8metadata\xa8suspects\xa2[]\xce\xa6events\xa7spooled'
+    b"\x92\x95\xa6window\xcd\xcd\xc4\x08\xd2\x94\xa8metadata\xa3hwm\xa3000\xd2"
+    b"\x92\x92\xa8outcomes\xdc\x97\x00\x00\xb80123456789abcdef01234567\x01\xc0\xc0\xc0\x97\x01\x00\xb80123456789abcdef01234567"
+    b'\x94\xa8metadata\xa6totals\xd9\xbc{"rows":100,"outcomes":{"added":100,"skipped":0,"overwriten":0,"updated_missing_fields":0,'
+    b'"rejected":0,"not_applied":0,"unknown":0},"uncertain":0,"repeats":0,"seconds":0.'
+)
+"""Text that most objects contain, with which zlib begins. It is part of the format: a change needs another `_VERSION`."""
 _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
 _READERS: Final = 16
 """Number of objects that are read at the same time: a store answers each request slowly."""
@@ -48,7 +58,9 @@ def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence
         previous: Digest of the object before it.
         changes: The changes of the transaction.
     """
-    body = b"".join((writer, number.to_bytes(8), previous, zlib.compress(msgspec.msgpack.encode(changes), 9)))
+    compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
+    compressed = compressor.compress(msgspec.msgpack.encode(changes)) + compressor.flush()
+    body = b"".join((writer, number.to_bytes(8), previous, compressed))
     return _MAGIC + _VERSION + _checksum(body) + body
 
 
@@ -63,7 +75,10 @@ def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any
     require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "its checksum does not match")
     require(int.from_bytes(body[8:16]) == number, "it has another number")
     require(body[16 : 16 + _DIGEST_SIZE] == previous, "it does not follow the object before it")
-    return msgspec.msgpack.decode(zlib.decompress(body[16 + _DIGEST_SIZE :]), type=list[list[Any]])
+    decompressor = zlib.decompressobj(wbits=_WBITS, zdict=_COMMON_TEXT)
+    changes = decompressor.decompress(body[16 + _DIGEST_SIZE :])
+    require(decompressor.eof and not decompressor.unused_data, "it is not complete")
+    return msgspec.msgpack.decode(changes, type=list[list[Any]])
 
 
 def is_newer(content: bytes) -> bool:
