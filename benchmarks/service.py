@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,10 +44,10 @@ FAKE_KEY: Final = "key_demo"
 @contextmanager
 def serving_fake() -> Iterator[str]:
     """Run the project's own fake service while the block runs, and yield its base URL."""
-    command = [sys.executable, "-m", "outreach_async", "serve"]
+    command = [sys.executable, "-m", "outreach_async", "serve", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:  # noqa: S603 - this interpreter
         assert process.stdout is not None
         try:
-            yield process.stdout.readline().strip()
+            yield str(json.loads(process.stdout.readline())["base_url"])
         finally:
             process.terminate()

@@ -232,7 +232,7 @@ class Pager(Generic[T]):
         return _ItemIterator(self)
 
     # Hidden from type checkers, which then report these mistakes before the program runs.
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # pragma: no branch
 
         def __iter__(self) -> NoReturn:
             raise TypeError(f"Pager: expected `async for`, got `for`; {_USAGE}")

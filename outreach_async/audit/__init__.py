@@ -101,9 +101,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html`: a
-self-contained page (extra `html`). `format_of("audit.html")` names the format of a file, and `schema()` is that of `json`.
-`write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
+`outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
+extra `html`). `schema()` is that of `json`. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
 
 Streaming
 ---------

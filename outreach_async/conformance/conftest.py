@@ -45,10 +45,13 @@ def result(request: pytest.FixtureRequest) -> SuiteResult:
         message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
         pytest.fail(message, pytrace=False)
     options = _read_options(request.config)
-    measured = anyio.run(run_suite, options, options.build_site(os.environ))
+    return _keep_result(request.config, anyio.run(run_suite, options, options.build_site(os.environ)))
+
+
+def _keep_result(config: pytest.Config, measured: SuiteResult) -> SuiteResult:
     if measured.unreachable:
         pytest.exit(f"outreach_async.conformance: {measured.unreachable}", returncode=pytest.ExitCode.TESTS_FAILED)
-    return request.config.stash.setdefault(_RESULT_KEY, measured)
+    return config.stash.setdefault(_RESULT_KEY, measured)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

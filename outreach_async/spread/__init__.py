@@ -46,18 +46,18 @@ finish within 24 hours, or that use the permitted rate. One worker imports one p
 the workspaces. Each workspace has its own plan, and its own call of `import_part` or `create_many` with its own `journal`.
 
     contacts     workspaces  permitted  workers  hosts  hours  objects  journals
-    100,000               1       10/s        1      1    2.8   12,000    5.4 MB
-    1,000,000             1      100/s        1      1    2.8   15,000     30 MB
-    10,000,000            1      100/s        1      1     28  150,000    300 MB
-    100,000,000           1      100/s        1      1    280  1,500,000  3,000 MB
-    100,000,000           1    2,000/s        3      1     17  300,000  2,700 MB
-    10,000,000          100       10/s       12      1     23  1,200,000    540 MB
-    100,000,000       1,000       10/s      116      2     24  12,000,000  5,400 MB
-    100,000,000      10,000       10/s      116      2     24  12,000,000  5,400 MB
+    100,000               1       10/s        1      1    2.8   12,000    3.0 MB
+    1,000,000             1      100/s        1      1    2.8   15,000     20 MB
+    10,000,000            1      100/s        1      1     28  150,000    200 MB
+    100,000,000           1      100/s        1      1    280  1,500,000  2,000 MB
+    100,000,000           1    2,000/s        3      1     17  300,000  1,900 MB
+    10,000,000          100       10/s       12      1     23  1,200,000    300 MB
+    100,000,000       1,000       10/s      116      2     24  12,000,000  3,000 MB
+    100,000,000      10,000       10/s      116      2     24  12,000,000  3,000 MB
 
 A host has four CPUs and 16 GB, of which 70 % are used. Measured figures: 1.3 ms of CPU time a row (the default transport on Dask,
-on a busy machine; aiohttp takes half of that), and 100 MB a worker, for any number of rows. A journal on an object store has 240
-bytes an object and 26 bytes a row. It writes an object when 512 outcomes are recorded, or one second after the first of them, and
+on a busy machine; aiohttp takes half of that), and 100 MB a worker, for any number of rows. A journal on an object store has 95
+bytes an object and 19 bytes a row. It writes an object when 512 outcomes are recorded, or one second after the first of them, and
 another one for every two seconds of rows (64 to 1,000), so a slow import needs more objects a row. Each object is a paid request.
 
 Plan

@@ -63,7 +63,7 @@ from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.journal.object_log import TakenOverError
 from outreach_async.bulk.journal.objects import is_url, open_objects
 from outreach_async.bulk.pipeline import Outcomes
-from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
+from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError, TransportError
 from outreach_async.logs import LOGGER
 from outreach_async.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
 from outreach_async.spread.planning import ImportPlan, Part
@@ -195,7 +195,12 @@ def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier,
     """Import a part on a Dask worker. This is the function of the tasks."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
-    return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
+    try:
+        return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
+    except OutreachError as error:
+        # Dask also pickles what caused an error. Errors of other libraries may quote the request, and with it the owner key.
+        error.__cause__ = error.__context__ = None
+        raise
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from time import process_time
 import attrs
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
-from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, make_report, row
+from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, make_report, row, with_history
 from support.examples import scaled
 
 from outreach_async.audit import Diff, Policy, PolicyUsed, Report, Severity
@@ -68,6 +68,7 @@ def page(found: Report) -> Page:
 
 
 OURS = {tag for tag, _ in page(fleet(300, sick=0.5, compared=True)).elements}
+OURS |= {tag for tag, _ in page(with_history(40.0, None, 60.0)).elements}
 OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused")))).elements}
 
 

@@ -327,8 +327,8 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
         "email": "Ann@One.Example",
         "domain": "one.example",
         "message": "no DMARC policy",
-        "remedy": "Publish a TXT record at _dmarc.one.example: v=DMARC1; p=none; rua=mailto: followed by an address that "
-        "you read.",
+        "remedy": "Publish a TXT record at `_dmarc.one.example`: `v=DMARC1; p=none; rua=mailto:dmarc@one.example` (or another "
+        "address that you read).",
         "confidence": "high",
         "sent_30days": 1000,
         "server_ip": None,

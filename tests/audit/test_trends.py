@@ -8,23 +8,11 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.audit_reports import AT, finding, make_report
+from support.audit_reports import AT, finding, make_report, with_history
 
-from outreach_async.audit import Diff, HistoryPoint, Report, Severity
+from outreach_async.audit import Diff, HistoryPoint, Severity
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.trends import MAX_POINTS, Trend, build_trends
-
-
-def with_history(*scores: float | None, scope: str | None = None) -> Report:
-    now = make_report([finding("OA110")])
-    now = attrs.evolve(now, scores=attrs.evolve(now.scores, overall=100.0))
-    point = HistoryPoint.of(now)
-    days = range(-len(scores), 0)
-    history = [
-        attrs.evolve(point, at=AT + day * 86_400, score=score, scope=scope or point.scope)
-        for day, score in zip(days, scores, strict=True)
-    ]
-    return attrs.evolve(now, history=history)
 
 
 @pytest.mark.parametrize(

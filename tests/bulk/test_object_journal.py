@@ -25,7 +25,7 @@ from support.time import jump, virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal import journal_at
+from outreach_async.bulk.journal import journal_at, journals_in
 from outreach_async.bulk.journal.object_log import encode_object
 from outreach_async.bulk.journal.objects import FolderObjects, open_objects
 from outreach_async.bulk.recording import JournalledThrottle
@@ -207,8 +207,8 @@ class TestDamage:
         objects = DictObjects()
         inconsistent: list[Any] = [[("no such change",)], [("window", 0)], [("metadata", "hwm", "{", 0)]]
         for changes in inconsistent:
-            objects.contents = {"0000-0000000000": encode_object(b"12345678", 0, bytes(16), changes)}
-            with pytest.raises(JournalError, match="memory://run is damaged"):
+            objects.contents = {"0000-0000000000": encode_object(b"12345678", 0, bytes(8), changes)}
+            with pytest.raises(JournalError, match=r"memory://run is damaged: (?!object)"):
                 journal_in(objects).report()
 
     def test_an_object_of_a_newer_version_is_refused_and_kept(self) -> None:
@@ -514,6 +514,8 @@ class TestS3:
         assert proxy.port
         with pytest.raises(JournalError, match=r"journal s3://nobody/run: .*404 Not Found, NoSuchBucket; fix the cause"):
             ObjectJournal("s3://nobody/run").report()
+        with pytest.raises(JournalError, match=r"journal s3://nobody/june: .*404 Not Found, NoSuchBucket; fix the cause"):
+            journals_in("s3://nobody/june")
         with pytest.raises(FileNotFoundError):
             open_objects("s3://journals/x").read("missing")
 

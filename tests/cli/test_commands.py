@@ -80,6 +80,13 @@ def test_items_that_no_page_shows_make_a_list_incomplete(
 
 # Import.
 
+
+def test_json_lists_the_first_100_failed_rows(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    path = save_contacts(tmp_path, "E-mail\nann@a.example\n" + "@\n" * 110 + "bo@a.example\n")
+    code, report = shell.json("import", path, *server_options)
+    assert (code, report["outcomes"]["rejected"], len(report["failures"])) == (3, 110, 100)
+
+
 PEOPLE = "E-mail,First Name,plan\nann@a.example,Ann,Gold\nANN@a.example,Ann,\nbo@a.example,Bo,\n,Cy,\ndi@@a.example,Di,\nx\n"
 
 
@@ -89,7 +96,7 @@ def test_import_reports_the_outcome_of_every_row(
     ended = shell("import", save_contacts(tmp_path, PEOPLE), "--campaign", "camp_1", *server_options, "--json")
     assert ended.code == 3
     report = json.loads(ended.out)
-    assert list(report) == ["rows", "outcomes", "uncertain", "repeats", "seconds"]
+    assert list(report) == ["rows", "outcomes", "uncertain", "repeats", "seconds", "failures"]
     assert report["rows"] == sum(report["outcomes"].values()) == 6
     assert report["outcomes"] == {
         "added": 2,

@@ -222,10 +222,11 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("import", "mapping"),
         ("report", "input_"),
         ("audit", "policy"),
-        ("audit", "compare"),
+        ("audit", "earlier"),
         ("serve", "world"),
     ]
-    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects"), ("audit", "outputs")]
+    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects")]
+    writes += [("audit", "outputs"), ("audit", "prometheus")]
     journals = [("import", "journal"), ("report", "journal")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 

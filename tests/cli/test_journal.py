@@ -214,6 +214,8 @@ async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, se
     shown_output = shell("report", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv"))
     assert (shown_output.code, "the journal records no input file" in shown_output.err) == (2, True)
     assert "\nfrom " not in shell("report", str(tmp_path / "run.db")).out
+    listed = shell("report", str(tmp_path / "run.db"), "--uncertain", "--input", save_contacts(tmp_path, PEOPLE))
+    assert (listed.code, "--input: the journal records no input file" in listed.err) == (2, True)
 
 
 def test_repeats_last_sends_one_row_per_email_and_exits_0(

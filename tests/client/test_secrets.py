@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import logging
 import pickle
@@ -99,7 +100,12 @@ def views(thing: Any) -> Iterator[bytes]:
 
 def pickles(thing: Any) -> Iterator[bytes]:
     for protocol in (0, 2, pickle.HIGHEST_PROTOCOL):
-        yield pickle.dumps(thing, protocol)
+        buffer = io.BytesIO()
+        pickler = pickle.Pickler(buffer, protocol)
+        # Without what other libraries register: tblib, which Dask uses, also pickles the causes of errors.
+        pickler.dispatch_table = {}
+        pickler.dump(thing)
+        yield buffer.getvalue()
 
 
 def log_views(records: list[logging.LogRecord]) -> Iterator[bytes]:

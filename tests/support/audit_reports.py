@@ -324,3 +324,16 @@ HOSTILE_REPORTS = st.builds(
     history=_HISTORY,
 )
 """Reports in which every string may be anything."""
+
+
+def with_history(*scores: float | None, scope: str | None = None) -> Report:
+    """Return a report with earlier audits, a day apart, that have these scores."""
+    now = make_report([finding("OA110")])
+    now = attrs.evolve(now, scores=attrs.evolve(now.scores, overall=100.0))
+    point = HistoryPoint.of(now)
+    days = range(-len(scores), 0)
+    history = [
+        attrs.evolve(point, at=AT + day * 86_400, score=score, scope=scope or point.scope)
+        for day, score in zip(days, scores, strict=True)
+    ]
+    return attrs.evolve(now, history=history)

@@ -24,9 +24,9 @@ ROW_CPU: Final = 1_300e-6
 """Seconds of CPU time a row on the default transport, in a Dask worker and the driver; `python -m benchmarks --only spread`."""
 PROCESS_MEMORY: Final = 100e6
 """Peak memory of a Dask worker in bytes, which does not grow with the number of rows."""
-OBJECT_BYTES: Final = 240
+OBJECT_BYTES: Final = 95
 """Bytes of a journal an object, without its rows; see `simulate_objects`."""
-ROW_BYTES: Final = 26
+ROW_BYTES: Final = 19
 """Bytes of a journal a row, if the service's ids are random and have 24 hexadecimal digits."""
 
 HOST_CPUS: Final = 4

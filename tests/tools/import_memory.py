@@ -91,10 +91,11 @@ def measure(action: str, path: str) -> None:
 @contextmanager
 def serving() -> Iterator[dict[str, str]]:
     """Run the fake in a process of its own, and yield the environment of a client."""
-    with subprocess.Popen([sys.executable, "-m", "outreach_async", "serve"], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "outreach_async", "serve", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield {"OUTREACH_BASE_URL": process.stdout.readline().strip(), "OUTREACH_OWNER_KEY": OWNER_KEY}
+            yield {"OUTREACH_BASE_URL": json.loads(process.stdout.readline())["base_url"], "OUTREACH_OWNER_KEY": OWNER_KEY}
         finally:
             process.terminate()
 
