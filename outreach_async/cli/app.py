@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""For each command: module, attribute and first sentence of its help, which the help and completion show without importing the module."""
+"""For each command: module, attribute and short help, which is shown without importing the module."""
 
 
 class SuggestingGroup(click.Group):
