@@ -176,9 +176,8 @@ class OutreachClient:
             ```
         """
         from outreach_async.operations import raw_request
-        from outreach_async.validation import require_headers
 
-        operation = raw_request(method, target, body, require_headers(headers or {}), self._settings.request_defaults)
+        operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
         body, headers = b"", None  # the traceback of a cancellation keeps this frame, which must hold no secrets
         return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
