@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-import attrs
-
-from outreach_async import operations
-from outreach_async.engine import Engine
-from outreach_async.errors import InvalidRequest
-from outreach_async.logs import configure_logging
-from outreach_async.operations import RequestDefaults
-from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, default_to
-from outreach_async.retry import RetryPolicy
-from outreach_async.secret import OWNER_KEY, Secret, drop_frames, drop_frames_async, hide
-from outreach_async.shared_rate import Rate
-from outreach_async.transport.wire import Response, Transport
-from outreach_async.validation import read_rate, require_headers, require_number, require_rate, require_seconds, type_name
+from outreach_async.secret import drop_frames, drop_frames_async
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # importing the class must be fast; its methods import the modules that do the work
+    from outreach_async.engine import Engine
     from outreach_async.hooks import Hook
-
-_DEFAULT_RETRY: Final = RetryPolicy()
+    from outreach_async.resources import Seconds, Settings
+    from outreach_async.retry import RetryPolicy
+    from outreach_async.shared_rate import Rate
+    from outreach_async.transport.wire import Response, Transport
 
 
 class OutreachClient:
@@ -47,7 +37,7 @@ class OutreachClient:
             most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. Refusals of the service lower the rate further;
             without a rate, the client learns it from them. Or a `Rate` that several clients share, such as `SharedRate()`; the
             client then works only while it is open, in an `async with` block.
-        retry: The retry policy.
+        retry: The retry policy; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
     Attributes:
@@ -79,25 +69,29 @@ class OutreachClient:
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
         rate: float | Rate | None = None,
-        retry: RetryPolicy = _DEFAULT_RETRY,
+        retry: RetryPolicy | None = None,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        configure_logging()
-        key = hide(default_to(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
-        fields = require_headers(headers or {})
-        limit = require_number("max_in_flight", max_in_flight, least=1)
-        resolved = _resolve_transport(base_url, transport, limit)
-        settings = Settings(
-            key,
-            default_to(workspace, os.environ.get("OUTREACH_WORKSPACE")),
-            fields,
-            require_seconds("timeout", timeout),
-            require_seconds("deadline", deadline),
-            _build_request_defaults(fields, key, resolved),
+        from outreach_async.assembly import build_parts
+
+        engine, settings = build_parts(
+            base_url,
+            owner_key=owner_key,
+            workspace=workspace,
+            transport=transport,
+            headers=headers,
+            timeout=timeout,
+            deadline=deadline,
+            max_in_flight=max_in_flight,
+            rate=rate,
+            retry=retry,
+            hooks=hooks,
         )
-        self._bind(_build_engine(resolved, hooks, limit, retry, _resolve_rate(rate)), settings, owns=True)
+        self._bind(engine, settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
+        from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
+
         self._engine = engine
         self._settings = settings
         self._owns_transport = owns
@@ -131,13 +125,19 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        options = self._settings.call_options(timeout, deadline)
-        fields = {**self._settings.headers, **require_headers(headers or {})}
-        key = default_to(hide(owner_key), self._settings.owner_key)
-        space = default_to(workspace, self._settings.workspace)
-        defaults = _build_request_defaults(fields, key, self._engine.transport)
+        from outreach_async.assembly import replace_settings
+
+        settings = replace_settings(
+            self._settings,
+            self._engine.transport,
+            owner_key=owner_key,
+            workspace=workspace,
+            headers=headers,
+            timeout=timeout,
+            deadline=deadline,
+        )
         copy = object.__new__(type(self))
-        copy._bind(self._engine, Settings(key, space, fields, options.timeout, options.deadline, defaults), owns=False)
+        copy._bind(self._engine, settings, owns=False)
         return copy
 
     @drop_frames_async
@@ -175,7 +175,9 @@ class OutreachClient:
             print(response.status, response.headers["content-type"])  # -> 200 application/json
             ```
         """
-        operation = operations.raw_request(method, target, body, require_headers(headers or {}), self._settings.request_defaults)
+        from outreach_async.operations import raw_request
+
+        operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
         body, headers = b"", None  # the traceback of a cancellation keeps this frame, which must hold no secrets
         return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
@@ -215,55 +217,3 @@ class OutreachClient:
         workspace = self._settings.workspace
         visible = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
         return f"<{type(self).__name__} {self._engine.transport!r} workspace={visible}>"
-
-
-def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
-    """Return the defaults of the client's requests. All errors mask the owner key, because `request()` may send the key."""
-    defaults = RequestDefaults.from_headers(headers)
-    secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
-    if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # another string could be a common word
-        secrets += (owner_key,)
-    return attrs.evolve(defaults, secrets=secrets)
-
-
-def _is_transport(transport: object) -> bool:
-    """Return whether an object is a transport.
-
-    Classes, and clients of httpx and httpx2, are not transports, although they have the methods of a transport.
-    """
-    homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
-    return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
-
-
-def _resolve_transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
-    if transport is not None:
-        if base_url is not None:
-            raise InvalidRequest("base_url: expected either base_url or transport, got both; leave out base_url")
-        if not _is_transport(transport):
-            raise InvalidRequest(
-                f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
-            )
-        return transport
-    url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
-    if not url:
-        raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
-    from outreach_async.transport.httpx import HttpxTransport
-
-    return HttpxTransport(url, max_in_flight=limit)
-
-
-def _resolve_rate(rate: object) -> float | Rate | None:
-    if rate is None:
-        return read_rate(os.environ)
-    return rate if isinstance(rate, Rate) and not isinstance(rate, type) else require_rate("rate", rate)
-
-
-def _build_engine(
-    transport: Transport, hooks: Iterable[Hook], limit: int, policy: RetryPolicy, rate: float | Rate | None
-) -> Engine:
-    observer = None
-    if hooks != ():
-        from outreach_async.observer import Observer
-
-        observer = Observer(hooks, getattr(transport, "base_url", None))
-    return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)

@@ -269,11 +269,10 @@ class ContactRequests:
         return mask_string(text, self._secrets[:1]) != text
 
 
-def raw_request(
-    method: object, target: object, body: object, headers: Mapping[str, str], defaults: RequestDefaults
-) -> Operation[Response]:
+def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
     """Return the operation that sends a request of any kind. It accepts any status, and is retried only if no byte was sent."""
-    fields = {**(defaults.write_headers if body else defaults.read_headers), **headers}
+    added = validation.require_headers(headers)
+    fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
-    secrets = (*defaults.secrets, *map(Secret, secret_parts(headers)))
+    secrets = (*defaults.secrets, *map(Secret, secret_parts(added)))
     return Operation("request", request, lambda response, _info: response, Idempotency.UNKNOWN, secrets, any_status=True)

@@ -111,7 +111,7 @@ class SyncClient:
             deadline=deadline,
             max_in_flight=max_in_flight,
             rate=rate,
-            retry=retry or RetryPolicy(),
+            retry=retry,
             hooks=hooks,
         )
         self._bind(client, ClientLoop())

@@ -17,6 +17,7 @@ from typing import Final
 
 import httpx
 
+import outreach_async.assembly  # noqa: F401 - otherwise, the first client would import it
 from benchmarks.groups.rounds import Bench, present
 from benchmarks.measuring import Figures, run, spending
 from benchmarks.results import Table

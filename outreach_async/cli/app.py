@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""For each command: module, attribute and first sentence of its help, which completion shows without importing the module."""
+"""For each command: module, attribute and short help, which is shown without importing the module."""
 
 
 class SuggestingGroup(click.Group):
@@ -64,9 +64,15 @@ class CommandGroup(SuggestingGroup):
         command: click.Command = getattr(import_module(f"outreach_async.cli.{module}"), attribute)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's own signature
+        """Write the commands with their short helps."""
+        # click's own method would import the module of each command for its help.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (*_, text) in _COMMANDS.items()])
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the command names and options that start with the typed text."""
-        # click's own method would import the module of each command for its help.
+        # click's own method would import the commands too.
         commands = [CompletionItem(name, help=text) for name, (*_, text) in _COMMANDS.items() if name.startswith(incomplete)]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 

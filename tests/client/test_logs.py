@@ -93,7 +93,7 @@ def test_an_unknown_level_configures_nothing(level: str | None) -> None:
 
 def test_a_logger_configured_by_the_program_is_left_alone() -> None:
     before = "logging.getLogger('outreach_async').addHandler(logging.FileHandler(os.devnull))"
-    assert run_and_log("debug", before) == ("0 NullHandler FileHandler", [])
+    assert run_and_log("debug", before) == ("0 FileHandler NullHandler", [])
 
 
 @pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])

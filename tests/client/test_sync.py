@@ -90,7 +90,7 @@ def test_a_method_has_the_parameters_of_its_original(original: type, mirror: typ
     expected = inspect.signature(getattr(original, name)).parameters
     found = inspect.signature(getattr(mirror, name)).parameters
     assert list(found) == list(expected)
-    for parameter in expected.keys() - {"rows", "retry"}:
+    for parameter in expected.keys() - {"rows"}:
         assert (found[parameter].default, found[parameter].kind, found[parameter].annotation) == (
             expected[parameter].default,
             expected[parameter].kind,

@@ -110,7 +110,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     [
         ("NewContact", ["cattrs", "httpx", "anyio"]),
         ("OutreachError", ["attrs", "cattrs", "httpx", "msgspec", "anyio"]),
-        ("OutreachClient", ["cattrs", "httpx", "httpx2", "aiohttp", "trio", "asyncio"]),
+        ("OutreachClient", ["attrs", "cattrs", "httpx", "httpx2", "aiohttp", "anyio", "trio", "asyncio", "logging"]),
         ("RedisRate", ["redis", "httpx"]),
         ("HttpxTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
         ("AiohttpTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
