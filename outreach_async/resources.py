@@ -305,7 +305,7 @@ class Contacts(_Resource):
 
         Args:
             rows: `NewContact` values or mappings, from any iterable or async iterable; or a data frame of pandas, polars, pyarrow
-                or DuckDB (extra `parquet`) whose columns are named as the fields of `NewContact`, or `custom_<n>`.
+                or DuckDB (extra `parquet`) whose columns are named after the fields of `NewContact`, or `custom_<n>`.
             duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
                 `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
