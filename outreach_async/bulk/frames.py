@@ -154,7 +154,7 @@ def _build_row(values: dict[str, Any]) -> FrameRow:
 
 def _describe_fault(name: str, cell: object) -> str:
     if isinstance(cell, str):
-        remedy = "replace missing values with null before converting a column to strings"
+        remedy = "set missing values to null before converting a column to strings"
         return f"expected a value, got {cell!r}, the string that astype(str) returns for a missing value; {remedy}"
     if isinstance(cell, float) and cell.is_integer():
         got = "an integer stored as a float (pandas does this if a column has missing values)"

@@ -189,7 +189,7 @@ def test_a_missing_value_that_became_a_string_is_reported(text: str) -> None:
     reason = reason_of(pl.DataFrame({"email": ["a@a.example"], "first_name": [text]}))
     assert reason == (
         f"first_name: expected a value, got '{text}', the string that astype(str) returns for a missing value; "
-        "replace missing values with null before converting a column to strings"
+        "set missing values to null before converting a column to strings"
     )
 
 
