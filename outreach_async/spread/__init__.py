@@ -119,8 +119,8 @@ the reports can be pickled. `merge_reports` accepts reports in any order, also s
 
 Rate and key
 ------------
-By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Let them
-share a rate: `outreach_async.spread.dask` does so; elsewhere, each task can pass `rate=RedisRate(...)` to `import_part`. Or divide
+By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Parts
+can share a rate: `outreach_async.spread.dask` does so, and other tasks can pass `rate=RedisRate(...)` to `import_part`. Or divide
 the limit by the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` is also per part.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set it
