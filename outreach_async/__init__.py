@@ -27,7 +27,7 @@ anyio.run(main)
 Further reading, for example with `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
 
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
-    outreach_async.sync            the same client without `async`, for scripts
+    outreach_async.sync            a synchronous client, for scripts
     outreach_async.bulk            creating up to millions of contacts: outcomes, journals, resuming, pauses
     outreach_async.audit           finding unsafe mailboxes: the reasons, and what to do
     outreach_async.importer        importing contacts from files: columns, checks, rejects
@@ -161,7 +161,7 @@ _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or read the version, on first use, which keeps `import outreach_async` fast."""
+    """Import a public name, or read the version, on first use. This keeps `import outreach_async` fast."""
     if name == "__version__":
         value: Any = import_module("importlib.metadata").version(__name__)
     elif name in _EXPORT_MODULES:

@@ -1,9 +1,8 @@
 """The codec that converts between JSON bytes and models.
 
 msgspec decodes each body first, because it supports attrs classes natively and is strict. It drops fields that the models do not
-define: objects that have such fields are decoded once more, as dicts, to keep them. Bodies that msgspec rejects are decoded again
-by the cattrs converter of `structuring`, which reports every fault with its path. `structuring`, and cattrs with it, is imported
-on first use.
+define. To keep them, objects with such fields are decoded again as dicts. Bodies that msgspec rejects are decoded again by the
+cattrs converter in `structuring`, which reports every fault with its path. `structuring` and cattrs are imported on first use.
 
 If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
 much memory as the body. Only the first fault is reported.
@@ -101,7 +100,7 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         if not _has_all_members(model, body):
             _keep_unknown_members(model, body)
-        return model  # noqa: TRY300 - an `else` would hide which errors are caught
+        return model  # noqa: TRY300 - an `else` would obscure which errors are caught
     except _DECODE_ERRORS as error:
         if fully is False or (fully is None and len(body) > _LARGE_BODY):
             fault = _first_fault(body, error)
@@ -216,11 +215,11 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the model certainly has every key of the body. msgspec drops unknown keys silently.
+    """Return whether the body certainly has no unknown keys, which msgspec silently drops.
 
-    Each key of the model appears in the body with one colon and two quotes, and each of its strings with two more quotes. If the
-    body has exactly as many colons or exactly as many quotes, it has no other keys. Strings may contain both: then the result is
-    false although the model has every key.
+    In the body, each key of the model has one colon and two quotes, and each string value has two more quotes. If the number of
+    colons or the number of quotes is exactly the expected one, the body has no other keys. If strings contain colons and quotes,
+    the result is a false negative.
     """
     items = getattr(model, "data", None)
     members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
@@ -243,7 +242,7 @@ def _known_names(kind: Any) -> frozenset[str]:
 
 
 def _count_strings(models: list[Any]) -> int:
-    """Return the number of strings in models of one class, apart from their keys and unknown fields."""
+    """Return the number of string values in models of one class, without keys and unknown fields."""
     fixed, variable, lists = _string_fields(models[0].__class__)
     count = fixed * len(models)
     for name in variable:
@@ -256,7 +255,7 @@ def _count_strings(models: list[Any]) -> int:
 
 @cache
 def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Return the number of fields that are always strings, the names of those that may be, and the names of lists."""
+    """Return the number of string fields, the names of fields that can be strings, and the names of list fields."""
     kinds = {name: value for name, value in get_type_hints(kind).items() if name in _known_names(kind)}
     fixed = sum(isinstance(value, type) and issubclass(value, str | OpenEnum) for value in kinds.values())
     variable = tuple(name for name, value in kinds.items() if str in get_args(value) and get_origin(value) is not list)
@@ -264,10 +263,10 @@ def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
 
 
 def _keep_unknown_members(model: Any, body: bytes) -> None:
-    """Store the unknown fields of a newly decoded model. Only the objects of a list that may have some are decoded again.
+    """Store the unknown fields of a newly decoded model. In a list, only objects that may have some are decoded again.
 
     Raises:
-        MsgspecError: The value of an unknown field is not JSON. There may be other errors of `_DECODE_ERRORS`, too.
+        MsgspecError: The value of an unknown field is not JSON. Other `_DECODE_ERRORS` are also possible.
     """
     if not (items := getattr(model, "data", None)):
         _store_unknown(model, msgspec.json.decode(body))
@@ -286,7 +285,7 @@ def _keep_unknown_members(model: Any, body: bytes) -> None:
 def _store_unknown(model: Any, members: dict[str, Any]) -> None:
     if unknown := set(members).difference(_known_names(model.__class__)):
         names = unknown if len(unknown) == 1 else filter(unknown.__contains__, members)  # in their order
-        # Models are frozen for callers, but nobody else has this one yet. msgspec has set attributes from fields of their name.
+        # Models are frozen for callers, but this one is new. Reset `undecodable`, which a field of that name may have set.
         object.__setattr__(model, "_extra", {name: members[name] for name in names})
         if isinstance(model, Page):
             object.__setattr__(model, "undecodable", [])

@@ -25,11 +25,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _to_datetime(field: str, seconds: Number) -> datetime:
-    """Return a Unix time as a datetime in UTC, on every platform also before 1970."""
+    """Return a Unix time as a UTC datetime. Unlike `datetime.fromtimestamp`, it supports times before 1970 on every platform."""
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):
-        raise ValueError(f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; use the number itself") from None
+        raise ValueError(f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; read {field} instead") from None
 
 
 def _date_or_none(value: str | Number) -> datetime | None:

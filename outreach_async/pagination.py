@@ -244,7 +244,7 @@ class Pager(Generic[T]):
             raise TypeError(f"Pager: expected a list, got a pager, whose items are not fetched yet; {_USAGE}")
 
         def __bool__(self) -> bool:
-            return True  # as any object without a length
+            return True  # like any object without a length
 
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service returned them, except a page that only marks the end of the list.

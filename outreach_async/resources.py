@@ -304,8 +304,8 @@ class Contacts(_Resource):
         with the remaining rows, and every row gets exactly one outcome.
 
         Args:
-            rows: `NewContact` values or mappings, from any iterable or async iterable; or a data frame of pandas, polars, pyarrow
-                or DuckDB (extra `parquet`) whose columns are named as the fields of `NewContact`, or `custom_<n>`.
+            rows: `NewContact` values or mappings, from any iterable or async iterable; or a pandas, polars, pyarrow or DuckDB
+                data frame (extra `parquet`) with columns named after the fields of `NewContact`, or `custom_<n>`.
             duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
                 `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
@@ -324,7 +324,7 @@ class Contacts(_Resource):
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
                 damaged, empty or lost, and implies `resume`. Every row without an outcome then counts as possibly sent.
             spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
-            total: Number of rows, for the reported progress; defaults to the length of `rows`, if it has one.
+            total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
                 the run.
             max_outage: Number of seconds without any success after which the run is suspended.

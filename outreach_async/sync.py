@@ -1,8 +1,8 @@
 """A synchronous client for scripts: the methods of `OutreachClient`, without `async` and `await`.
 
-`SyncClient` runs an `OutreachClient` in an event loop of its own, in a second thread. It has the same arguments, methods, errors
-and guarantees. A list is an iterator. A program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the
-environment, or passes them:
+`SyncClient` runs an `OutreachClient` in an event loop in a second thread. It has the same arguments, methods, errors and
+guarantees. Lists are iterators. The client reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the
+environment, or you pass them as arguments:
 
 ```python
 from outreach_async.sync import SyncClient
@@ -19,12 +19,12 @@ with SyncClient() as client:
     print(outcomes.report.rows)  # -> 1000
 ```
 
-Your rows are read in your own thread, so that they can come from a connection that is bound to it, such as one of sqlite3. Rows
-and outcomes cross between the threads in batches, so that creating many contacts takes less than twice the CPU time.
+Rows are read in the calling thread, so they can come from an object that is bound to a thread, such as a sqlite3 connection. Rows
+and outcomes are passed between the threads in batches, so `create_many` takes less than twice the CPU time of the async client.
 
-Ctrl-C raises KeyboardInterrupt in your thread. On the way out, each `with` block cancels its requests in flight and closes its
-connections; a run with a journal can be resumed. Threads can share a client, but each pager and run belongs to one thread. In a
-program with an event loop, use `OutreachClient`: a synchronous call would block that loop.
+Ctrl-C raises KeyboardInterrupt in the calling thread. Each `with` block then cancels its requests in flight and closes its
+connections. A run with a journal can be resumed. Threads can share a client, but each pager and run must be used in one thread.
+In a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Hide a key, because the traceback of Ctrl-C shows the frames of this module."""
+    """Hide a key, because the traceback of a KeyboardInterrupt shows the frames of this module."""
     return hide(owner_key)
 
 
 class SyncClient:
     """A synchronous client of the outreach service, for scripts. Use it as a context manager.
 
-    The arguments, and the methods of the attributes, are those of `OutreachClient`.
+    It has the same arguments as `OutreachClient`, and its attributes have the same methods.
 
     Attributes:
         campaigns: Methods for campaigns: `list()` and `steps(campaign)`.
@@ -135,8 +135,8 @@ class SyncClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close the connections, and end the event loop."""
-        exits, self._exits = self._exits, ExitStack()  # empty in a copy, which closes nothing
+        """Close the connections, and stop the event loop."""
+        exits, self._exits = self._exits, ExitStack()  # a copy has an empty stack, and closes nothing
         exits.__exit__(kind, error, trace)
 
     def with_options(
@@ -150,7 +150,7 @@ class SyncClient:
     ) -> Self:
         """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
 
-        The copy works as long as the original is open, and does not need to be closed.
+        The copy works while the original is open, and does not need to be closed.
 
         Raises:
             InvalidRequest: An option is invalid.
@@ -201,7 +201,7 @@ class SyncClient:
 
 
 class SyncPager(Generic[Item]):
-    """A list that is fetched on demand. Iterate over it for every item of every page, or fetch one page with `page()`.
+    """A list that is fetched on demand. Iterate over it to get all items of all pages, or fetch one page with `page()`.
 
     Example:
         ```python
@@ -414,8 +414,8 @@ class SyncContacts(_SyncResource):
     ) -> SyncRun:
         """Create any number of contacts concurrently, as `Contacts.create_many` does.
 
-        Use the result as `with client.contacts.create_many(rows) as outcomes: for outcome in outcomes: ...`, or call its `wait()`
-        for a `BulkReport`.
+        Enter the result to iterate over the outcomes (`with client.contacts.create_many(rows) as outcomes:`), or call `wait()` on
+        it for a `BulkReport`.
         """
         source = CallerRows(rows)
         run = self._client.contacts.create_many(

@@ -1,4 +1,4 @@
-"""Bulk runs of a synchronous client: the event loop in its thread, and what crosses into it and back."""
+"""Bulk runs of the synchronous client. It passes rows to the thread of the event loop, and outcomes back."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 T = TypeVar("T")
 
 _BATCH_SIZE: Final = 500
-"""Maximum number of rows that cross between the threads at once."""
+"""Maximum number of rows passed between the threads at once."""
 _LINGER: Final = 0.02
-"""Number of seconds to wait for a batch to fill after its first row or outcome. It limits by how much an outcome is delayed."""
+"""Number of seconds to wait for a batch to fill after its first row or outcome. It limits the delay of outcomes."""
 
 
 class ClientLoop:
-    """The event loop of a client, in a thread of its own."""
+    """The event loop of a client, in a separate thread."""
 
     def __init__(self) -> None:
         self.portal: BlockingPortal | None = None
@@ -42,13 +42,13 @@ class ClientLoop:
         try:
             return future.result()
         except OutreachError as error:
-            drop_tracebacks(error)  # the frames may hold secrets
+            drop_tracebacks(error)  # the frames may contain secrets
             raise
         finally:
-            future.cancel()  # has no effect on a call that has ended
+            future.cancel()  # has no effect if the call has finished
 
     def forget_portal(self) -> None:
-        """Make later calls raise an error: the event loop has ended."""
+        """Forget the portal when the event loop ends, so that later calls raise an error."""
         self.portal = None
 
     def require_portal(self) -> BlockingPortal:
@@ -58,12 +58,14 @@ class ClientLoop:
             InvalidRequest: The client is not open.
         """
         if self.portal is None:
-            raise InvalidRequest("client: expected an open client, got a closed one; use it inside `with SyncClient() as client`")
+            raise InvalidRequest(
+                "client: expected an open client, got a closed one; use it inside `with SyncClient() as client:`"
+            )
         return self.portal
 
 
 class SyncRun:
-    """A bulk run that has not started: enter it to iterate over the outcomes, or call `wait()` for the report.
+    """A bulk run that has not started. Enter it to iterate over the outcomes, or call `wait()` for the report.
 
     Example:
         ```python
@@ -107,7 +109,7 @@ class SyncRun:
 
 
 class SyncOutcomes(Iterator[ContactOutcome]):
-    """The outcomes of a run that has started, in an iterator.
+    """Iterator over the outcomes of a started run.
 
     Example:
         ```python
@@ -140,7 +142,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
         return self._batch.popleft()
 
     async def _exchange(self, rows: _RowBatch) -> list[ContactOutcome]:
-        """Pass rows to the run, and return outcomes as soon as there are any, or an empty list if the run needs more rows."""
+        """Pass rows to the run. Return outcomes as soon as there are any, or an empty list if the run needs more rows first."""
         self._rows.give(rows)
         batch: list[ContactOutcome] = []
         with anyio.CancelScope() as scope, self._rows.call_when_low(scope.cancel):
@@ -158,7 +160,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes so far. They may include the rest of a batch that the iteration has not reached."""
+        """The counts of the outcomes so far. They can include outcomes that the iterator has received but not yet returned."""
         return self._outcomes.report
 
     @property
@@ -171,7 +173,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
         return self._loop.run(read)
 
     def drain(self) -> None:
-        """Stop reading rows, and let the requests in flight finish, as `Outcomes.drain` does.
+        """Stop reading rows and let the requests in flight finish, as `Outcomes.drain` does.
 
         Example:
             ```python
@@ -192,11 +194,11 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
 @attrs.define
 class _RowBatch:
-    """Rows that the caller's thread has read.
+    """A batch of rows that were read in the caller's thread.
 
     Attributes:
         rows: The rows.
-        is_last: Whether no row follows.
+        is_last: Whether this is the last batch.
         failure: The exception that the input raised after these rows; `None` if it raised none.
     """
 
@@ -228,7 +230,7 @@ class CallerRows(AsyncIterator[Any]):
         self._on_low: Callable[[], None] | None = None
 
     def read(self) -> _RowBatch:
-        """Read a batch of rows in the caller's thread, if the run will soon need it. A slow input gives smaller batches."""
+        """Read a batch of rows in the caller's thread if the run will soon need it. Batches of a slow input are smaller."""
         batch = _RowBatch()
         if not self._is_low:
             return batch
@@ -248,7 +250,7 @@ class CallerRows(AsyncIterator[Any]):
         return not self._ended and len(self._rows) <= _BATCH_SIZE // 2
 
     def give(self, batch: _RowBatch) -> None:
-        """Add rows that were read. Call it in the event loop."""
+        """Add a batch of rows. Call this method in the event loop."""
         self._rows.extend(batch.rows)
         self._ended, self._failure = batch.is_last or self._ended, batch.failure or self._failure
         self._given.set()
@@ -256,7 +258,7 @@ class CallerRows(AsyncIterator[Any]):
 
     @contextmanager
     def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
-        """Call a function inside the block if more rows will soon be needed."""
+        """Inside the block, call a function when more rows will soon be needed."""
         self._on_low = function
         try:
             self._call_if_low()
@@ -269,7 +271,7 @@ class CallerRows(AsyncIterator[Any]):
             self._on_low()
 
     async def __anext__(self) -> Any:
-        """Return the next row, as soon as it has been read. An exception of the input is raised after the rows before it."""
+        """Wait for the next row and return it. An exception of the input is raised after the rows before it."""
         while not self._rows:
             if self._ended:
                 failure, self._failure = self._failure, None

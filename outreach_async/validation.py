@@ -195,7 +195,7 @@ def check_contact(contact: NewContact) -> None:
 
 
 def _are_encodable(values: Iterable[Any]) -> bool:
-    """Return whether all values other than `UNSET` are strings that can be encoded. Joined, they are checked far faster."""
+    """Return whether all values other than `UNSET` are encodable strings. Joining them makes the check much faster."""
     try:
         text = "".join([value for value in values if value is not UNSET])
         return text.isascii() or bool(text.encode())
@@ -290,7 +290,7 @@ def _unknown_member_message(member: object) -> str:
 
 
 def suggest_field(name: str) -> str | None:
-    """Return the field of a contact whose name is most similar; `None` if no name is similar."""
+    """Return the field of a contact with the most similar name; `None` if no name is similar."""
     return next(iter(get_close_matches(name, _CONTACT_MEMBERS, n=1)), None)
 
 

@@ -76,8 +76,8 @@ anyio.run(main)
 Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`; `diff` holds the resolved findings,
-the findings that could not be checked this time, and the changed figures. `history` holds the figures of earlier audits, also of
-those that the earlier report was compared with. `to_dict` and `from_dict` convert a report to and from JSON values:
+the findings that could not be checked this time, and the changed figures. `history` holds the figures of earlier audits, with
+the history in the earlier report. `to_dict` and `from_dict` convert a report to and from JSON values:
 
 ```python
 import json
@@ -102,7 +102,7 @@ anyio.run(main)
 ```
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
-extra `html`). `schema()` is that of `json`. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
+extra `html`). `schema()` is the JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
 
 Streaming
 ---------
@@ -148,7 +148,7 @@ if __name__ == "__main__":
     print(merge(parts, workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
 ```
 
-`outreach_async.audit.parts` shows the same on a Dask cluster. All clients share the service's limit: see `RedisRate`.
+`outreach_async.audit.parts` shows how to do this on a Dask cluster. All clients share the service's limit: see `RedisRate`.
 """
 
 from __future__ import annotations

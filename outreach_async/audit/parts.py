@@ -35,9 +35,9 @@ if __name__ == "__main__":
 ```
 
 For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` where the workers start. If a worker
-dies, Dask runs its part again elsewhere; it gives a part up at the fourth death. Choose groups of workspaces that take minutes
-rather than hours, since a part starts again from its beginning. Dask shows the arguments of tasks, and so the salt, to everybody
-who reaches the scheduler. All clients share the service's limit: give them a `RedisRate`, or divide the limit among the workers.
+dies, Dask runs its part again on another worker; after four deaths, the part fails. A part starts again from its beginning, so
+choose groups of workspaces that take minutes rather than hours. Dask shows task arguments, including the salt, to everybody who
+can reach the scheduler. All clients share the service's limit: give them a `RedisRate`, or divide the limit among the workers.
 """
 
 from __future__ import annotations

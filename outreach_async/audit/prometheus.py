@@ -1,7 +1,7 @@
-"""Figures of an audit for Prometheus, in a file for the textfile collector of node_exporter.
+"""Export the metrics of an audit to Prometheus, in a file for the textfile collector of node_exporter.
 
-All figures are gauges of the audit as a whole, of a workspace or of a domain. None is about a single mailbox: a time series for
-each of a million mailboxes would overload a Prometheus server.
+All metrics are gauges for the whole audit, a workspace or a domain. There are none for a single mailbox: a million mailboxes
+would need a million time series, which would overload a Prometheus server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outreach_async.audit.report import Report
 from outreach_async.errors import InvalidRequest
 
 Samples: TypeAlias = Mapping[tuple[str, ...], float]
-"""Figures by the values of their labels."""
+"""Maps the values of the labels to the value of the metric."""
 
 
 @attrs.frozen
@@ -30,10 +30,10 @@ class Gauge:
     """A metric with its samples.
 
     Attributes:
-        name: Name of the metric without its prefix; it ends in the unit.
-        description: One sentence for people, without a period.
+        name: Name of the metric, without its prefix and with its unit as a suffix.
+        description: Help text of the metric, one sentence without a period.
         labels: Names of the labels.
-        samples: Figures by the values of the labels.
+        samples: Value of the metric for each combination of label values.
     """
 
     name: str
@@ -55,9 +55,9 @@ _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 
 
 def render_prometheus(report: Report) -> str:
-    """Render the figures of a report in Prometheus' text format.
+    """Render the metrics of a report in the Prometheus text format.
 
-    Workspaces and domains are those of `Report.groups`: at most the 1,000 worst of each kind.
+    The workspaces and domains are those in `Report.groups`: at most the 1,000 worst of each kind.
 
     Raises:
         InvalidRequest: The extra `prometheus` is not installed.
@@ -72,14 +72,14 @@ def render_prometheus(report: Report) -> str:
         for values, figure in gauge.samples.items():
             family.add_metric([escape_label(value) for value in values], figure)
         families.append(family)
-    registry: Any = SimpleNamespace(collect=lambda: families)  # all that `generate_latest` needs of a registry
+    registry: Any = SimpleNamespace(collect=lambda: families)  # `generate_latest` uses no other attribute of a registry
     return generate_latest(registry).decode()
 
 
 def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the figures of a report to a file for node_exporter, which reads each file `*.prom` in its textfile folder.
+    """Write the metrics of a report to a file for node_exporter, which reads all `*.prom` files in its textfile folder.
 
-    The file is replaced as a whole, so that node_exporter never reads an incomplete file.
+    The file is replaced atomically, so node_exporter never reads an incomplete file.
 
     Args:
         report: The report of an audit.
@@ -103,7 +103,7 @@ def require_client() -> None:
     """Check that the library for Prometheus is installed.
 
     Raises:
-        InvalidRequest: It is not installed; the message has the pip command.
+        InvalidRequest: The library is not installed; the message contains the pip command.
     """
     try:
         import prometheus_client  # noqa: F401 - only whether it can be imported
@@ -112,15 +112,15 @@ def require_client() -> None:
 
 
 def escape_label(value: str) -> str:
-    r"""Escape control characters, lone surrogates and marks of direction, such as `\x1b`. Backslashes are doubled.
+    r"""Escape control characters, such as `\x1b`, lone surrogates and bidirectional marks, and double backslashes.
 
-    Two different values stay different: node_exporter rejects a file in which a time series occurs twice.
+    Different values stay different, because node_exporter rejects a file with a duplicate time series.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), value)
 
 
 def _audit_gauges(report: Report) -> Iterator[Gauge]:
-    """Yield the gauges of the audit as a whole, and whether each workspace could be read."""
+    """Yield the gauges for the whole audit, including one for each workspace that states whether it could be read."""
     counts = Counter(finding.severity for finding in report.findings)
     unreadable = set(report.unreadable)
     score = math.nan if report.scores.overall is None else report.scores.overall
@@ -128,7 +128,7 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
     yield Gauge("score", "Score of all mailboxes, from 0 to 100; NaN if none was checked", (), {(): score})
     yield Gauge("mailboxes", "Checked mailboxes", (), {(): report.mailboxes})
     for kind in ("workspace", "domain"):
-        description = f"Number of {kind}s with checked mailboxes; at most 1,000 have gauges of their own"
+        description = f"Number of {kind}s with checked mailboxes; only the 1,000 worst have their own gauges"
         yield Gauge(f"{kind}s", description, (), {(): report.totals.get(kind, 0)})
     yield Gauge("unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)})
     severities: Samples = {(severity.value,): counts[severity] for severity in Severity}
@@ -138,7 +138,7 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
 
 
 def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:
-    """Yield the gauges of the workspaces or of the domains."""
+    """Yield the gauges for the workspaces or for the domains."""
     groups = {group.key: group for group in report.groups if group.kind == kind}
     for name, description, figure in _GROUP_FIGURES:
         samples: Samples = {(key,): figure(group) for key, group in groups.items()}

@@ -51,8 +51,8 @@ class Report:
         not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
             more than a million domains, types or servers.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
-        history: Figures of the earlier audits that the report was compared with, and of those before them, the oldest first; at
-            most 100.
+        history: Figures of the earlier audits that the report was compared with, and the history in their reports, oldest first;
+            at most 100.
 
     Example:
         ```python
@@ -121,7 +121,7 @@ class Report:
 
         Args:
             earlier: An earlier report.
-            others: Further earlier reports, in any order. The changes are those since the latest report; all are in `history`.
+            others: More earlier reports, in any order. `diff` compares with the latest report; `history` covers all of them.
 
         Example:
             ```python
@@ -210,11 +210,11 @@ class HistoryPoint:
 
 
 def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
-    """Return the figures of reports and of the history of each, by time; at most the latest `MAX_HISTORY`.
+    """Return the figures of the reports and of their histories, sorted by time; at most the latest `MAX_HISTORY`.
 
     Args:
         reports: The earlier reports, in any order.
-        before: Time of the later audit, in Unix seconds. Reports without an earlier time are left out.
+        before: Time of the later audit, in Unix seconds. Audits without a time, or not before this time, are omitted.
     """
     points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
     return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]

@@ -25,7 +25,7 @@ class Rule:
         severity: Severity of a finding, unless a threshold determines the severity.
         wording: Description of the condition, with thresholds as placeholders `{name}`.
         source: Source of the thresholds.
-        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and backticks surround what is to be copied.
+        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         scope: Subject of the findings.
 
@@ -47,7 +47,7 @@ class Rule:
 
     @property
     def severities(self) -> list[Severity]:
-        """Severities that a finding can have, the mildest first: that of the rule, and those that have a threshold.
+        """Severities that a finding can have, mildest first: the severity of the rule, and each severity with a threshold.
 
         Example:
             ```python
@@ -58,7 +58,7 @@ class Rule:
 
     @property
     def severity_range(self) -> str:
-        """The mildest and the worst severity that a finding can have, such as `error to critical`.
+        """The mildest and the worst severity of the rule's findings, such as `error to critical`.
 
         Example:
             ```python
@@ -419,7 +419,7 @@ Example:
 
 
 def rule_title(name: str) -> str:
-    """Return the title of the rule with this id; the id itself for a rule that is not in the catalogue."""
+    """Return the title of the rule with this id, or the id itself if the rule is not in the catalogue."""
     return CATALOGUE[name].title if name in CATALOGUE else name
 
 

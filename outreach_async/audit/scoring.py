@@ -21,10 +21,10 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 """Points that a rule deducts from the score of a mailbox, by the severity of the finding."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain, and of all mailboxes, if there is a critical finding about a mailbox or a group in it.
+"""Maximum score of a domain, and of all mailboxes, if one of their mailboxes or groups has a critical finding.
 
-The score of a domain is limited because all mailboxes share its reputation. The overall score is limited so that it never looks
-good beside the verdict, which says to stop sending.
+The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because the verdict
+is to stop sending, which a good score would contradict.
 """
 
 MAX_SCORED_DOMAINS: Final = 10_000

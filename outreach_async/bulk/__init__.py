@@ -1,6 +1,6 @@
 """Create any number of contacts concurrently, with an exact outcome for every row.
 
-A minimal program: rows are `NewContact` values or mappings, from any iterable, or a data frame (`ArrowStream`). It reads
+Rows are `NewContact` values or mappings, from any iterable, or a data frame (`ArrowStream`). This minimal program reads
 `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the environment, and awaits the run for its report:
 
 ```python
@@ -138,7 +138,7 @@ the rows done, the total, the rows per second, the state, the seconds until a pa
     BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asked to wait over 15 minutes.
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
-                   all rejected. Fix the cause, and resume
+                   all rejected. Fix the cause and resume
     JournalError   the journal cannot be written, so sending stops: the disk is full, for example, or a program that reads the
                    journal has blocked the writer for 10 seconds. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it

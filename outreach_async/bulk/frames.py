@@ -1,7 +1,7 @@
-"""Rows of data frames: of pandas, polars, pyarrow, DuckDB, and of anything else that can export itself as an Arrow stream.
+"""Read rows from data frames: pandas, polars, pyarrow, DuckDB, and any other object that exports an Arrow stream.
 
-pyarrow (extra `parquet`) imports the stream. Its columns are checked before anything is sent. Its cells are converted a few rows
-at a time, so that neither a large batch nor a large result of a query is in memory as Python objects.
+pyarrow (extra `parquet`) imports the stream. The columns are checked before anything is sent. Cells are converted to Python
+objects a few hundred rows at a time, so a large batch or query result is never in memory as Python objects.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from outreach_async.validation import masked_repr, suggest_field, type_name
 from outreach_async.vocabulary import CUSTOM_CODE, STANDARD_FIELDS
 
 _SLICE_SIZE: Final = 500
-"""Number of rows that are converted at once. It limits for how long a conversion blocks the event loop: about a millisecond."""
+"""Number of rows converted at once. A conversion blocks the event loop for about a millisecond."""
 _FIELDS: Final = frozenset({"email", *STANDARD_FIELDS})
 _PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
-"""The name that pyarrow gives to an index of pandas without a name: row numbers, after a filter or a sort."""
+"""The name that pyarrow gives to an unnamed pandas index, which holds row numbers after a filter or a sort."""
 _MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
-"""Strings that pandas' `astype(str)` makes of missing values."""
+"""Strings to which pandas' `astype(str)` converts missing values."""
 _MAX_SHOWN: Final = 5
 
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """A data frame of pandas, polars, pyarrow or DuckDB, or anything else that can be read as an Arrow stream.
+    """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
 
-    `create_many` reads it with pyarrow (extra `parquet`), batch by batch. The columns are named as the fields of `NewContact`, or
+    `create_many` reads it with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of `NewContact`, or
     `custom_<n>`; an unknown column is an error before anything is sent. Null and NaN stay unset. Every other value must be a
-    string: a row with another value is rejected. That includes the floats that pandas makes of integers in a column with missing
-    values (`75001.0`), and the string `nan` that `astype(str)` makes of a missing value. An unnamed index of pandas is ignored.
+    string, otherwise the row is rejected. Two kinds of values come from pandas: integers in a column with missing values become
+    floats (`75001.0`), and `astype(str)` converts a missing value to the string `nan`; both are rejected. An unnamed pandas index
+    is ignored.
 
     Example:
         ```python
@@ -47,7 +48,7 @@ class ArrowStream(Protocol):
     """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a PyCapsule with an ArrowArrayStream, as Arrow's PyCapsule interface defines it."""
+        """Return a PyCapsule with an ArrowArrayStream, as defined by the Arrow PyCapsule interface."""
 
 
 @attrs.frozen
@@ -70,7 +71,7 @@ def is_frame(rows: object) -> TypeGuard[ArrowStream]:
     """Return whether the rows are a data frame.
 
     Raises:
-        InvalidRequest: The rows are a data frame, a column or a dict of columns that cannot be read as an Arrow stream.
+        InvalidRequest: The rows are a dict of columns, or a data frame that cannot be read as an Arrow stream.
     """
     if isinstance(rows, ArrowStream):
         return True
@@ -85,16 +86,16 @@ def is_frame(rows: object) -> TypeGuard[ArrowStream]:
 
 
 def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
-    """Check the columns of a data frame, and return an iterator over its rows. Missing values are left out: they stay unset.
+    """Check the columns of a data frame, and return an iterator over its rows. Rows omit missing values, which stay unset.
 
     Raises:
-        InvalidRequest: pyarrow is not installed, or the columns cannot be read, are unknown, or lack the e-mail.
+        InvalidRequest: pyarrow is not installed, the columns cannot be read, a column is unknown, or there is no e-mail column.
     """
     try:
         import pyarrow as pa
     except ImportError:
         remedy = "run: pip install 'outreach_async[parquet]'"
-        raise InvalidRequest(f"rows: a data frame is read with pyarrow, which is not installed; {remedy}") from None
+        raise InvalidRequest(f"rows: pyarrow is required to read a data frame and is not installed; {remedy}") from None
     try:
         reader = pa.RecordBatchReader.from_stream(frame)
         names = [str(name) for name in reader.schema.names]
@@ -110,19 +111,19 @@ def _check_columns(names: list[str]) -> None:
     """Check that every column is a field of a contact.
 
     Raises:
-        InvalidRequest: A column is unknown or occurs twice, or there is no e-mail.
+        InvalidRequest: A column is unknown or occurs twice, or there is no e-mail column.
     """
     known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
     unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
     if unknown:
         shown = ", ".join(map(_describe_column, unknown[:_MAX_SHOWN]))
         more = f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else ""
-        expected = "columns named as the fields of NewContact, or custom_<n>"
-        raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename each of these columns, or drop it")
+        expected = "columns named after the fields of NewContact, or custom_<n>"
+        raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename or drop these columns")
     if repeated := sorted({name for name in known if known.count(name) > 1}):
-        raise InvalidRequest(f"rows: expected columns with unique names, got {repeated[0]!r} twice; drop one of the columns")
+        raise InvalidRequest(f"rows: expected unique column names, got {repeated[0]!r} more than once; rename or drop a column")
     if "email" not in known:
-        raise InvalidRequest("rows: expected a column 'email', got none; rename the column with the e-mail addresses")
+        raise InvalidRequest("rows: expected a column 'email', got none; rename the column that contains the e-mail addresses")
 
 
 def _describe_column(name: str) -> str:
@@ -153,9 +154,9 @@ def _build_row(values: dict[str, Any]) -> FrameRow:
 
 def _describe_fault(name: str, cell: object) -> str:
     if isinstance(cell, str):
-        remedy = "make missing values null before converting a column to strings"
-        return f"expected a value, got the string {cell!r}, which astype(str) makes of a missing value; {remedy}"
+        remedy = "set missing values to null before converting a column to strings"
+        return f"expected a value, got {cell!r}, the string that astype(str) returns for a missing value; {remedy}"
     if isinstance(cell, float) and cell.is_integer():
-        got = "a whole number stored as a float, as pandas does in a column with missing values"
+        got = "an integer stored as a float (pandas does this if a column has missing values)"
         return f"expected a string, got {got}; convert it: df[{name!r}] = df[{name!r}].astype('Int64').astype('string')"
     return f"expected a string, got {type_name(cell)}; convert the column to strings"

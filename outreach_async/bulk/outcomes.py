@@ -313,7 +313,7 @@ class RejectStreak:
     """Stops a run whose first outcomes are all rejections, whatever the reasons.
 
     Args:
-        rows: Number of rejections after which the run is stopped; with `None`, the run is never stopped.
+        rows: Number of rejections that stop the run; `None` never stops it.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -342,7 +342,7 @@ class RejectStreak:
 
 
 def _reject_reason(outcome: ContactOutcome) -> str | None:
-    """Return the message of a refused row's error; `None` if the row was not refused.
+    """Return the error message of a rejected row; `None` if the row was not rejected.
 
     The outcome of a refused row may be `unknown`.
     """

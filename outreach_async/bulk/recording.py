@@ -203,7 +203,7 @@ class JournalledThrottle(RunThrottle):
             return
         started = anyio.current_time()
         try:
-            # The process may stand still during a heartbeat, too, and the reply says nothing about the time after the write.
+            # The process may also be suspended during a heartbeat, so check again: the write proves nothing about later times.
             while (due := self.recorder.heartbeat_due) is not None:
                 await self.recorder.write_heartbeat(due)
         except BaseException as error:

@@ -198,8 +198,8 @@ class Source:
         ready: Whether the next row is available without waiting: always for an iterable, never for an async iterable.
 
     Raises:
-        InvalidRequest: `rows` is not an iterable of rows, or is a single contact, a mapping, a string or bytes; or it is a data
-            frame that cannot be read.
+        InvalidRequest: `rows` is not an iterable of rows, is a single contact, a mapping, a string or bytes, or is a data frame
+            that cannot be read.
     """
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream) -> None:

@@ -32,7 +32,7 @@ _COMMANDS: Final = {
 
 
 class SuggestingGroup(click.Group):
-    """A group of commands that suggests the name of a command if there is none of the given name."""
+    """A group of commands that suggests similar names for an unknown command."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name, the command and its arguments.
@@ -40,7 +40,7 @@ class SuggestingGroup(click.Group):
         Raises:
             click.UsageError: No command has this name.
         """
-        # While a shell completes a line, its words need not be correct.
+        # During shell completion, the words of the line may be incomplete.
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = self.list_commands(ctx)
             near = get_close_matches(args[0].lower(), names)

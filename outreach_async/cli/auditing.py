@@ -48,7 +48,7 @@ _ALL_RULES: Final = "all"
     type=files.PATH,
     metavar="EARLIER.json",
     multiple=True,
-    help="JSON report of an earlier audit: show the changes since, and the history; repeatable, the latest is compared.",
+    help="JSON report of an earlier audit: show the changes since then, and the history; repeatable, compares with the latest.",
 )
 @click.option(
     "--output",
@@ -62,7 +62,7 @@ _ALL_RULES: Final = "all"
     "--prometheus",
     type=files.OutputPath(),
     metavar="FILE",
-    help="Also write gauges for the textfile collector of node_exporter, which reads files named *.prom.",
+    help="Also write gauges to a *.prom file for the textfile collector of node_exporter.",
 )
 @files.force_option
 @click.option(
@@ -100,7 +100,7 @@ def audit(
 
     Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    For a daily audit, run the following command; the first time, there is nothing to compare with:
+    For a daily audit, run the following command. The first run has no earlier report, and warns about it:
 
     outreach-async audit --compare audit.json --output audit.json --output audit.html
     """
@@ -127,7 +127,7 @@ def audit(
     reports = list(map(_load_earlier, existing))
     for path in earlier:
         if path not in existing:
-            screen.warn(f"--compare {path}: no such file, so it is not compared; this is expected on the first day")
+            screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
     print_format = None if outputs else _choose_print_format(form, screen)
 
     async def run_audit() -> int:

@@ -41,11 +41,11 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
 
 def require_credentials(options: Options) -> None:
-    """Check, before any work, that a service, an owner key and a workspace are given.
+    """Check that a base URL, an owner key and a workspace are given.
 
     Raises:
         click.UsageError: The base URL is missing, or several workspaces are given.
-        InvalidRequest: The owner key or the workspace is missing, or has another form.
+        InvalidRequest: The owner key or the workspace is missing or malformed.
     """
     if options.base_url != FAKE:
         _require_base_url(options)

@@ -36,14 +36,14 @@ def contacts() -> None:
     "settings",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="Set a field, by its code or its label in the workspace: first_name=Ann, custom_1=Gold, Plan=Gold; repeatable. "
-    "The command 'fields' lists both.",
+    help="Set a field by its code or label, such as first_name=Ann, custom_1=Gold or Plan=Gold; repeatable. "
+    "The command 'fields' lists codes and labels.",
 )
 @click.option(
     "--duplicates",
     type=click.Choice(DUPLICATE_POLICIES),
     default="skip",
-    help="Policy if the e-mail is already in the workspace.",
+    help="Policy if the workspace already has a contact with this e-mail.",
 )
 @click.option("--campaign", metavar="ID", type=IdType("campaign"), help="Add the contact to this campaign.")
 @click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
@@ -65,10 +65,10 @@ def create(
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """Return the values by the name of their field.
+    """Return a mapping of field names to values.
 
     Raises:
-        click.UsageError: A text is not of the form `FIELD=VALUE`, sets the e-mail, or sets a field a second time.
+        click.UsageError: A string does not have the form `FIELD=VALUE`, sets the e-mail, or sets a field again.
     """
     values: dict[str, str] = {}
     for text in texts:
@@ -77,31 +77,31 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
         if not equals or not name:
             raise click.UsageError(f"--set: expected FIELD=VALUE, got {text!r}; pass, for example, --set first_name=Ann.")
         if name == "email":
-            raise click.UsageError("--set: the e-mail address has an option of its own; pass it with --email.")
+            raise click.UsageError("--set: cannot set the e-mail address; pass it with --email.")
         if name in values:
-            raise click.UsageError(f"--set: the field {name!r} is set twice; remove one of them.")
+            raise click.UsageError(f"--set: the field {name!r} is set twice; remove one of the settings.")
         values[name] = value
     return values
 
 
 def build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
-    """Return a contact, as a mapping.
+    """Return a contact as a mapping.
 
     Args:
         email: E-mail address.
-        values: Values by the code of their field, or by its label, regardless of case.
+        values: Maps the codes or labels of fields to values. Labels are case-insensitive.
         fields: Fields of the workspace; may be empty if all names are standard or custom codes.
 
     Raises:
-        click.UsageError: A name is neither the code nor the label of a field, is the label of several fields, or two names mean
-            the same field.
+        click.UsageError: A name is neither a code nor a label, is the label of several fields, or refers to the same field as
+            another name.
     """
     contact: dict[str, Any] = {"email": email}
     extra: dict[str, str] = {}
     for name, value in values.items():
         code = _find_code(name, fields)
         if code in contact or code in extra:
-            raise click.UsageError(f"--set: the field {code!r} is set twice, once as {name!r}; remove one of them.")
+            raise click.UsageError(f"--set: the field {code!r} is set twice, once as {name!r}; remove one of the settings.")
         (contact if _is_code(code) else extra)[code] = value
     return {**contact, "extra": extra} if extra else contact
 

@@ -80,12 +80,12 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
 
 def format_error(error: BaseException) -> str:
-    """Return the lines that explain an error to a person, nearly always one line; owner keys are masked."""
+    """Return the lines to print for an error, usually a single line. Owner keys are masked."""
     return "\n".join(to_printable(mask_keys(line)) for line in _format_lines(error))
 
 
 def format_message(error: BaseException) -> str:
-    """Return the explanation of an error, without the name of the program; owner keys are masked."""
+    """Return the message of an error, without the name of the program. Owner keys are masked."""
     return mask_keys(_format_message(error))
 
 
@@ -100,7 +100,7 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
-    """Yield a line for each column, with an option to copy. What follows `#` is a comment for a shell too."""
+    """Yield a line for each column, with an option to copy. Text after `#` is a comment, also in a shell."""
     columns = "columns" if error.count > 1 else "column"
     yield f"outreach-async: {error.count:,} unknown {columns}; pass these options, or --ignore-unknown:"
     for column in error.columns:
@@ -113,7 +113,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     if error.any_known:
         yield "To list the fields of the workspace: outreach-async fields"
     else:
-        yield "No column name is known. Check that the first line has the names of the columns."
+        yield "No column is recognised. Check that the first line contains the column names."
 
 
 def _format_message(error: BaseException) -> str:

@@ -72,7 +72,7 @@ JournalLocation: TypeAlias = Path | str
 
 
 class JournalType(click.Path):
-    """Parameter type of a journal or of input files: a path or a URL."""
+    """Parameter type for a journal or input files: a path or a URL."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -152,7 +152,7 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
             text = f"{file.flag} {file.path}: the file exists and is not an earlier output of this option"
             raise click.UsageError(f"{text}; pass another path, or overwrite the file with --force.")
     for file in files:
-        # Pipes and devices have no keys. A descriptor, such as /dev/stdout, is already open.
+        # Skip pipes and devices, which have no keys, and descriptors such as /dev/stdout, which are already open.
         if file.written and file.keys and parse_descriptor(file.path) is None:
             with explain_write_errors(file.flag, file.path):
                 _check_output(file)
@@ -164,10 +164,10 @@ def _check_output(file: FileUse) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    if file.has_format:  # written beside the old file, which it then replaces
+    if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
         check_writable(file.path)
         return
-    with TemporaryFile(dir=Path(os.path.realpath(file.path)).parent):  # a journal has further files beside it
+    with TemporaryFile(dir=Path(os.path.realpath(file.path)).parent):  # a journal creates more files in its folder
         if file.path.exists():
             file.path.open("r+b").close()
 

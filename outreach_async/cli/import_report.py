@@ -21,7 +21,7 @@ _MAX_FAILURES: Final = 100
 
 
 class FailedRows:
-    """Prints the failed rows of an import, each with its number, its e-mail if that is known, and the reason.
+    """Prints the failed rows of an import, each with its number, its e-mail if known, and the reason.
 
     Args:
         screen: Screen to print on.
@@ -29,7 +29,7 @@ class FailedRows:
         find_number: Returns the number of a row, given its index.
 
     Attributes:
-        failures: The first 100 failed rows, for the result as JSON.
+        failures: The first 100 failed rows, for the JSON result.
     """
 
     def __init__(self, screen: Screen, few: int | None, find_number: FindNumber = lambda _index: None) -> None:
@@ -128,7 +128,7 @@ def print_report(
         report: The counts.
         total: Number of rows of the input; `None` if unknown.
         journal: The journal; `None` if the run has none.
-        source: Path of the input; `None` if only the journal has the rows.
+        source: Path of the input; `None` if it was standard input.
     """
     screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""

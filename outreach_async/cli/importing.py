@@ -87,12 +87,12 @@ class ImportJob:
 
     @property
     def spools(self) -> bool:
-        """True if the journal stores the rows, because the input can be read only once."""
+        """Whether the journal stores the rows. It does if the input can be read only once."""
         return self.journal is not None and self.file.path is None
 
     @property
     def unit(self) -> RowUnit:
-        """What the numbers of rows in a run's messages count."""
+        """The unit of the row numbers in the run's messages."""
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
@@ -152,7 +152,7 @@ async def prepare(
         job: The import.
         screen: Screen to print on.
         on_rejected: Called with each invalid row and its error.
-        unit: What the numbers of rows in the findings count.
+        unit: Unit of the row numbers in the findings.
 
     Raises:
         InvalidRequest: A column matches no field, or the file cannot be read.
@@ -395,7 +395,7 @@ _LEVELS: Final = get_args(Level)
     "--dask",
     "scheduler",
     metavar="ADDRESS|local",
-    help="Import on a Dask cluster; FILE may be a URL or a quoted pattern, and --journal is a URL. Workers need the owner key.",
+    help="Import on a Dask cluster. FILE may be a URL or a quoted pattern; --journal must be a URL. Workers need the owner key.",
 )
 @files.file_options
 @shared_options(*WRITING)
@@ -411,10 +411,10 @@ def import_(
 ) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
-    A column is matched to a field by its name, regardless of case, accents and punctuation ("First Name", "E-mail"): by the code
-    of the field, such as first_name, by the label of a workspace field, or by a table of common names in English, German, French,
-    Spanish, Portuguese, Dutch and Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If
-    a column matches no field, nothing is sent, and the options to map it are printed; use --map or --ignore-unknown.
+    Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
+    code of a field, such as first_name, the label of a workspace field, or a common name in English, German, French, Spanish,
+    Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
+    matches no field, nothing is sent, and the error shows the --map options to add; or use --ignore-unknown.
 
     The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
     accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
@@ -425,14 +425,14 @@ def import_(
     the journal is finished, --resume prints the results again, and a file with other rows is an error.
 
     With --dask, the files are imported in parts: import 'lake/*.parquet' --journal s3://bucket/june --dask tcp://host:8786. Set
-    OUTREACH_OWNER_KEY where the workers start. The same command resumes after a crash.
+    OUTREACH_OWNER_KEY in the environment of the workers. To resume after a crash, run the same command again.
     """
     if scheduler is not None:
         from outreach_async.cli.spreading import import_in_parts  # imported on demand: few imports need it
 
         return import_in_parts(options, file, scheduler, open_input.keywords, {**settings, "dry_run": dry_run})
     if not isinstance(file, Path):
-        raise click.UsageError("FILE: a URL needs --dask; pass --dask local, or download the file first.")
+        raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
     if settings["earlier"] == "unknown" and settings["journal"] is None:

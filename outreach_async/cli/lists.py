@@ -29,7 +29,7 @@ _FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "days_left_date_utc": ("days_left_date", format_moment),
     "wait": ("wait_time", lambda milliseconds: format_period(milliseconds / 1000)),
 }
-"""For each column that shows the value of another column for people, this other column and the function that formats it."""
+"""Maps each formatted column to the column that has its value, and the function that formats the value."""
 
 
 def _read_cell(item: Any, name: str) -> Any:
@@ -61,7 +61,7 @@ class ListColumns:
             is_terminal: Whether the list is printed on a terminal.
 
         Raises:
-            click.UsageError: A name is not that of a column.
+            click.UsageError: A column is unknown.
         """
         if text is None:
             return self.brief if is_terminal else self.all
@@ -76,7 +76,7 @@ class ListColumns:
         return names
 
     def print(self, screen: Screen, items: Iterable[Any], names: Sequence[str]) -> None:
-        """Print a table of these columns and, on a terminal, the names of the columns that it omits."""
+        """Print a table with these columns and, on a terminal, the names of the other columns."""
         screen.print_table(names, ([self.read(item, name) for name in names] for item in items))
         if hidden := [name for name in self.all if name not in names]:
             noun = "column" if len(hidden) == 1 else "columns"
@@ -117,7 +117,7 @@ def _read_step_cell(line: tuple[Step, Template | None], name: str) -> Any:
     step, template = line
     if name in _STEP_COLUMNS:
         return _read_cell(step, name)
-    # A step has an id and a status too.
+    # The prefix distinguishes a template's id and status from those of its step.
     return getattr(template, name.removeprefix("template_"), None)
 
 
@@ -171,11 +171,11 @@ def _open_screen(options: Options, columns: ListColumns, chosen: str | None) -> 
     """Return the screen and the columns to print.
 
     Raises:
-        click.UsageError: The columns are unknown, or are chosen for JSON, which has no columns.
+        click.UsageError: A column is unknown, or columns are chosen for JSON output, which has no columns.
     """
     screen = Screen.of(as_json=options.as_json)
     if chosen is not None and options.as_json:
-        raise click.UsageError("--columns: conflicts with --json, which prints every value; remove one of them.")
+        raise click.UsageError("--columns: conflicts with --json, which prints every value; remove one of the options.")
     return screen, columns.choose(chosen, is_terminal=screen.console is not None)
 
 

@@ -64,7 +64,7 @@ def to_printable(value: Any) -> str:
 
 
 def format_moment(value: Any) -> str:
-    """Return a Unix time in seconds as a date and time in UTC; an empty string if the value is not such a time."""
+    """Return a Unix time in seconds as a UTC date and time, or an empty string if the value is not a valid time."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     try:
@@ -74,7 +74,7 @@ def format_moment(value: Any) -> str:
 
 
 def format_period(seconds: float) -> str:
-    """Return a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`; seconds have at most three digits."""
+    """Return a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`. Seconds have three digits."""
     try:
         whole = timedelta(seconds=round(seconds))
     except (OverflowError, ValueError):
@@ -89,7 +89,7 @@ def format_period(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration in seconds and, from a minute on, in larger units too."""
+    """Return a duration in seconds; from one minute, also in larger units."""
     return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
 
 

@@ -1,4 +1,4 @@
-"""Options shared by several commands. They may stand before or after the name of the command."""
+"""Options shared by several commands. They are accepted before and after the name of the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAKE: Final = "fake:"
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
 _ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}
-"""For each kind of id, the name of the parameters that take such ids."""
+"""Maps each kind of id to the name of the parameters that take it."""
 _REMEDIES: Final = {
     "workspace": "pass the id of a workspace",
     "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
@@ -29,7 +29,7 @@ _REMEDIES: Final = {
 
 
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """Parameter type of an id. An id of another kind is an error that names the parameter for ids of that kind.
+    """Parameter type for an id. For an id of another kind, the error suggests the parameter that takes it.
 
     Args:
         kind: The kind of id, such as `workspace`.
@@ -74,7 +74,7 @@ _SHARED_OPTIONS: Final = {
         "--owner-key",
         metavar="KEY",
         type=IdType("owner_key"),
-        help="API key to create contacts with; safer in the environment. [OUTREACH_OWNER_KEY]",
+        help="API key for creating contacts; the environment variable is safer. [OUTREACH_OWNER_KEY]",
     ),
     "as_json": click.option(
         "--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."
@@ -86,7 +86,7 @@ _SHARED_OPTIONS: Final = {
         "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."
     ),
 }
-"""For each attribute of `Options`, its option."""
+"""Maps each attribute of `Options` to its option."""
 
 CONNECTION: Final = ("base_url", "backend", "timeout", "rate", "headers")
 """The options of a command that sends requests."""
@@ -98,7 +98,7 @@ WRITING: Final = (*READING, "owner_key")
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """The shared options, completed from the environment. An option that the command does not have is unset.
+    """The shared options, with defaults from the environment. Options that the command does not have are unset.
 
     Attributes:
         base_url: Base URL of the service; `None` if not given.
@@ -122,13 +122,13 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Create the options from the command line. The environment provides options of the command that are not given.
+        """Create the options from the command line, and from the environment for options that are not given.
 
         For the embedded service, the environment provides only the rate: its key and workspace belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
-            InvalidRequest: The rate is not a finite number greater than 0, or the environment has a wrong kind of id.
+            InvalidRequest: The rate is not a finite number greater than 0, or an id in the environment has the wrong kind.
         """
         rate = None if values.get("rate") is None else require_rate("--rate", values["rate"])
         if "rate" in values and rate is None:
@@ -187,7 +187,7 @@ def options_before(context: click.Context, names: Collection[str]) -> Mapping[st
         names: The shared options that the command uses.
 
     Raises:
-        click.UsageError: An option is given that the command does not use.
+        click.UsageError: The command does not use a given option.
     """
     root = context.find_root()
     for parameter in root.command.params:
@@ -199,10 +199,10 @@ def options_before(context: click.Context, names: Collection[str]) -> Mapping[st
 
 
 def declare_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add shared options to a command, which receives each option as a separate argument; by default, all of them."""
+    """Add shared options to a command, by default all of them. The command receives each option as a separate argument."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        # In the order of the table, so that the help of every command has the same order.
+        # Use the order of the table, so that the help of every command lists the options in the same order.
         for name in reversed([name for name in _SHARED_OPTIONS if name in names or not names]):
             command = _SHARED_OPTIONS[name](command)
         return command
@@ -219,7 +219,7 @@ def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the workspaces in the environment.
 
     Raises:
-        InvalidRequest: An id is not that of a workspace.
+        InvalidRequest: An id is not a workspace id.
     """
     ids = environment.get("OUTREACH_WORKSPACE", "").split()
     return tuple(require_id("OUTREACH_WORKSPACE", id_, "workspace", "set it to the id of a workspace") for id_ in ids)

@@ -66,7 +66,7 @@ class Screen:
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table; with `as_json`, print nothing.
 
-        A table that is too wide for the terminal is printed as one block per row, with a line for each column.
+        If the table is too wide for the terminal, print each row as a block, with one line per column.
         """
         if self.console:
             table = _build_table(columns, listed := list(rows))
@@ -94,7 +94,7 @@ class Screen:
 _UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "status", "test_letter"})
 """Columns whose values are never wrapped, because users copy and compare the values."""
 _MIN_WORD_WIDTH: Final = 16
-"""Number of characters of a word that a table never wraps."""
+"""Length up to which a table never breaks a word, in characters."""
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:

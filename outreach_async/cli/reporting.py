@@ -32,7 +32,7 @@ from outreach_async.importer.table import RowNumber
     "input_",
     metavar="FILE",
     type=files.PATH,
-    help="The input of the run: adds lines and e-mails to --uncertain.  [default for --rejects: the path in the journal]",
+    help="Input file of the run: adds lines and e-mails to --uncertain.  [default for --rejects: the path in the journal]",
 )
 @files.rejects_option
 @files.force_option
@@ -50,8 +50,8 @@ def report(
 ) -> int:
     """Show the progress and results of the run in JOURNAL. The run may still be in progress. Nothing is sent or changed.
 
-    JOURNAL is the path of a file, or the URL of an object journal, such as s3://bucket/prefix. If it is the folder of an import
-    in parts, the report adds up all parts that have begun.
+    JOURNAL is the path of a file, or the URL of an object journal, such as s3://bucket/prefix. For an import in parts, pass the
+    folder of the journals: the report adds up all parts that have started.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
@@ -62,7 +62,7 @@ def report(
     run, figures = _read_report(journal)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
     if input_ is not None and not uncertain and rejects is None:
-        raise click.UsageError("--input: needs --uncertain or --rejects; pass one of them.")
+        raise click.UsageError("--input: requires --uncertain or --rejects; pass one of them.")
     if input_ is not None and source is None:
         raise InvalidRequest("--input: the journal records no input file; omit --input")
     files.require_writable(
@@ -88,7 +88,7 @@ def report(
 
 @contextmanager
 def _name_argument() -> Iterator[None]:
-    """Let errors name the argument: here the journal is not an option."""
+    """Rename `journal` to `JOURNAL` in errors, because the journal is an argument here, not an option."""
     try:
         yield
     except InvalidRequest as error:
@@ -122,7 +122,7 @@ def _report_parts(screen: Screen, parts: Mapping[str, JournalReader], *, uncerta
     states = Counter(report.state for report in reports.values())
     whole = _add_up(list(reports.values()))
     _print_report(screen, whole)
-    screen.print_line("parts that have begun: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
+    screen.print_line("started parts: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
     screen.print_result({**whole.to_dict(), "parts": {name: report.state for name, report in reports.items()}, **details})
     return exit_code_of_rows(whole.outcomes, whole.repeats) if whole.state == "finished" else SUSPENDED
 
@@ -131,7 +131,7 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Return one report for all parts. It is finished if all of them are; otherwise, it has the state of one that is not."""
+    """Return one report for all parts. Its state is `finished` if all parts are finished, else that of an unfinished part."""
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
@@ -147,7 +147,7 @@ def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
 
 
 def _describe_uncertain_rows(run: JournalReader, figures: JournalReport, file: File | None) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each row whose outcome is uncertain, with the row's line and e-mail if the file is given."""
+    """Yield a JSON object for each row with an uncertain outcome. With a file, it has the line and e-mail of the row."""
     records = enumerate(file.records() if file else ())
     email = _find_email_column(file, figures.mapping or {}) if file else None
     for outcome in run.outcomes():
@@ -201,12 +201,12 @@ def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalRe
     """Open the input of the run.
 
     Raises:
-        InvalidRequest: The file cannot be read, or it is not the input as it was when the run began.
+        InvalidRequest: The file cannot be read, has changed since the run began, or is not the input of the run.
     """
     file = open_input(path)
     if figures.fingerprint != file.fingerprint():
-        text = f"{flag}: {path} has changed since this run began, or is not its input"
-        raise InvalidRequest(f"{text}; restore the original file")
+        text = f"{flag}: {path} has changed since this run began, or is not the input of the run"
+        raise InvalidRequest(f"{text}; restore or pass the original file")
     return file
 
 

@@ -88,7 +88,7 @@ def find_entry_ids(service: FakeService) -> dict[str, str | None]:
 
 
 def format_exports(values: Mapping[str, str | None]) -> str:
-    """Return shell commands that set the environment variables of the command, and a comment with a campaign."""
+    """Return shell commands that set the environment variables, and a comment with a command to try."""
     names = ("base_url", "workspace", "owner_key")
     lines = [f"export OUTREACH_{name.upper()}={quote(value)}" for name in names if (value := values[name])]
     if values["campaign"]:
@@ -132,8 +132,8 @@ def serve(
 ) -> int:
     """Serve the embedded service over HTTP until interrupted.
 
-    It prints export lines with the base URL, a workspace and an owner key: paste them into another shell to use the service. With
-    --json, it prints these values and a campaign as one JSON object.
+    The command prints export lines with the base URL, a workspace and an owner key. Paste them into another shell to use the
+    service. With --json, it prints these values and a campaign id as one JSON object.
 
     The control plane under /_fake/ resets the service, seeds data, injects faults, changes the behaviour and moves the clock,
     with HTTP and JSON. It serves its own OpenAPI 3.1 document at /_fake/control.json and that of the service at

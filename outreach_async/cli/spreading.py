@@ -47,7 +47,7 @@ def import_in_parts(
     journal = settings["journal"]
     if not is_url(journal):
         raise click.UsageError(
-            "--journal: --dask needs a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
+            "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
         )
     if scheduler == _LOCAL:
         if not options.owner_key:
@@ -94,11 +94,12 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
     for name in _UNAVAILABLE:
         if settings[name]:
             flag = {"checks": "check"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{flag}: cannot be used with --dask; omit one of them.")
+            raise click.UsageError(f"--{flag}: conflicts with --dask; remove one of the options.")
     if options.headers:
-        raise click.UsageError("--header: cannot be used with --dask, because tasks must contain no secrets; omit one of them.")
+        text = "--header: conflicts with --dask, because tasks must contain no secrets; remove one of the options."
+        raise click.UsageError(text)
     if options.base_url is None or options.base_url == FAKE:
-        raise click.UsageError("--base-url: --dask needs a service that all workers can reach; pass --base-url URL.")
+        raise click.UsageError("--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL.")
     if options.workspace is None:
         raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
     return Connection(
@@ -115,14 +116,14 @@ def _read_fields(options: Options) -> list[WorkspaceField]:
         async with open_client(options) as client:
             return list(await client.workspaces.fields())
 
-    # On Python 3.11, coverage.py loses track of the functions that run asyncio in this thread, so it runs in another.
+    # Run asyncio in another thread: on Python 3.11, coverage.py loses track of functions that run it in this thread.
     with start_blocking_portal() as portal:
         return portal.call(read)
 
 
 @contextmanager
 def _open_cluster(scheduler: str) -> Iterator[Any]:
-    """Yield the address of the scheduler, or a cluster of this machine's CPUs, whose workers inherit the owner key."""
+    """Yield the scheduler's address, or a local cluster with one worker per CPU. Local workers inherit the owner key."""
     if scheduler != _LOCAL:
         yield scheduler
         return
@@ -130,7 +131,7 @@ def _open_cluster(scheduler: str) -> Iterator[Any]:
     from distributed import LocalCluster
 
     with (
-        # By default, a cluster gives a worker up for good that takes over 15 seconds to restart.
+        # By default, a cluster permanently drops a worker that takes over 15 seconds to restart.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster,
     ):

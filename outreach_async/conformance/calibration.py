@@ -179,7 +179,7 @@ class SuiteResult:
 
     @property
     def unreachable(self) -> str:
-        """The message that the service is not reachable; empty if it responded to a request."""
+        """Error message if the service is not reachable; empty if it responded to a request."""
         exchanges = [self.measurement.survey.fields, *self.measurement.survey.list_exchanges]
         if any(exchange.response for exchange in exchanges):
             return ""

@@ -89,11 +89,11 @@ class Patience:
 
 
 _MAX_UNANSWERED: Final = 3
-"""Number of requests that are sent to a service that has never responded."""
+"""Maximum number of requests to a service that has never responded."""
 
 
 class DialogueRunner:
-    """Runs dialogues over a transport. If the first requests get no response, no further request is sent.
+    """Runs dialogues over a transport. If the first requests get no response, it stops sending.
 
     Args:
         transport: The transport.
@@ -147,7 +147,7 @@ class DialogueRunner:
             await anyio.sleep(wait)
 
     async def _send(self, request: Request) -> Response:
-        if not self._responded and self.request_count == _MAX_UNANSWERED:  # each further request might wait for its timeout
+        if not self._responded and self.request_count == _MAX_UNANSWERED:  # otherwise, each request could wait for its timeout
             raise InconclusiveError(self._failure)
         self.request_count += 1
         try:

@@ -46,11 +46,11 @@ header is also a row, but has a `fault`: `create_many` reports the row as `rejec
 Columns
 -------
 `columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without
-a client. Your overrides take precedence, then the tool that wrote the file (Apollo, Google Contacts, HubSpot, Outlook and
-Salesforce are recognised by the header), then the column's name, regardless of case, accents and punctuation: the name of a
-field, or a common name in English, German, French, Spanish, Portuguese, Dutch or Italian. A name with several meanings is decided
-by the other columns: "Name" beside "Vorname" is a surname. A column that remains unknown or ambiguous is an error, so that no
-data is lost by accident. `decisions()` explains each column:
+a client. Your overrides take precedence. Next comes the tool that wrote the file: Apollo, Google Contacts, HubSpot, Outlook and
+Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and punctuation, with
+the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch and Italian. For a name with
+several meanings, the other columns decide: with a column "Vorname", "Name" is the surname. A column that is still unknown or
+ambiguous is an error, so that no data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest

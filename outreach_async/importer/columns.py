@@ -33,13 +33,13 @@ Example:
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _MAX_PROPOSED: Final = 7
-"""Maximum number of columns that an error names. A sheet can have 16,384 columns."""
+"""Maximum number of columns listed in an error. A sheet can have 16,384 columns."""
 _MAX_SIMILAR: Final = 3
 
 _MIN_SIMILARITY: Final = 0.6
-"""Minimum similarity of a name that an error mentions: 'company' and 'company_name' have 0.78."""
+"""Minimum similarity of the names listed in an error. The similarity of 'company' and 'company_name' is 0.78."""
 _MIN_PROPOSED_SIMILARITY: Final = 0.8
-"""Minimum similarity of a field that an option to copy proposes: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75."""
+"""Minimum similarity of a proposed field. That of 'adress' and 'adresse' is 0.92, that of 'plan' and 'land' is 0.75."""
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
 _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
@@ -122,8 +122,8 @@ def map_columns(
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
     they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
     with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
-    seven languages (`outreach_async.importer.common_headers`). A name with several meanings ("Name") is decided by the other
-    columns, or is an error.
+    seven languages (`outreach_async.importer.common_headers`). If a name has several meanings ("Name"), the other columns decide.
+    If they do not, the name is an error.
 
     Args:
         headers: Column names.
@@ -190,7 +190,7 @@ class ColumnMapper:
         return cls(chosen, export, export_codes, _create_workspace_tiers(fields))
 
     def decide_all(self, headers: Sequence[str]) -> list[Decision | None]:
-        """Return the code and the reason for each column; `None` for a column that is unknown or ambiguous.
+        """Return the code and the reason for each column; `None` for an unknown or ambiguous column.
 
         Raises:
             InvalidRequest: The name of a column matches two fields.
@@ -203,7 +203,7 @@ class ColumnMapper:
         ]
 
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column, without using the other columns; `None` if that is not possible.
+        """Return the code and the reason for a column by its own name; `None` if it is unknown or ambiguous.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -388,8 +388,8 @@ class UnmappedColumn:
     Attributes:
         number: Number of the column, from 1.
         header: Name of the column.
-        proposals: Codes to map the column to, the best first. The last resort is `ignore`.
-        ambiguous: Whether the name is known, but has several meanings.
+        proposals: Codes to map the column to, best first; `ignore` if no field fits.
+        ambiguous: Whether the name has several known meanings.
     """
 
     number: int
@@ -411,9 +411,9 @@ class UnmappedColumns(InvalidRequest):
     """Columns of a file are unknown or ambiguous.
 
     Attributes:
-        columns: The first of these columns.
-        count: Number of these columns.
-        any_known: Whether the file has another column, whose name is known.
+        columns: The first unknown or ambiguous columns.
+        count: Number of unknown or ambiguous columns.
+        any_known: Whether the file also has a known column.
     """
 
     def __init__(self, message: str, columns: tuple[UnmappedColumn, ...] = (), count: int = 0, *, any_known: bool = True) -> None:
@@ -432,17 +432,17 @@ def _create_unmapped_error(
         ambiguous = load_common_headers().find_ambiguous(headers[at])
         similar = ambiguous.may_be if ambiguous else _find_similar_codes(headers[at], fields)
         proposals = tuple(code for code in similar if code not in taken)
-        if not proposals or (not ambiguous and proposals[0] != similar[0]):  # another column has the field that is meant
+        if not proposals or (not ambiguous and proposals[0] != similar[0]):  # another column maps to the most similar field
             proposals = (IGNORE, *proposals)
         columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None))
-        taken |= {proposals[0]} - {IGNORE}  # the options can be pasted together: no field is proposed twice as the best
+        taken |= {proposals[0]} - {IGNORE}  # so that all options can be pasted together
     parts = [*map(str, columns), f"{len(unmapped) - len(columns):,} more columns"][: len(unmapped)]
     message = f"{'; '.join(parts)}; or ignore all of them with --ignore-unknown"
     return UnmappedColumns(message, tuple(columns), len(unmapped), any_known=len(unmapped) < len(headers))
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
-    """Return the codes of the fields with the most similar names, the most similar first."""
+    """Return the codes of the fields with the most similar names, best match first."""
     usable = [field for field in fields if _is_sendable(field.code)]
     codes = dict(load_common_headers().items())
     codes |= {fold_name(code): code for code in _STANDARD_CODES}

@@ -1,6 +1,6 @@
-"""The meaning of common column names in seven languages, such as "Job Title" and "Vorname", from a table with sources.
+"""Map common column names in seven languages, such as "Job Title" and "Vorname", to fields. The table names its sources.
 
-A name with several meanings, such as "Name", is decided by the other columns of the file, or it stays undecided.
+If a name has several meanings, such as "Name", the other columns of the file decide. If they do not, the name stays ambiguous.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class HeaderLanguage:
     Attributes:
         name: English name of the language.
         source: The programs that write these column names.
-        unsourced: Column names that no source contains.
-        fields: Column names by the code of the field that they mean.
+        unsourced: Column names without a source.
+        fields: Maps the code of each field to its column names.
     """
 
     name: str
@@ -42,9 +42,9 @@ class NeighbourRule:
     """Decides the meaning of an ambiguous column name by the other columns.
 
     Attributes:
-        field: Code of the field that the name means if the rule fits.
-        reason: Why it has this meaning, in readable form.
-        beside: Column names, folded. If there are any, the file must have one of them.
+        field: Code of the field that the name refers to if the rule applies.
+        reason: Human-readable reason for this meaning.
+        beside: Folded column names. If not empty, the file must have one of them.
         present: Codes that other columns must map to.
         absent: Codes that no other column may map to.
     """
@@ -56,7 +56,7 @@ class NeighbourRule:
     absent: frozenset[str] = attrs.field(default=(), converter=frozenset)
 
     def fits(self, names: Collection[str], taken: Collection[str]) -> bool:
-        """Return whether the rule fits the other columns, given their folded names and their codes."""
+        """Return whether the rule applies, given the folded names and the codes of the other columns."""
         beside = not self.beside or not self.beside.isdisjoint(names)
         return beside and self.present <= {*taken} and self.absent.isdisjoint(taken)
 
@@ -70,9 +70,9 @@ class AmbiguousHeader:
     """A column name with several meanings.
 
     Attributes:
-        names: The spellings of the name.
-        may_be: Codes of the fields that the name may mean, the most likely first. `"ignore"` means that it may have no field.
-        rules: Rules that decide the meaning by the other columns; the first one that fits applies.
+        names: Spellings of the name.
+        may_be: Codes of the fields that the name can refer to, most likely first; `"ignore"` if it may refer to no field.
+        rules: Rules that decide the meaning by the other columns; the first rule that applies is used.
     """
 
     names: tuple[str, ...] = attrs.field(converter=tuple)
@@ -80,7 +80,7 @@ class AmbiguousHeader:
     rules: tuple[NeighbourRule, ...] = attrs.field(default=(), converter=_create_rules)
 
     def decide(self, names: Collection[str], taken: Collection[str]) -> tuple[str, str] | None:
-        """Return the code and the reason for it; `None` if no rule fits.
+        """Return the code and the reason for it; `None` if no rule applies.
 
         Args:
             names: Folded names of the other columns.
@@ -113,7 +113,7 @@ class CommonHeaders:
         return {fold_name(name): header for header in self.ambiguous for name in header.names}
 
     def find(self, name: str) -> str | None:
-        """Return the code that a name means; `None` if the name is unknown or has several meanings."""
+        """Return the code of the field that a name refers to; `None` if the name is unknown or has several meanings."""
         return self._fields.get(fold_name(name))
 
     def find_ambiguous(self, name: str) -> AmbiguousHeader | None:

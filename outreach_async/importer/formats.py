@@ -57,7 +57,7 @@ _OTHER_KINDS: Final = (
     (re.compile(rb"BEGIN:VCARD\b", re.IGNORECASE), "a vCard file"),
     (re.compile(rb"\{\\rtf"), "an RTF document"),
 )
-"""Patterns of the first bytes of files that people take for tables, with what such a file is."""
+"""Patterns for the first bytes of files that are mistaken for tables, each with the kind of file."""
 
 
 def open_file(

@@ -135,9 +135,8 @@ class Preflight:
         refused: Number of rows that can never be sent.
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
-        unit: What the numbers of rows in the findings count.
-        lines: The number of each row. Empty if `repeats` is `"serial"`: then every outcome has its row, and no message names
-            an earlier row.
+        unit: Unit of the row numbers in the findings.
+        lines: The number of each row. Empty if `repeats` is `"serial"`, because messages then never refer to an earlier row.
     """
 
     rows: int
@@ -178,7 +177,7 @@ async def run_preflight(
         columns: The mapped columns.
         policy: The level of each check.
         repeats: Policy for duplicate e-mails, as in `create_many`.
-        unit: What the numbers of rows in the findings count.
+        unit: Unit of the row numbers in the findings.
         tell: Called with each row that can never be sent, and the reason.
         show: Called from time to time with the number of rows read so far.
 

@@ -37,7 +37,7 @@ class Reject:
     """A failed row.
 
     Attributes:
-        line: The line on which the row begins in the input or, if only a journal has the rows, the number of the record.
+        line: The line on which the row begins in the input; for standard input with a journal, the number of the record.
         cells: The row's cells, as in the input.
         code: The row's outcome.
         field: The field at fault, or several fields separated by commas; empty if no field is known.
@@ -141,7 +141,7 @@ FindNumber: TypeAlias = Callable[[int], RowNumber | None]
 
 
 def number_record(index: int) -> RowNumber:
-    """Return the number of a row that only a journal has."""
+    """Return the record number of a row from standard input, whose rows are stored only in the journal."""
     return RowNumber("record", index + 1)
 
 
@@ -152,8 +152,8 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
         line: The line on which the row begins in the input.
         cells: The row's cells, as in the input.
         outcome: The row's outcome.
-        find_number: Function that returns the number of a row by its index. If this row duplicates another row, the message has
-            the number of that row.
+        find_number: Function that returns the number of a row by its index. If this row duplicates another row, the message
+            contains the number of that row.
 
     Example:
         ```python
@@ -249,7 +249,7 @@ def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: 
 
 
 def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
-    """Return the reason why a row failed. If the row duplicates a row whose number is known, the message has that number."""
+    """Return the reason why a row failed. If it duplicates a row with a known number, the message contains the number."""
     number = find_number(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if number is None else rejection_message(str(number))
 

@@ -25,12 +25,12 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
-"""What looks like an e-mail address. No column has such a name, so the line is a row."""
+"""Pattern for an e-mail address. No column has such a name, so a first line with an address is a row, not a header."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
-They hold the row's number (its line or, if only a journal has the rows, its record) and outcome, the field at fault if the error
-names a field, and the error's message.
+They hold the row's number (its line or, for standard input with a journal, its record) and outcome, the invalid field if the
+error names one, and the error message.
 """
 
 
@@ -51,15 +51,15 @@ class Record(NamedTuple):
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
-"""What the number of a row counts: the lines of a file or, if only a journal has the rows, its records."""
+"""Unit of row numbers: lines of a file or, for standard input with a journal, records of the journal."""
 
 
 class RowNumber(NamedTuple):
-    """The number by which messages, rejects and reports identify a row.
+    """The number that identifies a row in messages, rejects and reports.
 
     Attributes:
-        unit: What is counted.
-        value: The number, from 1. In a file with a header line, the first row is line 2.
+        unit: Unit of the number.
+        value: The number, starting at 1. In a file with a header line, the first row is line 2.
     """
 
     unit: RowUnit
@@ -199,14 +199,16 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: The header names no column, or is a row.
+            InvalidRequest: The header names no column, or the first line is a row.
         """
         named = trim_cells(cells, 0)
         if not named:
             raise InvalidRequest(f"{name}: no header; name the columns in the first line")
         if address := next((cell for cell in named if _ADDRESS.fullmatch(cell.strip())), None):
-            remedy = "insert a first line with the names of the columns, such as E-mail and First Name"
-            raise InvalidRequest(f"{name}: no header: the first line has the e-mail address {address.strip()!r}; {remedy}")
+            remedy = "insert a first line with column names, such as E-mail and First Name"
+            raise InvalidRequest(
+                f"{name}: expected a header, got the e-mail address {address.strip()!r} in the first line; {remedy}"
+            )
         rejects = has_reason_columns(named)
         headers, notes = _number_duplicates(tuple(map(unescape_formula, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)

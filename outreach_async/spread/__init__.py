@@ -41,9 +41,9 @@ More processes do not raise the service's limit. Import in parts if one process 
 
 Capacity
 --------
-How long an import takes depends on the rate that the service permits for each workspace. The table gives the fewest workers that
-finish within 24 hours, or that use the permitted rate. One worker imports one part at a time. Contacts are divided evenly among
-the workspaces. Each workspace has its own plan, and its own call of `import_part` or `create_many` with its own `journal`.
+The duration of an import depends on the rate that the service permits for each workspace. The table lists the smallest number of
+workers that finish within 24 hours, or that use the full rate. A worker imports one part at a time. Contacts are divided evenly
+among the workspaces. Each workspace has its own plan, and its own call of `import_part` or `create_many` with its own `journal`.
 
     contacts     workspaces  permitted  workers  hosts  hours  objects  journals
     100,000               1       10/s        1      1    2.8   12,000    3.0 MB
@@ -55,10 +55,10 @@ the workspaces. Each workspace has its own plan, and its own call of `import_par
     100,000,000       1,000       10/s      116      2     24  12,000,000  3,000 MB
     100,000,000      10,000       10/s      116      2     24  12,000,000  3,000 MB
 
-A host has four CPUs and 16 GB, of which 70 % are used. Measured figures: 1.3 ms of CPU time a row (the default transport on Dask,
-on a busy machine; aiohttp takes half of that), and 100 MB a worker, for any number of rows. A journal on an object store has 95
-bytes an object and 19 bytes a row. It writes an object when 512 outcomes are recorded, or one second after the first of them, and
-another one for every two seconds of rows (64 to 1,000), so a slow import needs more objects a row. Each object is a paid request.
+A host has four CPUs and 16 GB, of which 70 % are used. These figures were measured: 1.3 ms of CPU time per row (the default
+transport on Dask, on a busy machine; half of that with aiohttp), and 100 MB per worker, for any number of rows. A journal on an
+object store takes 95 bytes per object and 19 bytes per row. It writes one object per 512 outcomes, or one second after the first
+of them, and one per two seconds of rows (64 to 1,000), so slow imports write more objects per row. Each object is a paid request.
 
 Plan
 ----
@@ -119,9 +119,9 @@ the reports can be pickled. `merge_reports` accepts reports in any order, also s
 
 Rate and key
 ------------
-Each part learns the permitted rate alone, and parts at the same time disturb each other while they learn. Let them share a rate:
-`outreach_async.spread.dask` does, and elsewhere each task can pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by
-the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` also counts for each part.
+By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Parts
+can share a rate: `outreach_async.spread.dask` does so, and other tasks can pass `rate=RedisRate(...)` to `import_part`. Or divide
+the limit by the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` is also per part.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set it
 where the worker starts. Options of engines that pass variables, such as Ray's `runtime_env` and Spark's `spark.executorEnv`,
@@ -129,9 +129,9 @@ store the key in the engine and show it in its web pages.
 
 Engines
 -------
-For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and a part that Dask gives up is submitted
-again. Ray and Spark run `import_part` as it is; the project's tests do not run these lines. Let them retry: a part may run any
-number of times. Turn off speculative execution.
+For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and it submits a part again if Dask stops
+retrying it. Ray and Spark can run `import_part` directly; the examples below are not tested. Turn on retries, because a part may
+run any number of times. Turn off speculative execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)

@@ -1,7 +1,7 @@
 r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
 
-Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` where the workers
-start: the key is in no task, log, dashboard or result.
+Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` in the environment
+of the workers: the key is never in a task, log, dashboard or result.
 
 ```python
 import os
@@ -33,17 +33,17 @@ if __name__ == "__main__":
 For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"`), URLs of files that all workers can read, and
 journals on an object store (`"s3://bucket/journals/june"`).
 
-Rate. The workers lease shares of one rate from a plugin on the scheduler, by the rule of `RateCoordinator`. All imports on one
-cluster into one workspace share it. A worker without a connection to the scheduler sends nothing after 1.5 seconds.
+Rate. The workers lease shares of one rate from a plugin on the scheduler, which divides it as `RateCoordinator` does. All imports
+into one workspace on one cluster share the rate. A worker that loses the scheduler stops sending after 1.5 seconds.
 
-Failures. Run `create_many` again with the same plan and journal, also on another cluster: finished parts send nothing, and the
-others resume. A part whose worker died, or stood still for longer than the scheduler's `worker-ttl`, is run again by Dask. If
-Dask gives a part up because several of its workers died, it is submitted again. The journal of a part belongs to the worker that
-opened it last. A worker that returns after a standstill, that is being closed, or whose task was cancelled, stops. Without any
-worker, the import waits for one, and logs one warning to the logger `outreach_async`.
+Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster: finished parts send
+nothing. If a worker dies, or is suspended for longer than the scheduler's `worker-ttl`, Dask runs its part again. If Dask stops
+retrying a part because several of its workers died, the import submits it again. The journal of a part belongs to the worker that
+opened it last. A worker stops if it continues after a suspension, if it is closing, or if its task was cancelled. If the cluster
+has no workers, the import waits for one, and logs one warning to the logger `outreach_async`.
 
-Start workers with one thread each (`dask worker --nthreads 1`), because an import is bound by the CPU. Without `rate`, the search
-for the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
+Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Without `rate`, the search for the
+service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ if TYPE_CHECKING:
 __all__ = ["DaskImport", "DaskProgress", "create_many"]
 
 _TIMEOUT: Final = 1.0
-"""Seconds after which a report to the scheduler is given up. It is less than the lifetime of a share."""
+"""Timeout of a request to the scheduler, in seconds. It is less than the lifetime of a share."""
 _CHECK_INTERVAL: Final = 2.0
-"""Seconds without a finished part after which the driver checks that the scheduler has workers."""
+"""Seconds without a finished part after which the driver checks whether the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
-"""How often a part is submitted at most. A part that kills its workers must not be submitted forever."""
+"""Maximum number of submissions of a part. A part that kills its workers must not be submitted forever."""
 
 
 class RatePlugin(SchedulerPlugin):
-    """Leases shares of rates to the tasks of imports. It runs on the scheduler, so the death of a worker does not reach it."""
+    """Leases shares of rates to import tasks. It runs on the scheduler, so it survives the death of a worker."""
 
     name = "outreach_async"
     idempotent = True
@@ -99,19 +99,19 @@ class RatePlugin(SchedulerPlugin):
         self._rates: dict[str, RateCoordinator] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Add the methods that workers and drivers call."""
+        """Register the methods that workers and drivers call."""
         self._scheduler = scheduler
         scheduler.handlers["outreach_async_limit"] = self.set_limit
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks that use a service, in requests per second. A learned rate is kept."""
+        """Set the maximum rate of all tasks that use a service, in requests per second. The learned rate stays unchanged."""
         self._rates.setdefault(service, RateCoordinator()).limit = limit
 
     def renew(self, service: str, task: str, worker: str, usage: list[Any]) -> tuple[float, float, float] | None:
-        """Record a task's usage and return its share; `None` if the worker must stop, because the task is not its own any more.
+        """Record a task's usage and return its share; `None` if the worker must stop because it no longer owns the task.
 
-        A task is taken from a worker if it was cancelled, if its driver has gone, or if the worker did not answer for long.
+        A worker loses a task if the task is cancelled, if its driver disconnects, or if the worker does not respond for too long.
         """
         state = self._scheduler.tasks.get(task)
         if state is None or state.processing_on is None or state.processing_on.address != worker:
@@ -128,9 +128,9 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 
 
 class LeasedRate:
-    """A `Rate` on a worker. It asks the scheduler's plugin for shares.
+    """A `Rate` on a worker. It requests shares from the scheduler's plugin.
 
-    It ends the run if the task was taken from the worker, or if the worker is being closed.
+    It ends the run if the worker no longer owns the task, or if the worker is closing.
 
     Args:
         worker: The worker that runs the task.
@@ -145,21 +145,21 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Take the outcomes of the run, which may have to end."""
+        """Store the outcomes of the run, to end the run if necessary."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record the usage and return the next share; see `Rate`.
 
         Raises:
-            TransportError: The scheduler does not answer.
+            TransportError: The scheduler does not respond.
         """
-        if self._worker.status in _CLOSING:  # it has closed its connections, and waits for its tasks
+        if self._worker.status in _CLOSING:  # the worker has closed its connections, and waits for its tasks
             return self._stop()
         reply: Future[Any] = Future()
 
         async def ask() -> None:
-            if not reply.set_running_or_notify_cancel():  # it is too late
+            if not reply.set_running_or_notify_cancel():  # the request has timed out
                 return
             try:
                 reply.set_result(await self._ask(list(attrs.astuple(usage))))
@@ -167,19 +167,21 @@ class LeasedRate:
                 reply.set_exception(error)
 
         try:
-            # The task runs in a thread with an event loop of its own, and the connection belongs to the worker's event loop.
+            # The task runs in a thread with its own event loop, but the connection belongs to the worker's event loop.
             self._worker.loop.add_callback(ask)
             with anyio.fail_after(_TIMEOUT):
                 share = await asyncio.wrap_future(reply)
         except (OSError, RuntimeError, ValueError) as error:
-            raise TransportError(f"rate: the Dask scheduler does not answer ({type(error).__name__})", maybe_sent=False) from None
+            raise TransportError(
+                f"rate: the Dask scheduler does not respond ({type(error).__name__})", maybe_sent=False
+            ) from None
         if share is None:
             return self._stop()
         rate, expires_in, hold = share
         return RateShare(rate=rate, expires_in=expires_in, hold=hold)
 
     def _stop(self) -> RateShare:
-        """End the run, and return a share with which nothing more is sent."""
+        """End the run, and return a share that permits no more requests."""
         if self._outcomes is not None:
             self._outcomes.drain()
         return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
@@ -192,7 +194,7 @@ class LeasedRate:
 
 
 def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier, service: str) -> PartReport:
-    """Import a part on a Dask worker. This is the function of the tasks."""
+    """Import a part on a Dask worker. Every task calls this function."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
     try:
@@ -205,14 +207,14 @@ def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier,
 
 @attrs.frozen(kw_only=True)
 class DaskProgress:
-    """How far an import on a Dask cluster is.
+    """Progress of an import on a Dask cluster.
 
     Attributes:
         parts: Number of parts.
         finished_parts: Number of finished parts.
         rows: Number of rows.
         finished_rows: Number of rows of the finished parts.
-        resubmitted: Number of times that a part was submitted again, after Dask had given it up.
+        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it.
 
     Example:
         ```python
@@ -238,7 +240,7 @@ class _Submission:
 class DaskImport:
     r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
 
-    `create_many` returns it. Enter it to start: it is cancelled if the block ends earlier than the import.
+    `create_many` returns it. Enter it to start the import. If the block ends before the import, the import is cancelled.
 
     Example:
         ```python
@@ -265,7 +267,7 @@ class DaskImport:
 
     @property
     def progress(self) -> DaskProgress:
-        """The progress of the import, by the parts whose reports were taken."""
+        """The progress of the import, according to the reports that the iterator has returned."""
         return DaskProgress(
             parts=len(self._plan.parts),
             finished_parts=len(self._reports),
@@ -276,7 +278,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged report of the parts whose reports were taken. It is complete if its `rows` are those of the plan."""
+        """The merged report of the parts that the iterator has returned. It is complete if `rows` equals the rows of the plan."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:
@@ -303,11 +305,11 @@ class DaskImport:
         self._close()
 
     def __iter__(self) -> Iterator[PartReport]:
-        """Yield the report of each part when it has finished.
+        """Yield the report of each part when the part finishes.
 
         Raises:
-            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost. Run the import again later.
-            BulkStopped: An error of the service concerns every row; fix the cause and run the import again.
+            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again later.
+            BulkStopped: An error of the service affects every row; fix the cause and run the import again.
             InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
             JournalError: A journal is damaged, or cannot be read or written.
             KilledWorker: A part was submitted 50 times, and its workers died each time.
@@ -319,7 +321,7 @@ class DaskImport:
                 self._warn_without_workers()
                 continue
             submission = self._submissions.pop(future, None)
-            if submission is None:  # it was cancelled
+            if submission is None:  # the part was cancelled
                 continue
             report = self._take(future, submission)
             if report is not None:
@@ -327,14 +329,14 @@ class DaskImport:
                 yield report
 
     def cancel(self) -> None:
-        r"""Cancel the parts that have not finished. Their workers stop within a second; rows in flight get their outcomes.
+        r"""Cancel the unfinished parts. Their workers stop within a second, and record the outcomes of rows in flight.
 
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             connection = Connection(base_url="https://api.example", workspace="space_1")
             run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/journals/june")
-            run.cancel()  # it has not started
+            run.cancel()  # no effect: the import has not started
             ```
         """
         futures = list(self._submissions)
@@ -343,19 +345,19 @@ class DaskImport:
             self._client.cancel(futures, reason="the import was cancelled")
 
     def _warn_without_workers(self) -> None:
-        """Log a warning if the scheduler has no worker; once, until it has one again."""
+        """Log a warning if the scheduler has no workers. Repeat it only if the scheduler loses its workers again."""
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
             LOGGER.warning(
-                "create_many: %d parts wait for workers: the Dask scheduler has none; start workers, or interrupt the import",
+                "create_many: the Dask scheduler has no workers, %d parts are waiting; start workers, or interrupt the import",
                 len(self._submissions),
             )
 
     def _submit(self, submission: _Submission) -> None:
         client: Any = self._client
         part = submission.part
-        # The number makes the key of a part new: Dask does not run a key again that it has given up.
+        # The submission number makes the key unique, because Dask does not run a failed key again.
         future = client.submit(
             run_task,
             part,
@@ -374,7 +376,7 @@ class DaskImport:
         try:
             return future.result()
         except (KilledWorker, TakenOverError):
-            # A journal is taken over from the right worker if an earlier one stood still just before it opened the journal.
+            # A worker that was suspended just before it opened the journal takes the journal from the current worker.
             if submission.number >= _MAX_SUBMISSIONS:
                 raise
             self._resubmitted += 1
@@ -400,16 +402,16 @@ def create_many(
     rate: float | None = None,
     earlier: Earlier = "known",
 ) -> DaskImport:
-    r"""Import a plan on a Dask cluster. Nothing happens before the result is entered; see `DaskImport`.
+    r"""Import a plan on a Dask cluster. The import starts when you enter the result; see `DaskImport`.
 
     Args:
         cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
         made: The plan.
-        connection: How the workers connect to the service. `connection.concurrency` counts for each part.
-        journal: URL of the journals, which every worker can reach: `s3://bucket/prefix`, or `file:///folder` if all workers share
-            the folder. Use a new one for each plan, and the same one to resume.
-        rate: Maximum number of requests per second of all workers together; `None` to learn it from the service's refusals.
-        earlier: Whether the journals are trusted, as for `import_part`.
+        connection: Connection of the workers to the service. `connection.concurrency` applies to each part.
+        journal: URL of the journals, which every worker must reach: `s3://bucket/prefix`, or `file:///folder` if all workers
+            share the folder. Use a new URL for each plan, and the same URL to resume.
+        rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
+        earlier: Whether to trust the journals, as in `import_part`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -433,7 +435,7 @@ def create_many(
         )
     open_objects(journal)  # checks the URL
     if connection.rate is not None:
-        raise InvalidRequest("connection.rate: a rate of each part is not shared; pass rate= of create_many instead")
+        raise InvalidRequest("connection.rate: expected None, got a rate for each part; pass rate= to create_many instead")
     arguments = {
         "journal": journal,
         "connection": connection,
@@ -444,7 +446,7 @@ def create_many(
 
 
 def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
-    """Return a client of the cluster, and whether it must be closed."""
+    """Return a client of the cluster, and whether to close it at the end."""
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
             raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")

@@ -79,7 +79,7 @@ def parse_location(file: str | os.PathLike[str]) -> str:
 def expand_pattern(pattern: str) -> list[str]:
     """Return the locations of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted.
 
-    A location without a wildcard is returned as it is, whether it exists or not.
+    A location without a wildcard is returned unchanged, even if it does not exist.
 
     Raises:
         InvalidRequest: No file matches, or the objects cannot be listed.
@@ -91,12 +91,12 @@ def expand_pattern(pattern: str) -> list[str]:
     is_object = _URL.match(location)
     found = _list_objects(location, location[: wildcard.start()]) if is_object else glob(location, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not (matching := sorted(found)):
-        raise InvalidRequest(f"files: expected a pattern that matches a file, got {pattern!r}; quote it, and check its folder")
+        raise InvalidRequest(f"files: expected a pattern that matches a file, got {pattern!r}; check the folder and the pattern")
     return matching
 
 
 def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
-    """Yield the URLs of the objects that match a pattern, whose part before the first wildcard is `fixed`."""
+    """Yield the URLs of the objects that match a pattern. `fixed` is the part of the pattern before the first wildcard."""
     with _translate_store_errors(pattern):
         store, prefix = open_store(fixed.rpartition("/")[0] + "/")
         root = pattern.removesuffix(open_store(pattern)[1])

@@ -105,7 +105,7 @@ class Connection:
         """Return a new client, with the owner key from the environment.
 
         Args:
-            rate: A rate that the client shares with others, instead of the connection's own rate.
+            rate: A shared rate that replaces the rate of the connection.
 
         Raises:
             InvalidRequest: The backend is not installed.
@@ -252,12 +252,12 @@ def import_part(
         connection: How to connect to the service. The owner key comes from `OUTREACH_OWNER_KEY`.
         earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part's journal is lost or damaged
             although the part may have run before.
-        rate: A rate that parts share, such as a `RedisRate`, instead of the connection's own rate.
+        rate: A rate that parts share, such as a `RedisRate`; it replaces the rate of the connection.
 
     Raises:
         InvalidRequest: A file has changed since it was planned or cannot be read; there is no owner key in the environment; or
             the journal belongs to another plan, or is in use by another worker.
-        JournalError: The journal is damaged, or cannot be read or written; or another worker has taken over a journal at a URL.
+        JournalError: The journal is damaged, cannot be read or written, or (at a URL) was taken over by another worker.
         BulkSuspended: The service was down or throttling for too long; run the part again later.
         BulkStopped: An error of the service concerns every row, such as an unknown key; fix the cause and run the part again.
 
@@ -289,9 +289,9 @@ def run_part(
         part: The part.
         journal: Folder or URL of the journals.
         connection: How to connect to the service.
-        earlier: Whether the journal is trusted.
+        earlier: Whether to trust the journal.
         rate: A rate that parts share.
-        on_start: Called in the event loop of the run, with the outcomes, whose `drain` ends the run.
+        on_start: Called in the event loop of the run with its outcomes, whose `drain` method ends the run.
 
     Raises:
         BulkSuspended: The run was drained before every row had an outcome.

@@ -106,7 +106,7 @@ def test_an_earlier_audit_that_does_not_exist_yet_is_one_line(shell: Shell, tmp_
     first = shell("audit", *FAKE, "--compare", str(path), "--output", str(path))
     second = shell("audit", *FAKE, "--compare", str(path), "--output", str(path))
 
-    line = f"outreach-async: --compare {path}: no such file, so it is not compared; this is expected on the first day\n"
+    line = f"outreach-async: --compare: {path} does not exist; skipping it (expected on the first run of a daily audit)\n"
     assert (first.code, first.err) == (1, line)
     assert (second.code, second.err) == (1, "")
     assert json.loads(path.read_bytes())["diff"]["new"] == []

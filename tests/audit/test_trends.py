@@ -71,7 +71,7 @@ def test_a_comparison_of_other_workspaces_says_so(form: str) -> None:
     text = " ".join(write(make_report(diff=diff), form).split())
 
     shown = "space_0, space_1, space_2, space_3, space_4 and 2 more"
-    assert f"different workspaces: only this audit covers space_9; only the earlier one covers {shown}." in text
+    assert f"different workspaces: only this audit covers space_9; only the earlier audit covers {shown}." in text
     assert "different workspaces" not in write(
         make_report(diff=attrs.evolve(diff, added_workspaces=[], removed_workspaces=[])), form
     )

@@ -173,7 +173,7 @@ async def test_a_whole_number_that_pandas_made_a_float_is_reported() -> None:
     assert (first.status, second.status) == ("rejected", "added")
     assert first.contact == {"email": "a@a.example", "zip": 75001.0}
     assert str(first.error) == (
-        "zip: expected a string, got a whole number stored as a float, as pandas does in a column with missing values; "
+        "zip: expected a string, got an integer stored as a float (pandas does this if a column has missing values); "
         "convert it: df['zip'] = df['zip'].astype('Int64').astype('string')"
     )
 
@@ -188,8 +188,8 @@ def test_the_remedy_for_whole_numbers_works() -> None:
 def test_a_missing_value_that_became_a_string_is_reported(text: str) -> None:
     reason = reason_of(pl.DataFrame({"email": ["a@a.example"], "first_name": [text]}))
     assert reason == (
-        f"first_name: expected a value, got the string '{text}', which astype(str) makes of a missing value; "
-        "make missing values null before converting a column to strings"
+        f"first_name: expected a value, got '{text}', the string that astype(str) returns for a missing value; "
+        "set missing values to null before converting a column to strings"
     )
 
 
@@ -226,7 +226,7 @@ async def test_a_run_of_a_frame_can_be_resumed_and_keeps_its_reasons(tmp_path: P
     report = await client.contacts.create_many(frame, journal=journal, resume=True, spool=spool)
     assert (report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED]) == (30, 29, 1)
     (rejected,) = [outcome for outcome in Journal(journal).outcomes() if outcome.status == "rejected"]
-    assert "got the string 'nan'" in str(rejected.error)
+    assert "got 'nan', the string that" in str(rejected.error)
 
 
 @virtual_time
@@ -244,14 +244,14 @@ async def test_a_frame_of_numbers_stops_the_run_after_50_rows() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["email", "First Name"], "got 'First Name' (did you mean 'first_name'?); rename each of these columns, or drop it"),
-        (["email", "xyz"], "got 'xyz'; rename each"),
-        (["email", *"uvwxyz0"], "got 'u', 'v', 'w', 'x', 'y' and 2 more; rename each"),
+        (["email", "First Name"], "got 'First Name' (did you mean 'first_name'?); rename or drop these columns"),
+        (["email", "xyz"], "got 'xyz'; rename or drop"),
+        (["email", *"uvwxyz0"], "got 'u', 'v', 'w', 'x', 'y' and 2 more; rename or drop"),
         (["email", "custom_"], "got 'custom_'"),
         (["email", "key_secret"], "got 'key_...'; rename"),
         (["Email"], "got 'Email' (did you mean 'email'?); rename"),
-        (["email", "zip", "zip"], "expected columns with unique names, got 'zip' twice; drop one of the columns"),
-        (["zip"], "expected a column 'email', got none; rename the column with the e-mail addresses"),
+        (["email", "zip", "zip"], "expected unique column names, got 'zip' more than once; rename or drop a column"),
+        (["zip"], "expected a column 'email', got none; rename the column that contains the e-mail addresses"),
         ([], "expected a column 'email', got none"),
     ],
 )
@@ -319,7 +319,7 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "rows: a data frame is read with pyarrow, which is not installed; run: pip install 'outreach_async[parquet]'\n"
+        "rows: pyarrow is required to read a data frame and is not installed; run: pip install 'outreach_async[parquet]'\n"
     )
 
 

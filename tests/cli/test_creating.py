@@ -105,7 +105,7 @@ def test_a_refused_key_exits_77(shell: Shell, service: FakeService, server_optio
     [
         (("--set", "first_name"), "--set: expected FIELD=VALUE, got 'first_name'; pass, for example, --set first_name=Ann."),
         (("--set", "=Ann"), "--set: expected FIELD=VALUE, got '=Ann'"),
-        (("--set", "email=a@b.example"), "--set: the e-mail address has an option of its own; pass it with --email."),
+        (("--set", "email=a@b.example"), "--set: cannot set the e-mail address; pass it with --email."),
         (("--set", "title=a", "--set", "title=b"), "--set: the field 'title' is set twice"),
         (("--set", "custom_1=a", "--set", "PLAN=b"), "--set: the field 'custom_1' is set twice, once as 'PLAN'"),
         (("--set", "first_nam=a"), "--set: the workspace has no field 'first_nam'; did you mean 'first_name'? Try"),

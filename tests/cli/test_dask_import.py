@@ -63,15 +63,15 @@ class _Service:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.csv", *WAY, "--journal", "run.db"], "--journal: --dask needs a URL that all workers can reach"),
-        (["a.csv", *WAY, "--dry-run"], "--dry-run: cannot be used with --dask"),
-        (["a.csv", *WAY, "--check", "error"], "--check: cannot be used with --dask"),
-        (["a.csv", *WAY, "--header", "X: y"], "--header: cannot be used with --dask"),
-        (["a.csv", *WAY, "--base-url", "fake:"], "--base-url: --dask needs a service that all workers can reach"),
+        (["a.csv", *WAY, "--journal", "run.db"], "--journal: with --dask, expected a URL that all workers can reach"),
+        (["a.csv", *WAY, "--dry-run"], "--dry-run: conflicts with --dask"),
+        (["a.csv", *WAY, "--check", "error"], "--check: conflicts with --dask"),
+        (["a.csv", *WAY, "--header", "X: y"], "--header: conflicts with --dask"),
+        (["a.csv", *WAY, "--base-url", "fake:"], "--base-url: with --dask, expected a URL that all workers can reach"),
         (["a.csv", *WAY[:2], *WAY[4:]], "--workspace: missing"),
         (["a.csv", *WAY, "--dask", "local"], "--owner-key: missing"),
         (["*.parquet", *WAY], "expected a pattern that matches a file"),
-        (["s3://bucket/a.csv"], "FILE: a URL needs --dask"),
+        (["s3://bucket/a.csv"], "FILE: a URL requires --dask"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(arguments: list[str], message: str, tmp_path: Path) -> None:

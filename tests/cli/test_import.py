@@ -126,7 +126,7 @@ def test_hundreds_of_unknown_columns_print_ten_lines(shell: Shell, tmp_path: Pat
 def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:
     err = shell("import", save_contacts(tmp_path, "shape\nround\n"), "--dry-run").err
     assert err.startswith("outreach-async: 1 unknown column; ")
-    assert err.endswith("No column name is known. Check that the first line has the names of the columns.\n")
+    assert err.endswith("No column is recognised. Check that the first line contains the column names.\n")
 
 
 # Checks.

@@ -123,7 +123,7 @@ def test_the_report_adds_lines_and_emails_from_the_input(
     changed = shell("report", journal, "--uncertain", "--input", str(moved))
     assert (changed.code, "--input: " in changed.err, "has changed since this run began" in changed.err) == (2, True, True)
     unused = shell("report", journal, "--input", str(moved))
-    assert (unused.code, "--input: needs --uncertain or --rejects" in unused.err) == (2, True)
+    assert (unused.code, "--input: requires --uncertain or --rejects" in unused.err) == (2, True)
 
 
 def test_the_report_of_a_run_without_uncertain_rows_lists_none(

@@ -95,7 +95,7 @@ def test_a_report_of_a_folder_adds_up_its_parts(
     assert (code, value["state"], value["rows"], value["uncertain"]) == (75, "suspended", 5, 1)
     assert (value["parts"], value["source"]) == ({"00000": "finished", "00001": "suspended"}, None)
     shown = shell("report", f"{parts}/", "--uncertain").out
-    assert "parts that have begun: 1 finished, 1 suspended" in shown
+    assert "started parts: 1 finished, 1 suspended" in shown
     assert "suspended: 5 rows in" in shown
     assert "00001" in shown
     refused = shell("report", parts, "--rejects", str(tmp_path / "rejects.csv"))

@@ -77,7 +77,7 @@ def test_fields_have_columns_to_choose_too(shell: Shell) -> None:
         (("--columns", "opns"), "--columns: unknown column 'opns'; did you mean 'opens'? Try"),
         (("--columns", "zzz"), "--columns: unknown column 'zzz'; the columns are id, status, name, "),
         (("--columns", ""), "--columns: unknown column ''; the columns are id, "),
-        (("--columns", "id", "--json"), "--columns: conflicts with --json, which prints every value; remove one of them."),
+        (("--columns", "id", "--json"), "--columns: conflicts with --json, which prints every value; remove one of the options."),
     ],
 )
 def test_unusable_columns_are_refused(

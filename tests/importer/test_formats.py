@@ -138,7 +138,9 @@ def test_a_document_or_an_image_is_named_as_such(tmp_path: Path, name: str, cont
 
 @pytest.mark.parametrize("text", ["ann@a.example,Ann\nbo@a.example,Bo\n", "Ann; ann@a.example \n"])
 def test_a_file_without_a_header_is_named_as_such(text: str) -> None:
-    assert "no header: the first line has the e-mail address 'ann@a.example'; insert a first line" in refusal(text.encode())
+    assert "expected a header, got the e-mail address 'ann@a.example' in the first line; insert a first line" in refusal(
+        text.encode()
+    )
 
 
 @pytest.mark.parametrize("before", range(1, 16))

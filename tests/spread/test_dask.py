@@ -135,7 +135,7 @@ def test_without_workers_an_import_warns_once_and_waits(connection: Connection, 
             logger.removeHandler(handler)
             handler.timer.join()
     assert handler.records == [
-        "WARNING create_many: 3 parts wait for workers: the Dask scheduler has none; start workers, or interrupt the import"
+        "WARNING create_many: the Dask scheduler has no workers, 3 parts are waiting; start workers, or interrupt the import"
     ]
 
 
@@ -281,7 +281,7 @@ def test_a_scheduler_that_fails_gives_no_share() -> None:
         callbacks: list[Callable[[], Any]] = []
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_next, callbacks)
-            with pytest.raises(TransportError, match=r"the Dask scheduler does not answer \(OSError\)"):
+            with pytest.raises(TransportError, match=r"the Dask scheduler does not respond \(OSError\)"):
                 await leased_rate(fail, callbacks).renew(USAGE)
 
     anyio.run(renew)
@@ -339,7 +339,7 @@ def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
         (lambda options: options | {"rate": 0.0}, "rate: "),
         (
             lambda options: options | {"connection": attrs.evolve(options["connection"], rate=5.0)},
-            "connection.rate: a rate of each part is not shared",
+            "connection.rate: expected None, got a rate for each part",
         ),
     ],
 )

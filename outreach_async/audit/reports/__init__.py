@@ -17,8 +17,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The format `html` needs the extra `html`. `terminal.StyledReport` is for a rich console, and needs the extra `cli`.
-The format `prometheus` needs the extra `prometheus`.
+The formats `html` and `prometheus` need the extras of the same names. `terminal.StyledReport` renders a report on a rich console,
+and needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def write(report: Report, form: str) -> str:
         form: Name of the format, a key of `WRITERS`.
 
     Raises:
-        InvalidRequest: No format has this name, or the extra of the format is not installed.
+        InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
     writer = WRITERS.get(form)
     if writer is None:

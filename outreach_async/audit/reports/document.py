@@ -1,4 +1,4 @@
-"""The lines of a report, once for the terminal, plain text and Markdown. Each of these formats renders the same blocks."""
+"""Build the content of a report as blocks, which the terminal, plain text and Markdown formats render."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Span:
 
     Attributes:
         text: The text, without control characters.
-        style: `code` for a name or something to copy, `strong`, `soft`, a severity, `score` and its tone, or empty.
+        style: `code` for names and DNS records, `strong`, `soft`, a severity, `score` with its tone, or empty.
     """
 
     text: str
@@ -55,14 +55,14 @@ class Title:
 
 @attrs.frozen
 class Paragraph:
-    """Lines that belong together."""
+    """Consecutive lines without a blank line between them."""
 
     lines: Sequence[Line]
 
 
 @attrs.frozen
 class Entry:
-    """An item of a list: a line with further lines below it. An item about a rule begins with the severity and the rule's id."""
+    """A list item: a line with more lines below it. An item about a rule starts with the severity and the id of the rule."""
 
     line: Line
     details: Sequence[Line] = ()
@@ -80,7 +80,7 @@ class Entries:
 
 @attrs.frozen
 class Grid:
-    """A table. The first column holds names, the others short values."""
+    """A table. The first column has names, and the other columns have short values."""
 
     heads: Sequence[str]
     rows: Sequence[Line]
@@ -90,7 +90,7 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
-    """Yield the blocks of a report: the verdict, what to do, what changed, the domains, and what cannot be checked.
+    """Yield the blocks of a report: the verdict, recommended actions, changes, domains, and the limits of the audit.
 
     Args:
         report: The report of an audit.

@@ -136,7 +136,7 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _action_values(view: Overview) -> dict[str, Any]:
-    """Return the actions in two parts: if some have the severity `error` or worse, the milder ones are collapsed."""
+    """Split the actions into visible and collapsed ones. If any action is an error or worse, milder actions are collapsed."""
     urgent = sum(action.severity.reaches(Severity.ERROR) for action in view.actions) or len(view.actions)
     return {
         "urgent": view.actions[:urgent],
@@ -184,7 +184,7 @@ class _Filter:
 
 @attrs.frozen
 class _Table(Generic[T]):
-    """The rows of a table that the page contains, the number of all rows, and the filters."""
+    """The rows of a table on the page, the total number of rows including omitted ones, and the filters."""
 
     rows: Sequence[T]
     total: int

@@ -1,4 +1,4 @@
-"""Render a report as Markdown that reads well before it is rendered, in a chat or an issue."""
+"""Render a report as Markdown. The source is readable too, for chats and issues that do not render it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPECIAL_CHARACTERS: Final = re.compile(
     r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore within a word, as in space_1, is no markup
     r"|&(?=#?\w+;)"  # a character reference
     r"|(?<!\d):(?=\S)|(?<=www)\."  # the address of a page, which would become a link, or the name of an emoji
-    r"|#(?=\w)"  # a reference to an issue
+    r"|#(?=\w)"  # a link to an issue
 )
 _LINE_STARTS: Final = frozenset("-+#=>")
 """Characters that begin a list, a heading, an underline or a quotation at the start of a line."""
@@ -66,14 +66,14 @@ def _entry_lines(entry: Entry, marker: str) -> Iterator[str]:
 
 
 def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines that stay separate lines when they are rendered."""
+    """Yield lines with hard line breaks, so that they stay separate when rendered."""
     shown = [line for line in lines if line]
     yield from (f"{line}  " for line in shown[:-1])
     yield from shown[-1:]
 
 
 def _start(line: Line) -> str:
-    """Return a line as Markdown that may stand at the start of a paragraph or of an item."""
+    """Return a line as Markdown that is safe at the start of a paragraph or list item."""
     text = _inline(line).strip()
     if text[:1] in _LINE_STARTS:
         return f"\\{text}"
@@ -98,11 +98,11 @@ def escape_markdown(text: str) -> str:
 
 
 def format_code(text: str, *, in_table: bool = False) -> str:
-    """Return a name, or something to copy, as a code span, in which links and markup have no effect.
+    """Return a string as a code span, in which links and markup have no effect.
 
     Args:
-        text: The text; it is not changed, so that a copy of it is valid.
-        in_table: Whether the span is in a table, where a vertical bar needs a backslash.
+        text: The string, which is not changed, so that it can be copied.
+        in_table: Whether the span is in a table, where a vertical bar must be escaped.
     """
     shown = replace_unprintable(text)
     shown = shown.replace("|", "\\|") if in_table else shown
@@ -111,7 +111,7 @@ def format_code(text: str, *, in_table: bool = False) -> str:
 
 
 def _grid_lines(grid: Grid) -> Iterator[str]:
-    """Yield the rows of a table with aligned columns, which can be read before they are rendered."""
+    """Yield the rows of a table with aligned columns, so that the source is readable."""
     rows = [[escape_markdown(head) for head in grid.heads]]
     rows += [[_render_span(span, in_table=True) for span in row] for row in grid.rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]

@@ -146,7 +146,7 @@ class Changes:
 
     Attributes:
         summary: One sentence with the number of new, resolved and unchanged findings.
-        scope: One sentence with the workspaces that only one of the two audits covers; empty if they cover the same workspaces.
+        scope: One sentence that lists the workspaces covered by only one of the audits; empty if both cover the same workspaces.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
         figure_changes: Changed figures: figures of the whole audit, then scores, then other figures; in each of these groups, the
@@ -178,7 +178,7 @@ def build_changes(report: Report) -> Changes | None:
 
 
 def _describe_scope(diff: Diff) -> str:
-    parts = {"only this audit covers": diff.added_workspaces, "only the earlier one covers": diff.removed_workspaces}
+    parts = {"only this audit covers": diff.added_workspaces, "only the earlier audit covers": diff.removed_workspaces}
     described = "; ".join(f"{words} {_name_some(names)}" for words, names in parts.items() if names)
     return f"The audits cover different workspaces: {described}." if described else ""
 

@@ -29,7 +29,7 @@ _STYLES: Final = {
 
 @attrs.frozen
 class StyledReport:
-    """A report as a rich renderable: the lines of the plain text, in colour, and as wide as the console."""
+    """A report as a rich renderable: the content of the plain text format, coloured and wrapped to the console width."""
 
     report: Report
 

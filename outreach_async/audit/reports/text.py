@@ -1,4 +1,4 @@
-"""Render a report as plain text of at most 80 columns, and lay out its lines for the terminal."""
+"""Render a report as plain text of at most 80 columns, and wrap its lines for the terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LABEL_WIDTH: Final = 8
 _RULE_INDENT: Final = " " * 12
 _MIN_NAME_WIDTH: Final = 16
 _NO_BREAK: Final = "\0"
-"""Stands for a space that does not end a line. The text of a span has no control characters."""
+"""Placeholder for a non-breaking space. It cannot occur in a span, because spans have no control characters."""
 
 
 def render_text(report: Report) -> str:
@@ -44,7 +44,7 @@ def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iter
 
     Args:
         blocks: The blocks of a report.
-        width: Maximum length of a line; names that are longer are broken.
+        width: Maximum length of a line; longer names are split.
         upper: Whether the headings of sections are in upper case.
     """
     earlier: Block | None = None
@@ -58,7 +58,7 @@ def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iter
 def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
     match block:
         case Title(level=1):
-            pass  # the first line of the report names it
+            pass  # the first line of the report already has this title
         case Title(level=2, line=line):
             yield []
             title = plain(line)
@@ -86,7 +86,7 @@ def _lay_out_entry(entry: Entry, width: int) -> Iterator[Line]:
 
 
 def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
-    """Yield the rows of a table. A name that is too long is on a line of its own; a name is never truncated."""
+    """Yield the rows of a table. A long name gets its own line; names are never truncated."""
     columns = list(zip([Span(head) for head in grid.heads], *grid.rows, strict=True))
     widths = [max(len(cell.text) for cell in column) for column in columns]
     room = width - sum(each + 2 for each in widths[1:])
@@ -103,7 +103,7 @@ def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
 
 
 def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iterator[Line]:
-    """Yield a line wrapped to a width. What is to be copied, such as a DNS record, stays on one line if it fits.
+    """Yield a line wrapped to a width. Code spans, such as DNS records, stay on one line if they fit.
 
     Args:
         line: The line.
@@ -124,7 +124,7 @@ def _is_kept(span: Span, room: int) -> bool:
 
 
 def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
-    """Yield the spans of a wrapped line. Wrapping drops spaces at the ends of lines, and nothing else."""
+    """Yield the spans of a wrapped line. Wrapping removes only spaces at the ends of lines."""
     styled = [(character, next(style for other, style in styles if other == character)) for character in text]
     for style, characters in groupby(styled, key=itemgetter(1)):
         yield Span("".join(character for character, _ in characters), style)

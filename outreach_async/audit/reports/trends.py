@@ -1,4 +1,4 @@
-"""The figures of earlier audits as small trend lines."""
+"""Build trend lines from the figures of earlier audits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Trend:
 
     Attributes:
         name: Display name of the figure.
-        values: The figure of each audit, the oldest first; `None` if an audit does not have it.
+        values: The figure in each audit, oldest first; `None` if an audit does not have it.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Trend:
 
     @property
     def heights(self) -> list[float | None]:
-        """The values from 0, the lowest, to 1, the highest; 0.5 if all are equal."""
+        """The values, scaled so that the lowest is 0 and the highest is 1; 0.5 if all are equal."""
         known = [value for value in self.values if value is not None]
         low, high = min(known, default=0), max(known, default=0)
         return [None if value is None else (value - low) / (high - low) if high > low else 0.5 for value in self.values]
@@ -59,7 +59,7 @@ class Trends:
     """The history of an audit, prepared for display.
 
     Attributes:
-        summary: Number of audits and the time of the first, in one sentence, and how many cover other workspaces.
+        summary: Number of audits, time of the first audit, and the number of audits that cover other workspaces.
         trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
     """
 
@@ -68,7 +68,7 @@ class Trends:
 
 
 def build_trends(report: Report) -> Trends | None:
-    """Return the trends over the history of a report and the report itself; `None` without a history."""
+    """Return the trends over the history of a report and the report itself; `None` if it has no history."""
     if not report.history:
         return None
     points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]

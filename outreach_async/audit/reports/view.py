@@ -52,13 +52,13 @@ class Issue:
 
 @attrs.frozen
 class Authentication:
-    """Whether the mailboxes of a domain have SPF, DKIM or DMARC, prepared for display.
+    """The share of a domain's mailboxes that have SPF, DKIM or DMARC, prepared for display.
 
     Attributes:
         name: SPF, DKIM or DMARC.
-        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if it is not known.
-        share: The share of mailboxes that have it, from 0 to 1; empty if it is not known.
-        detail: The number of mailboxes that have it if only some do, such as `3 of 10`; otherwise empty.
+        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if unknown.
+        share: Share of mailboxes that have it, from 0 to 1; empty if unknown.
+        detail: Number of mailboxes that have it, such as `3 of 10`, if the status is `some`; otherwise empty.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Authentication:
 
     @property
     def tone(self) -> str:
-        """The severity of what is missing; `good` if nothing is."""
+        """The severity of the missing authentication; `good` if none is missing."""
         return {"yes": "good", "some": "warning", "no": "error"}.get(self.status, "unknown")
 
 
@@ -125,7 +125,7 @@ AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"
 
 
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that returns the authentication of a domain with a number of checked mailboxes."""
+    """Return a function that maps a domain and its number of checked mailboxes to its authentication."""
     counts = Counter((finding.domain, finding.rule) for finding in report.findings)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:
@@ -157,7 +157,7 @@ class Overview:
         tone: The worst severity, or `good` if there are no findings.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
-        unread: Errors while reading workspaces, at most 10, each as the workspace and the message.
+        unread: Workspace id and message of errors while reading workspaces, at most 10.
         unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         trends: History of the audit; `None` if no earlier audit is known.
@@ -276,7 +276,7 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
 
     Args:
         score: The score, from 0 to 100.
-        severity: The worst severity; the tone of a score with a critical finding is `critical`.
+        severity: The worst severity; with a critical finding, the tone is `critical`.
     """
     if score is None:
         return "info"

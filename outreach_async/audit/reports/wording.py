@@ -17,7 +17,7 @@ def replace_unprintable(text: str) -> str:
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
-    """Split a text at its backticks into parts, each with whether it is code, such as a DNS record to copy."""
+    """Split a string at its backticks into parts, each with a flag that is true for code, such as a DNS record."""
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 

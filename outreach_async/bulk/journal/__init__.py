@@ -55,9 +55,9 @@ are sent again after a crash.
 
 There is no lock, because a lost machine cannot release one. Whoever resumes a run takes it over: the earlier process, if it still
 runs, fails at its next write with JournalError, and sends nothing more. Until then it sends only rows that it had marked, which
-the new process counts as possibly sent. If the last write was begun over 5 seconds ago, the earlier process must write before it
-sends a request. A process that stood still for longer therefore sends nothing at all when it returns, and one whose writes take
-longer sends nothing until they are faster. So resume a run only if its process is gone, or should end.
+the new process counts as possibly sent. If its last write started over 5 seconds ago, the earlier process must write before it
+sends a request. So a process that was suspended for longer sends nothing when it continues, and a process whose writes take
+longer sends nothing until they are faster. Resume a run only if its process is gone, or should end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
 generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
@@ -172,9 +172,9 @@ def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | O
 
 
 def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJournal]:
-    """Return the journals in a folder or under a URL, by name in sorted order, as an import in parts leaves them.
+    """Return the journals of an import in parts, by name in sorted order.
 
-    The result is empty if there are none, such as at the location of a single journal.
+    The result is empty if the folder or URL contains no journals, or if it is itself a journal.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.

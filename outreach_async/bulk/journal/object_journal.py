@@ -34,14 +34,14 @@ else:  # pragma: no cover - only Linux has this clock
 
 
 def _without_checksums(change: Change) -> Change:
-    """Return a change without the checksums of its outcomes: an object has one for all of them, and they cannot be compressed."""
+    """Return a change without the checksums of its outcomes. They do not compress, and each object has its own checksum."""
     if change[0] != "outcomes":
         return change
     return change[0], [row[:-1] for row in msgspec.json.decode(change[1])]
 
 
 def _with_checksums(change: Sequence[Any]) -> Sequence[Any]:
-    """Return a change as it was before `_without_checksums`."""
+    """Return a change with the checksums that `_without_checksums` removed."""
     if change[0] != "outcomes":
         return change
     return change[0], records.to_json([[*row, records.checksum(row)] for row in change[1]])
@@ -140,7 +140,7 @@ class ObjectDatabase(Database):
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time, if the last write was begun too long ago, or a write has failed; otherwise `None`."""
+        """The current time if the last write started too long ago or a write has failed; otherwise `None`."""
         now = self._clock()
         return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
 
@@ -245,7 +245,7 @@ class ObjectWriter(DatabaseWriter):
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a change has been written that was begun after the time `due`.
+        """Write a heartbeat, unless a later write started after the time `due`.
 
         Raises:
             JournalError: This or an earlier write has failed. The run may not have noticed the earlier one yet.

@@ -39,7 +39,7 @@ _COMMON_TEXT: Final = (
     b'\x94\xa8metadata\xa6totals\xd9\xbc{"rows":100,"outcomes":{"added":100,"skipped":0,"overwriten":0,"updated_missing_fields":0,'
     b'"rejected":0,"not_applied":0,"unknown":0},"uncertain":0,"repeats":0,"seconds":0.'
 )
-"""Text that most objects contain, with which zlib begins. It is part of the format: a change needs another `_VERSION`."""
+"""Preset dictionary for zlib: text that most objects contain. It is part of the format, so a change needs a new `_VERSION`."""
 _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
 _READERS: Final = 16
 """Number of objects that are read at the same time: a store answers each request slowly."""

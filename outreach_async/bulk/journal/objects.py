@@ -98,7 +98,7 @@ def _import_obstore(scheme: str) -> Any:
 
 
 def list_folders(url: str) -> list[str]:
-    """Return the sorted names of the folders directly under a URL: for a folder of journals, the names of the journals.
+    """Return the sorted names of the folders directly under a URL. In a folder of journals, these are the names of the journals.
 
     Raises:
         InvalidRequest: The URL is invalid; see `open_objects`.
@@ -191,7 +191,7 @@ class StoredObjects:
             raise OSError(f"the objects cannot be listed: {problem}")
 
     def folders(self) -> list[str]:
-        """Return the names of the folders that the objects' names begin with."""
+        """Return the names of the folders directly under the URL."""
         try:
             found = self._obstore.list_with_delimiter(self._store, self._prefix or None)["common_prefixes"]
         except Exception as error:  # noqa: BLE001 - see `describe_problem`
