@@ -1,4 +1,4 @@
-"""Totals of mailboxes by group, and columns with what the rules about groups need of each mailbox, in bounded memory."""
+"""Totals of mailboxes by group, and columns with the data of each mailbox that the group rules need, in bounded memory."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class GroupTotals:
 
     @property
     def slack(self) -> int:
-        """Number of keys beyond the maximum at which dropping them pays."""
+        """Number of keys by which the maximum may be exceeded. Dropping fewer keys at a time would cost too much."""
         return self._most // 4
 
     @property

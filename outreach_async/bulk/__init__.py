@@ -90,7 +90,7 @@ anyio.run(main)
 ```
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
-Keep the file on a local disk, as locks on network file systems are unreliable; files do not work on Windows. A URL such as
+Keep the file on a local disk, as locks on network file systems are unreliable; Windows is not supported. A URL such as
 `"s3://bucket/prefix"` is a journal that outlives the machine (`outreach_async.bulk.journal`).
 
 During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
@@ -132,7 +132,7 @@ Rate, pauses and early ends
 ---------------------------
 At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. The client learns the service's
 limit from 429 responses, `Retry-After` and quota headers; its runs, audits and calls share it. While the service is down, the
-run pauses and sends probes, which use up no row's attempts; only failures while other rows succeed do. `outcomes.progress` has
+run pauses and sends probes. A failure counts against a row only if other rows succeed at the time. `outcomes.progress` has
 the rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
 
     BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asked to wait over 15 minutes.

@@ -4,7 +4,8 @@ The writer creates object after object, and never replaces one. If two writers c
 them fails: this is how a run that was taken over is stopped. Each object has a checksum, and the digest of the object before it,
 so that a missing, torn, changed or foreign object is detected.
 
-Names are `GENERATION-NUMBER`. Only the last generation counts: a damaged journal is set aside by starting the next one.
+Names are `GENERATION-NUMBER`. Only the last generation is read: to replace a damaged journal, the writer starts a new
+generation.
 """
 
 from __future__ import annotations
