@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
@@ -13,6 +14,9 @@ from outreach_async.audit.findings import Severity
 
 RuleScope = Literal["mailbox", "domain", "server_ip", "workspace"]
 """Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or errors while reading a workspace."""
+
+_PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
+"""Percent signs as `str.format` writes them. Reports write `2 %` everywhere."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +75,7 @@ class Rule:
     @property
     def condition(self) -> str:
         """Description of the condition, with the thresholds filled in."""
-        return self.wording.format_map(self.thresholds)
+        return _PERCENT.sub(" %", self.wording.format_map(self.thresholds))
 
 
 @attrs.frozen(kw_only=True)

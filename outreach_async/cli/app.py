@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED_ERRORS, exit_code, format_error
+from outreach_async.cli.messages import wrap_error
 from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
@@ -158,6 +159,6 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except EXPECTED_ERRORS as error:
-        sys.stderr.write(f"{format_error(error)}\n")
+        sys.stderr.write(f"{wrap_error(format_error(error))}\n")
         return exit_code(error)
     return code

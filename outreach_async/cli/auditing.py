@@ -102,8 +102,10 @@ def audit(
 
     For a daily audit, run the following command. The first run has no earlier report, and warns about it:
 
-    outreach-async audit --compare audit.json --output audit.json --output audit.html
-    """
+    \b
+    outreach-async audit --compare audit.json \\
+      --output audit.json --output audit.html
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
@@ -206,7 +208,7 @@ def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
 
 
 def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
-    rules = [policy.rule(name) for name in auditing.CATALOGUE]
+    rules = [policy.rule(name) for name in sorted(auditing.CATALOGUE)]
     off = set(policy.used.off)
     screen.print_table(
         ("rule", "severity", "title"),

@@ -120,6 +120,7 @@ def _format_message(error: BaseException) -> str:
     match error:
         case click.UsageError(ctx=click.Context() as context):
             text = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
+            text = text.replace("not a valid float", "not a number").replace("not a valid integer", "not a whole number")
             return f"{text}{'' if text.endswith('?') else '.'} Try '{context.command_path} --help'."
         case click.ClickException():
             return _remove_foreign_text(error, error.format_message())

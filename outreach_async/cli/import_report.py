@@ -112,7 +112,7 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if preflight.refused:
-        screen.print_line(f"{preflight.refused:,} of {preflight.rows:,} rows are invalid and will be rejected")
+        screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
     if estimate is not None:
         pace = f"{estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
         screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
@@ -139,7 +139,7 @@ def print_report(
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
         command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
-        screen.print_line(f"list them with: {command}" if journal else "to list them, import with --journal")
+        screen.print_line(f"list them with: {command}" if journal else "to list them, import with --journal", wrap=False)
     if total is not None and report.rows < total and journal:
         screen.print_line(f"Rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:

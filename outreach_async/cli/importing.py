@@ -424,9 +424,13 @@ def import_(
     flight, or one second if the run is paused; the second Ctrl-C cancels these requests. Use one journal per file: if the run in
     the journal is finished, --resume prints the results again, and a file with other rows is an error.
 
-    With --dask, the files are imported in parts: import 'lake/*.parquet' --journal s3://bucket/june --dask tcp://host:8786. Set
-    OUTREACH_OWNER_KEY in the environment of the workers. To resume after a crash, run the same command again.
-    """
+    With --dask, the files are imported in parts. Set OUTREACH_OWNER_KEY in the environment of the workers. To resume
+    after a crash, run the same command again.
+
+    \b
+    outreach-async import 'lake/*.parquet' --journal s3://bucket/june \\
+      --dask tcp://host:8786
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     if scheduler is not None:
         from outreach_async.cli.spreading import import_in_parts  # imported on demand: few imports need it
 

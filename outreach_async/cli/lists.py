@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
@@ -47,11 +47,13 @@ class ListColumns:
         all: The names of all columns.
         brief: The columns that a terminal shows by default, because its width is limited.
         read: Function that returns the value of an item in a column.
+        spare: The column of `brief` that a narrow terminal omits; empty if it omits none.
     """
 
     all: tuple[str, ...]
     brief: tuple[str, ...]
     read: ReadCell = _read_cell
+    spare: str = ""
 
     def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
         """Return the columns to print.
@@ -75,9 +77,16 @@ class ListColumns:
                 raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
         return names
 
-    def print(self, screen: Screen, items: Iterable[Any], names: Sequence[str]) -> None:
-        """Print a table with these columns and, on a terminal, the names of the other columns."""
-        screen.print_table(names, ([self.read(item, name) for name in names] for item in items))
+    def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
+        """Print a table of these columns and, on a terminal, the names of the other columns.
+
+        If the default columns are too wide for the terminal, the column `spare` is omitted.
+        """
+        rows = [[self.read(item, name) for name in names] for item in items]
+        if names == self.brief and self.spare and not screen.has_room(names, rows):
+            at = names.index(self.spare)
+            names, rows = [*names[:at], *names[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
+        screen.print_table(names, rows)
         if hidden := [name for name in self.all if name not in names]:
             noun = "column" if len(hidden) == 1 else "columns"
             text = f"{len(hidden)} more {noun}: {', '.join(hidden)}; --columns {','.join(hidden[:2])} or --columns all shows them"
@@ -99,6 +108,7 @@ _MAILBOXES: Final = ListColumns(
         *("avg_open_rate", "avg_click_rate", "created", "created_at", "created_at_utc", "domain_ip", "server_ip"),
     ),
     ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists"),
+    spare="daily_limit",
 )
 _FIELDS: Final = ListColumns(
     ("code", "label", "searchable"),
@@ -155,7 +165,10 @@ def mailboxes(options: Options, columns: str | None) -> int:
 @_columns_option
 @shared_options(*CONNECTION, "as_json")
 def steps(options: Options, campaign: str, columns: str | None) -> int:
-    """List the steps of a campaign with their statistics."""
+    """List the steps of a campaign with their statistics.
+
+    CAMPAIGN is the id of a campaign, as printed by the command 'campaigns'.
+    """
     return run_async(partial(_run_steps, options, campaign, columns))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import textwrap
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -45,6 +48,9 @@ _REPLACEMENTS: Final = (
 )
 """Other patterns in the library's messages, with their replacements."""
 
+_USUAL_WIDTH: Final = 80
+"""Width of a terminal that does not tell its width."""
+
 
 def to_printable(value: Any) -> str:
     """Return a value as one line that is safe to print.
@@ -61,6 +67,23 @@ def to_printable(value: Any) -> str:
             return f"{value:.10g}"
         case _:
             return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+
+
+def wrap_line(text: str, width: int) -> str:
+    """Break a line between words, and indent its continuation lines.
+
+    A word longer than `width` stays whole, so that paths and addresses can be copied.
+    """
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def wrap_error(text: str) -> str:
+    """Wrap the lines of an error message if stderr is a terminal, except those that show an option to copy."""
+    if not sys.stderr.isatty():
+        return text
+    width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
+    return "\n".join(wrap_line(line, width) if line.startswith("outreach-async: ") else line for line in text.splitlines())
 
 
 def format_moment(value: Any) -> str:

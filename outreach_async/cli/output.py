@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outreach_async.bulk import BulkProgress
-from outreach_async.cli.messages import to_printable
+from outreach_async.cli.messages import to_printable, wrap_error, wrap_line
 
 if TYPE_CHECKING:
     from outreach_async.audit import AuditProgress
@@ -42,16 +42,23 @@ class Screen:
         terminal = sys.stdout.isatty() and not as_json
         return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
 
-    def print_line(self, text: str = "", style: str = "") -> None:
-        """Print a line for people; with `as_json`, print nothing."""
+    def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
+        """Print a line for people; with `as_json`, print nothing.
+
+        Args:
+            text: The line.
+            style: Style of the line on a terminal.
+            wrap: Whether a terminal shows a long line on several lines, broken between words. Pass `False` for a line to copy.
+        """
         if self.console:
-            self.console.print(Text(to_printable(text), style=style), soft_wrap=True)
+            line = to_printable(text)
+            self.console.print(Text(wrap_line(line, self.console.width) if wrap else line, style=style), soft_wrap=True)
         elif not self.as_json:
             print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
         """Print a line to stderr, in the form of an error message."""
-        print(f"outreach-async: {to_printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
+        print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
         """Print each line of a text for people; with `as_json`, print nothing."""
@@ -69,14 +76,20 @@ class Screen:
         If the table is too wide for the terminal, print each row as a block, with one line per column.
         """
         if self.console:
-            table = _build_table(columns, listed := list(rows))
-            if sum((column.min_width or 0) + 1 for column in table.columns) > self.console.width:
-                self._print_blocks(columns, listed)
+            if self.has_room(columns, listed := list(rows)):
+                self.console.print(_build_table(columns, listed), crop=False)  # a truncated number is a wrong number
             else:
-                self.console.print(table, crop=False)  # a truncated number is a wrong number
+                self._print_blocks(columns, listed)
         elif not self.as_json:
             for row in (columns, *rows):
                 print(*map(to_printable, row), sep="\t")  # noqa: T201 - a command prints
+
+    def has_room(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+        """Return whether a table fits the width of the terminal without breaks inside words; `True` if there is no terminal."""
+        if self.console is None:
+            return True
+        # A column has a space before it and one after it.
+        return sum((column.min_width or 0) + 2 for column in _build_table(columns, rows).columns) <= self.console.width
 
     def _print_blocks(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         width = max(map(len, columns))
@@ -91,8 +104,15 @@ class Screen:
             print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
 
 
-_UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "status", "test_letter"})
+_UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "email", "status", "test_letter"})
 """Columns whose values are never wrapped, because users copy and compare the values."""
+_PERCENTAGES: Final = frozenset(
+    {
+        *("opens", "replies", "bounces", "opened", "clicked", "replied", "unsubscribed"),
+        *("opened_14days", "avg_open_rate", "avg_click_rate"),
+    }
+)
+"""Columns of lists whose heading on a terminal adds the unit."""
 _MIN_WORD_WIDTH: Final = 16
 """Length up to which a table never breaks a word, in characters."""
 
@@ -106,7 +126,7 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
         if not numeric and column not in _UNWRAPPED_COLUMNS:
             texts = [word[:_MIN_WORD_WIDTH] for text in texts for word in text.split()]
         min_width = max(map(len, [*texts, *column.split("_")]))
-        heading = Text(column.replace("_", "\n"))
+        heading = Text(column.replace("_", "\n") + ("\n%" if column in _PERCENTAGES else ""))
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=min_width)
     for row in rows:
         table.add_row(*(Text(to_printable(cell)) for cell in row))

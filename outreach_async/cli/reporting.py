@@ -174,7 +174,10 @@ def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print the rows as a table, and return them."""
+    """Print the rows as a table, and return them. On a terminal, say so if there are none."""
+    if screen.console and not rows:
+        screen.print_line("No outcome is uncertain.")
+        return rows
     columns = list(rows[0]) if rows else ["record", "email", "status", "possible", "attempts", "id", "error"]
     if not any(row["email"] for row in rows):
         columns.remove("email")

@@ -100,10 +100,10 @@ PRESETS: Final = ("documented", "strict", "lenient")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free port.")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; 0 picks a free port.")
 @click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; by default, the data of the demo.")
-@click.option("--seed", type=int, default=SEED, help="Seed for generated data.")
+@click.option("--seed", type=int, default=SEED, metavar="N", help="Seed for generated data.")
 @click.option(
     "--behaviour",
     default=PRESETS[0],
