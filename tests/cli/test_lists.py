@@ -13,7 +13,7 @@ from support.cli import Shell, on_terminal
 
 from outreach_async.cli import lists
 from outreach_async.cli.lists import ListColumns
-from outreach_async.cli.messages import format_moment, format_period, wrap_line, format_seconds
+from outreach_async.cli.messages import format_moment, format_period, format_seconds, wrap_line
 from outreach_async.cli.output import Screen
 from outreach_async.fake import FakeService
 
