@@ -15,6 +15,7 @@ from support.cli import (
     Shell,
     Watched,
     connection_options,
+    on_terminal,
     save_contacts,
     serve_in_thread,
     small_service,
@@ -30,6 +31,12 @@ from outreach_async.importer import CsvFile
 
 PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,'-y\n,Cy\nc@c.example,Cy,z\n"
 MAPPED = ("--map", "Note=personal_note")
+
+
+def test_a_terminal_says_that_no_outcome_is_uncertain(shell: Shell, tmp_path: Path) -> None:
+    journal = str(tmp_path / "run.db")
+    shell("import", save_contacts(tmp_path, "email\na@a.example\n"), "--base-url", "fake:", "--journal", journal)
+    assert on_terminal("report", journal, "--uncertain").err.startswith("No outcome is uncertain.")
 
 
 def test_a_suspended_import_exits_75_and_continues_with_resume(

@@ -13,7 +13,7 @@ from support.cli import Shell, on_terminal
 
 from outreach_async.cli import lists
 from outreach_async.cli.lists import ListColumns
-from outreach_async.cli.messages import format_moment, format_period, format_seconds
+from outreach_async.cli.messages import format_moment, format_period, format_seconds, wrap_line
 from outreach_async.cli.output import Screen
 from outreach_async.fake import FakeService
 
@@ -113,6 +113,50 @@ def test_a_table_wider_than_the_terminal_is_printed_as_blocks() -> None:
     row = {"name": "x" * 20, "sent": 10**9, "note": None}
     assert printed(30, ("name", "sent", "note"), row) == [f"name  {'x' * 20}", "sent  1000000000", "note"]
     assert printed(40, ("name", "sent", "note"), row)[0].split() == ["name", "sent", "note"]
+
+
+def test_a_narrow_terminal_keeps_e_mails_whole_and_omits_a_column() -> None:
+    email = f"{'x' * 30}@a.example"
+    rows = [{"email": email, "sent_30days": 5, "note": 1}]
+    columns = ListColumns(("email", "sent_30days", "note"), ("email", "sent_30days", "note"), lambda row, name: row[name], "note")
+    for width, shown in ((60, [email, "5", "1"]), (52, [email, "5"])):
+        screen = Screen(as_json=False, console=Console(file=StringIO(), width=width, color_system=None, force_terminal=True))
+        with screen.console.capture() as captured:  # type: ignore[union-attr]  # the screen has a console
+            columns.print(screen, rows, columns.brief)
+        assert shown in [line.split() for line in captured.get().splitlines()]
+
+
+def test_a_heading_on_a_terminal_has_the_unit_of_a_percentage() -> None:
+    shown = StringIO()
+    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=80, color_system=None))
+    screen.print_table(("name", "opens"), [("Spring", 50.9)])
+    assert [line.split() for line in shown.getvalue().splitlines()[1:3]] == [["opens"], ["name", "%"]]
+
+
+@given(st.text("ab -", min_size=1).filter(str.strip), st.integers(10, 30))
+def test_a_wrapped_line_has_the_same_words_and_fits(text: str, width: int) -> None:
+    lines = wrap_line(text, width).splitlines()
+    assert " ".join(lines).split() == text.split()
+    assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
+
+
+def test_a_line_to_copy_is_never_wrapped() -> None:
+    shown = StringIO()
+    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=12, color_system=None))
+    screen.print_line("  some words to read")
+    screen.print_line("a command to copy", wrap=False)
+    assert shown.getvalue().splitlines() == ["  some words", "    to read", "a command to copy"]
+
+
+def test_a_terminal_breaks_an_error_between_words_and_never_an_option() -> None:
+    err = on_terminal("steps", "space_1", *FAKE).err
+    assert all(len(line) <= 80 for line in err.splitlines())
+    assert " ".join(err.split()).endswith("as printed by the command 'campaigns'")
+
+
+def test_a_number_that_is_none_is_named_in_plain_words(shell: Shell) -> None:
+    assert "--rate': 'x' is not a number." in shell("campaigns", *FAKE, "--rate", "x").err
+    assert "--port': 'x' is not a whole number" in shell("serve", "--port", "x").err
 
 
 @given(st.integers(-(10**12), 10**12))
