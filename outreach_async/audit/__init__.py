@@ -32,9 +32,8 @@ A finding has a severity (`critical`, `error`, `warning`, `info`), a message wit
 if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
 bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0
 points, depending on the severity. `report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent.
-A critical finding limits the score of its domain, and that of all mailboxes, to 40. `report.exit_code("warning")` is the exit
-code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
-To check a single mailbox, you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
+With a critical finding, the score of its domain and the overall score are at most 40. `report.exit_code("warning")` is an exit
+code: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied. To check one mailbox, call `check(mailbox)`.
 
 Policies
 --------
