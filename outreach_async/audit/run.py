@@ -53,7 +53,7 @@ class ReadSummary:
         workspace: Id of the workspace.
         mailboxes: Number of mailboxes read.
         unreadable: Whether an error ended the reading early.
-        denied: Whether this error was that the service denied the access.
+        denied: Whether reading ended because the service denied access.
         findings: The findings about errors while reading the workspace.
     """
 

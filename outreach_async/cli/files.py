@@ -109,7 +109,7 @@ class FileUse:
 
     @classmethod
     def for_reading(cls, flag: str, path: Path | None) -> Iterator[Self]:
-        """Yield the use of a file to read; nothing if `path` is `None`. The path `-` is standard input."""
+        """Yield a `FileUse` for a file that is read, or nothing if `path` is `None`. The path `-` is standard input."""
         if path is not None:
             yield cls(flag, path, find_keys(0 if str(path) == STDIN else path))
 
@@ -123,7 +123,7 @@ class FileUse:
 
     @classmethod
     def for_writing(cls, flag: str, path: Path | None, has_format: HasFormat) -> Iterator[Self]:
-        """Yield the use of a file to write; nothing if `path` is `None`."""
+        """Yield a `FileUse` for a file that is written, or nothing if `path` is `None`."""
         if path is not None:
             yield cls(flag, path, find_keys(path), written=True, has_format=has_format)
 

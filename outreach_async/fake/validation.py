@@ -71,7 +71,7 @@ def is_phone(text: str) -> bool:
 
 @cache
 def load_countries() -> dict[str, str]:
-    """Return the alpha-2 codes of countries, by code and by name. Names have the form that `fold_name` returns."""
+    """Return alpha-2 country codes, keyed by the code itself and by the country's names as `fold_name` returns them."""
     codes: dict[str, str] = {}
     for code, *names in read_table("countries"):
         codes |= dict.fromkeys([code, *map(fold_name, names)], code)
