@@ -99,7 +99,11 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
     allowing = "create contacts with the owner key in OUTREACH_OWNER_KEY; repeat the workspace id to confirm. Default: read-only"
     group.addoption("--allow-writes", metavar="ID", help=allowing)
-    group.addoption("--outreach-campaign", metavar="ID", help="id of a draft campaign; two of the contacts that the suite creates are added to it")
+    group.addoption(
+        "--outreach-campaign",
+        metavar="ID",
+        help="id of a draft campaign; two of the contacts that the suite creates are added to it",
+    )
     gmail = "create two contacts with addresses at gmail.com, in a form that Gmail never assigns"
     group.addoption("--outreach-gmail", action="store_true", help=gmail)
     header = "header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable"

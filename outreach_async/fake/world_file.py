@@ -152,7 +152,9 @@ def _check_event(event: FutureEvent, world: World) -> None:
         raise ValueError(f"{event}: expected a kind from 0 to {len(KIND_NAMES) - 1}")
     fits = 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
-        raise ValueError(f"{event}: expected step, end_step and template to exist in the campaign, and end_step to come after step")
+        raise ValueError(
+            f"{event}: expected step, end_step and template to exist in the campaign, and end_step to come after step"
+        )
     if event.mailbox not in world.mailboxes and (event.mailbox or event.kind != EventKind.DUE):
         raise ValueError(f"{event}: expected the id of a mailbox in the world, got {event.mailbox!r}")
 
