@@ -86,10 +86,9 @@ class Screen:
 
     def has_room(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
         """Return whether a table fits the width of the terminal without breaks inside words; `True` if there is no terminal."""
-        if self.console is None:
-            return True
         # A column has a space before it and one after it.
-        return sum((column.min_width or 0) + 2 for column in _build_table(columns, rows).columns) <= self.console.width
+        width = sum((column.min_width or 0) + 2 for column in _build_table(columns, rows).columns)
+        return self.console is None or width <= self.console.width
 
     def _print_blocks(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         width = max(map(len, columns))

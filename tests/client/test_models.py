@@ -374,7 +374,9 @@ def test_an_end_given_as_a_string_has_no_datetime(text: str) -> None:
 @pytest.mark.parametrize("seconds", [1e300, -1e300, 10**30, 1e12, -1e12, float("nan")])
 def test_a_time_that_no_datetime_can_represent_is_named(seconds: float) -> None:
     mailbox: Mailbox = model_with(Mailbox, created_at=seconds)
-    with pytest.raises(ValueError, match=f"^created_at: expected a Unix time in .*, got {re.escape(str(seconds))}; use"):
+    with pytest.raises(
+        ValueError, match=f"^created_at: expected a Unix time in .*, got {re.escape(str(seconds))}; read created_at"
+    ):
         _ = mailbox.created_datetime
 
 

@@ -252,10 +252,10 @@ def command_cluster(folder: Path, workers: int = 1, worker_ttl: str = "5 minutes
         scheduler = _start("scheduler", *options, ttl=worker_ttl)
         stack.callback(_end, scheduler)
         deadline = time.monotonic() + 60
-        while not file.exists():
+        while not (file.exists() and (written := file.read_text(encoding="utf-8")).endswith("}")):
             assert time.monotonic() < deadline, "no scheduler"
             time.sleep(0.05)
-        address = str(json.loads(file.read_text(encoding="utf-8"))["address"])
+        address = str(json.loads(written)["address"])
         cluster = CommandCluster(address, scheduler, [], [])
         stack.callback(cluster.end_workers)
         for _ in range(workers):
