@@ -155,9 +155,11 @@ class QuotingConnection(Connection):
 
 def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connection: Connection, tmp_path: Path) -> None:
     quoting = QuotingConnection(**attrs.asdict(connection))
-    with create_many(cluster, planned(tmp_path, files=1), quoting, journal=f"file://{tmp_path}/journals") as run:
-        with pytest.raises(TransportError) as caught:
-            list(run)
+    with (
+        create_many(cluster, planned(tmp_path, files=1), quoting, journal=f"file://{tmp_path}/journals") as run,
+        pytest.raises(TransportError) as caught,
+    ):
+        list(run)
     assert KEY.encode() not in pickle.dumps(caught.value)  # with its causes: Dask has told pickle to
 
 
