@@ -113,7 +113,7 @@ class RetryAfterGate:
 
 @attrs.define
 class Usage:
-    """What a client did since an earlier reading.
+    """Counts of a client's attempts since the last reading.
 
     Attributes:
         wanted: Attempts that started, or wait to start.

@@ -168,7 +168,7 @@ class Rate(Protocol):
 
 @attrs.define(kw_only=True)
 class _ClientState:
-    """What a coordinator knows about a client.
+    """The coordinator's state of one client.
 
     Attributes:
         seen: Time of the last report.

@@ -123,6 +123,9 @@ DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
 }
 """The outcome that the service reports for a duplicate, by `duplicates` option."""
 
+FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+"""The outcomes of rows that created or changed no contact, or may not have."""
+
 ID_PREFIXES: Final[dict[str, str]] = {
     "workspace": "space_",
     "campaign": "camp_",

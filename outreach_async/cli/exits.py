@@ -15,7 +15,7 @@ from outreach_async.cli.messages import to_printable, translate_arguments
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
-from outreach_async.vocabulary import Outcome
+from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
 if TYPE_CHECKING:
     from outreach_async.importer.columns import UnmappedColumns
@@ -33,7 +33,6 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does."""
 
-FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that created or changed no contact, as far as is known."""
 
 EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)

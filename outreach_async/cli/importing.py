@@ -87,7 +87,7 @@ class ImportJob:
 
     @property
     def spools(self) -> bool:
-        """Whether the journal stores the rows. It does if the input can be read only once."""
+        """True if the journal stores the rows, because the input can be read only once."""
         return self.journal is not None and self.file.path is None
 
     @property

@@ -21,10 +21,9 @@ from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer.table import REASONS, File, RowNumber, RowUnit, has_reason_columns
 from outreach_async.spreadsheets import escape_formula
-from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
+from outreach_async.vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS
 
 _HEAD_SIZE: Final = 1 << 16
-_FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
 _BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
 _ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
@@ -133,7 +132,7 @@ def is_reject(outcome: ContactOutcome) -> bool:
             print(sorted([(outcome.index, is_reject(outcome)) async for outcome in outcomes]))  # -> [(0, True), (1, False)]
         ```
     """
-    return outcome.status in _FAILED_OUTCOMES and not is_superseded(outcome)
+    return outcome.status in FAILED_OUTCOMES and not is_superseded(outcome)
 
 
 FindNumber: TypeAlias = Callable[[int], RowNumber | None]

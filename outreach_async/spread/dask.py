@@ -1,7 +1,7 @@
 r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
 
 Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` in the environment
-of the workers: the key is never in a task, log, dashboard or result.
+of the workers: the key is never in a task, log or result.
 
 ```python
 import os
@@ -63,7 +63,7 @@ from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.journal.object_log import TakenOverError
 from outreach_async.bulk.journal.objects import is_url, open_objects
 from outreach_async.bulk.pipeline import Outcomes
-from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError, TransportError
+from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.logs import LOGGER
 from outreach_async.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
 from outreach_async.spread.planning import ImportPlan, Part
@@ -197,12 +197,7 @@ def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier,
     """Import a part on a Dask worker. Every task calls this function."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
-    try:
-        return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
-    except OutreachError as error:
-        # Dask also pickles what caused an error. Errors of other libraries may quote the request, and with it the owner key.
-        error.__cause__ = error.__context__ = None
-        raise
+    return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
 
 
 @attrs.frozen(kw_only=True)

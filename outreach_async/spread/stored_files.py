@@ -38,7 +38,7 @@ _memory_stores: dict[str, ObjectStore] = {}
 
 @attrs.frozen
 class FileVersion:
-    """What identifies the content of a file, without reading it.
+    """Metadata that identifies the content of a file without reading it.
 
     Attributes:
         size: Size in bytes.

@@ -18,25 +18,24 @@ from outreach_async.bulk.journal.objects import is_url
 from outreach_async.bulk.outcomes import BulkReport
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.client import OutreachClient
-from outreach_async.errors import BulkSuspended, InvalidRequest
+from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer.rejects import is_reject
 from outreach_async.shared_rate import Rate
 from outreach_async.spread.planning import Part
 from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
 from outreach_async.validation import require_choice, require_id, require_number, require_seconds
-from outreach_async.vocabulary import Outcome
+from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
 Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp"]
 
 _MAX_FAILURES: Final = 100
 """Maximum number of failed rows that a report lists. `failed_rows` lists all of them."""
-_FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 
 
 @attrs.frozen(kw_only=True)
 class Connection:
-    """How a worker connects to the service. Every worker creates a client from it, because clients cannot be pickled.
+    """Settings of a worker's connection to the service. Every worker creates a client from it, because clients cannot be pickled.
 
     It contains no secret: the client reads the owner key from `OUTREACH_OWNER_KEY` in the worker's environment, and proxies and
     certificates from the usual variables.
@@ -303,7 +302,12 @@ def run_part(
     if isinstance(record, Journal):
         record.path.parent.mkdir(parents=True, exist_ok=True)
     run = partial(_create_contacts, rate=rate, on_start=on_start)
-    anyio.run(run, part, record, connection, earlier)
+    try:
+        anyio.run(run, part, record, connection, earlier)
+    except OutreachError as failure:
+        # Process pools print the causes of an error, and Dask pickles them. Errors of other libraries may quote the request.
+        failure.__cause__ = failure.__context__ = None
+        raise
     report = record.report()
     if report.state != "finished":
         error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run it again to send the remaining rows")
@@ -380,7 +384,7 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
 
 
 def _count_failed(report: BulkReport) -> int:
-    return sum(report.outcomes[outcome] for outcome in _FAILED_OUTCOMES) - report.repeats
+    return sum(report.outcomes[outcome] for outcome in FAILED_OUTCOMES) - report.repeats
 
 
 def _open_journal(part: Part, journal: str | os.PathLike[str]) -> Journal | ObjectJournal:

@@ -19,7 +19,7 @@ import anyio
 import attrs
 import pytest
 from distributed import Client, LocalCluster, Status
-from support.spread import KEY, ROW, KillingService, served, write_people
+from support.spread import KEY, ROW, KillingService, QuotingConnection, served, write_people
 
 from outreach_async import OutreachClient
 from outreach_async.bulk.journal.object_log import TakenOverError
@@ -144,13 +144,6 @@ class LostConnection(Connection):
 
     def create_client(self, rate: Rate | None = None) -> OutreachClient:
         raise TakenOverError(f"taken over, with {rate}")
-
-
-class QuotingConnection(Connection):
-    """A connection of a library whose errors quote the owner key."""
-
-    def create_client(self, rate: Rate | None = None) -> OutreachClient:
-        raise TransportError(f"lost, with {rate is not None}", maybe_sent=False) from RuntimeError(f"lost: {KEY}")
 
 
 def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connection: Connection, tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import pickle
 import random
+import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.spread import KEY, ROW, SPACE, KillingService, served
+from support.spread import KEY, ROW, SPACE, KillingService, QuotingConnection, served
 
 from outreach_async import Journal, ObjectJournal, Outcome, SharedRate
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
@@ -309,3 +312,11 @@ def test_reports_are_json_values_with_their_failures() -> None:
 def test_a_journal_names_the_input_of_its_part(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
     import_part(numbered(made).parts[0], tmp_path, connection)
     assert Journal(tmp_path / "00000.db").report().source == f"{made.files[0].location}, piece 0"
+
+
+def test_the_cause_of_an_error_is_not_printed_by_a_process_pool(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
+    quoting = QuotingConnection(**attrs.asdict(connection))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        error = pool.submit(import_part, made.parts[0], tmp_path, quoting).exception()
+    printed = "".join(traceback.format_exception(error))
+    assert ("TransportError: lost" in printed, KEY in printed) == (True, False)

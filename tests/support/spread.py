@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from anyio.from_thread import start_blocking_portal
 
+from outreach_async import OutreachClient, Rate
 from outreach_async.bulk.journal import Journal
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.faults import reset
@@ -112,6 +113,13 @@ def served(service: KillingService) -> Iterator[Connection]:
     """Serve on a real port, in another thread."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(service)) as url:
         yield Connection(base_url=url, workspace=SPACE, concurrency=8)
+
+
+class QuotingConnection(Connection):
+    """A connection through a library whose errors quote the owner key."""
+
+    def create_client(self, rate: Rate | None = None) -> OutreachClient:
+        raise TransportError(f"lost, with {rate is not None}", maybe_sent=False) from RuntimeError(f"lost: {KEY}")
 
 
 def sign_and_import(part: Part, folder: Path, connection: Connection) -> PartReport:
