@@ -131,8 +131,9 @@ def _open_cluster(scheduler: str) -> Iterator[Any]:
     from distributed import LocalCluster
 
     with (
-        # By default, a cluster permanently drops a worker that takes over 15 seconds to restart.
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        # By default, a cluster permanently drops a worker that takes over 15 seconds to restart. The profiler takes CPU time from
+        # the import.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h", "distributed.worker.profile.enabled": False}),
         LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster,
     ):
         yield cluster

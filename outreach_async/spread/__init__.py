@@ -130,8 +130,8 @@ store the key in the engine and show it in its web pages.
 Engines
 -------
 For Dask, use `outreach_async.spread.dask` (extra `dask`): its workers share one rate, and it submits a part again if Dask stops
-retrying it. Ray and Spark can run `import_part` directly; the examples below are not tested. Turn on retries, because a part may
-run any number of times. Turn off speculative execution.
+retrying it. Ray and Spark can run `import_part` directly; the examples below were run with Ray 2.60 and Spark 4.3 on one machine.
+Turn on retries, because a part may run any number of times. Turn off speculative execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)

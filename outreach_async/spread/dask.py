@@ -42,7 +42,8 @@ retrying a part because several of its workers died, the import submits it again
 opened it last. A worker stops if it continues after a suspension, if it is closing, or if its task was cancelled. If the cluster
 has no workers, the import waits for one, and logs one warning to the logger `outreach_async`.
 
-Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Without `rate`, the search for the
+Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound, and without Dask's profiler
+(`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of their CPU time. Without `rate`, the search for the
 service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
 """
 
