@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(TESTS), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
 )
+
+# Tests press Ctrl-C, which processes that a shell starts in the background ignore.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What the first program compiles, the others need not: tests start hundreds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
