@@ -15,6 +15,7 @@ import attrs
 
 from outreach_async.conformance.calibration import Measurement, measure_service
 from outreach_async.conformance.item_rules import ITEM_RULES
+from outreach_async.conformance.read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance.rule import (
     COUNT,
     NUMBER,
@@ -27,7 +28,6 @@ from outreach_async.conformance.rule import (
     is_count,
     shorten,
 )
-from outreach_async.conformance.survey import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance.target import OUTCOMES, Patience, Site, parse_document
 from outreach_async.conformance.write_probes import MembershipCounts
 from outreach_async.responses import mask_string
