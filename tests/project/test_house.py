@@ -45,7 +45,6 @@ REPEATED_MODULE_NAMES = {
     "app": "the command's click application, and the control plane's ASGI application",
     "engine": "the client's engine, and the simulation's",
     "errors": "the client's exceptions, and the error responses of the fake",
-    "operations": "the five operations, as the client and the fake each define them",
     "records": "the records of a journal, and those of the fake",
     "rules": "the rules of the audit, and those of the conformance suite",
     "run": "a bulk run, and an audit's run",
