@@ -22,8 +22,7 @@ from outreach_async.fake.handlers import Context, execute
 from outreach_async.fake.records import Contact
 from outreach_async.fake.request import ParsedRequest, do_nothing, encode, parse_request
 from outreach_async.fake.request_log import Recorded, RequestLog
-from outreach_async.fake.simulation.engine import SimulationEngine
-from outreach_async.fake.simulation.script import SimulationControl
+from outreach_async.fake.simulation.engine import SimulationControl, SimulationEngine
 from outreach_async.fake.world import Limiter, World
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport.wire import Request, Response
