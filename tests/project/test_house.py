@@ -49,7 +49,6 @@ REPEATED_MODULE_NAMES = {
     "rules": "the rules of the audit, and those of the conformance suite",
     "run": "a bulk run, and an audit's run",
     "transport": "the package of transports, and the fake's transport",
-    "validation": "the client's and the fake's own checks of contacts, which must not share code",
 }
 """Module names used more than once, with both meanings. No module imports two modules of one name."""
 
