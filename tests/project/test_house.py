@@ -32,7 +32,6 @@ SMALL_MODULES = {
     "fake/simulation/__init__.py": "a guide to the package",
     "spreadsheets.py": "the audit and the importer share it, and neither imports the other",
     "testing/__init__.py": "public names and a guide",
-    "testing/collection.py": "imports pytest, which the rest of the package does not need",
 }
 """Modules of fewer than 60 lines, and why each is a file of its own."""
 REPEATED_CLASS_NAMES = dict.fromkeys(
