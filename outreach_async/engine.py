@@ -13,10 +13,9 @@ import anyio
 import attrs
 from anyio.lowlevel import checkpoint, current_token
 
-from outreach_async.call import Call, CallOptions
+from outreach_async.call import Call, CallOptions, ClientThrottle, Throttle
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.limiter import RateLimiter
-from outreach_async.limits import ClientThrottle, Throttle
 from outreach_async.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async.operations import AttemptInfo, Operation
 from outreach_async.responses import build_status_error, parse_retry_after, scrub_error
