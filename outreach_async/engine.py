@@ -13,13 +13,11 @@ import anyio
 import attrs
 from anyio.lowlevel import checkpoint, current_token
 
-from outreach_async.call import Call, CallOptions
+from outreach_async.call import Call, CallOptions, ClientThrottle, Throttle
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.limiter import RateLimiter
-from outreach_async.limits import ClientThrottle, Throttle
 from outreach_async.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async.operations import AttemptInfo, Operation
-from outreach_async.rate_poller import RatePoller
 from outreach_async.responses import build_status_error, parse_retry_after, scrub_error
 from outreach_async.retry import (
     FailedAttempt,
@@ -32,7 +30,7 @@ from outreach_async.retry import (
     is_retryable,
     retry_cost,
 )
-from outreach_async.shared_rate import Rate
+from outreach_async.shared_rate import Rate, RatePoller
 from outreach_async.transport.wire import Progress, Response, Transport
 
 if TYPE_CHECKING:

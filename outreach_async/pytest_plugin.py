@@ -51,7 +51,7 @@ behaviour for tests that choose none.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_BEHAVIOURS: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
 _FAKE_USE: pytest.StashKey[FakeUse] = pytest.StashKey()
+_BACKEND = "anyio_backend"
 _MARKER_HELP = (
     "outreach(seed=0, world=None, behaviour='documented', faults={}, unfired='error'): "
     "configure the fake outreach service of this test; see outreach_async.pytest_plugin."
@@ -108,10 +109,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             from outreach_async.testing.orders import format_row_id
 
             metafunc.parametrize("outreach_behaviour", behaviours, ids=map(format_row_id, range(len(behaviours))))
-    if {"outreach_virtual_time", "anyio_backend"} <= set(metafunc.fixturenames):
-        from outreach_async.testing.collection import run_in_virtual_time
+    if {"outreach_virtual_time", _BACKEND} <= set(metafunc.fixturenames):
+        _run_in_virtual_time(metafunc)
 
-        run_in_virtual_time(metafunc)
+
+def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
+    """Run the event loop of a test in the virtual time of its `outreach_virtual_time` fixture.
+
+    anyio's plugin reads the event loop and its options from the fixture `anyio_backend`, which test suites may override with
+    another value, other parameters or another scope. This function overrides it again for this test only. The new fixture takes
+    the value of the suite's fixture and replaces its clock. A test that sets its event loop in a parametrize mark keeps it.
+    """
+    definition = metafunc.definition
+    fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this
+    if not fixtures:
+        return
+    # The parameters are those of the suite's fixture, or of a fixture that it overrides and requests. The new fixture declares
+    # them again: inherited parameters would keep their wider scope, but the clock belongs to a single test.
+    last = next((each for each in reversed(fixtures) if each.params is not None or _BACKEND not in each.argnames), fixtures[0])
+    manager = definition.session._fixturemanager  # noqa: SLF001 - not public either
+
+    def backend(anyio_backend: Any, outreach_virtual_time: VirtualTime) -> Any:
+        return outreach_virtual_time.backend(anyio_backend)
+
+    if hasattr(pytest, "register_fixture"):
+        pytest.register_fixture(name=_BACKEND, func=backend, node=definition, params=last.params, ids=last.ids)
+    else:  # before pytest 9.1
+        register = manager._register_fixture  # noqa: SLF001 - not public before pytest 9.1
+        register(name=_BACKEND, func=backend, nodeid=definition.nodeid, params=last.params, ids=last.ids)
+    metafunc._arg2fixturedefs[_BACKEND] = manager.getfixturedefs(_BACKEND, definition) or ()  # noqa: SLF001 - the same
 
 
 def _read_config(node: pytest.Item) -> FakeConfig:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import attrs
 
 from outreach_async import operations
-from outreach_async.call import CallOptions
+from outreach_async.call import CallOptions, Throttle
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
 from outreach_async.errors import OutreachError, drop_tracebacks
-from outreach_async.limits import Throttle
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
 from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async.pagination import HasId, Pager

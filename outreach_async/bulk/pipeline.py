@@ -20,10 +20,9 @@ from outreach_async.bulk.progress import BulkProgress, RateEstimator, StateRepor
 from outreach_async.bulk.recording import JournalledThrottle, JournalRecorder, NullRecorder
 from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
-from outreach_async.call import Call, CallOptions
+from outreach_async.call import Call, CallOptions, Slots
 from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
-from outreach_async.limits import Slots
 
 
 # How one timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered

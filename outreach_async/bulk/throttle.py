@@ -14,9 +14,9 @@ from typing import Final, Literal
 import anyio
 
 from outreach_async.bulk.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow, Reachability
+from outreach_async.call import RetryBudget
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 from outreach_async.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, RetryAfterGate
-from outreach_async.limits import RetryBudget
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 
 MAX_OUTAGE: Final = 900.0

@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async.atomic import atomic_write
 from outreach_async.conformance import read_probes, write_probes
-from outreach_async.conformance.survey import PageSequence, WorkspaceSurvey, survey_workspace
+from outreach_async.conformance.read_probes import PageSequence, WorkspaceSurvey, survey_workspace
 from outreach_async.conformance.target import DOMAIN, Dialogue, DialogueRunner, KnobFinding, Patience, Site, run_probe, unobserved
 from outreach_async.conformance.write_probes import MembershipCounts, TrialCreations, create_trial
 from outreach_async.errors import InvalidRequest

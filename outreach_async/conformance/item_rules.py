@@ -11,8 +11,8 @@ import attrs
 
 from outreach_async.conformance import rule
 from outreach_async.conformance.calibration import Measurement
+from outreach_async.conformance.read_probes import COMPLETE, HttpExchange
 from outreach_async.conformance.rule import RuleSubject, StatedRule, shorten
-from outreach_async.conformance.survey import COMPLETE, HttpExchange
 from outreach_async.conformance.target import extract_rows
 from outreach_async.fake.records import CUSTOM_CODE
 

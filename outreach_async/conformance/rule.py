@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async import errors
 from outreach_async.conformance.calibration import Measurement
-from outreach_async.conformance.survey import HttpExchange
+from outreach_async.conformance.read_probes import HttpExchange
 from outreach_async.conformance.target import parse_document
 
 ValueKind = tuple[str, Callable[[Any], bool]]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.conformance.survey import HttpExchange, WorkspaceSurvey, send_once
+from outreach_async.conformance.read_probes import HttpExchange, WorkspaceSurvey, send_once
 from outreach_async.conformance.target import (
     OMITTED,
     OUTCOMES,

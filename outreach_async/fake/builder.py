@@ -14,8 +14,16 @@ from outreach_async.fake import records
 from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.clock import DAY
 from outreach_async.fake.records import Contact, Enrolment
-from outreach_async.fake.seed_campaigns import CampaignBuilder, CampaignSeed, StepSeed
-from outreach_async.fake.seeds import ContactSeed, MailboxSeed, generate_mailbox, generate_people, update_mailbox
+from outreach_async.fake.seeds import (
+    CampaignBuilder,
+    CampaignSeed,
+    ContactSeed,
+    MailboxSeed,
+    StepSeed,
+    generate_mailbox,
+    generate_people,
+    update_mailbox,
+)
 from outreach_async.fake.world import ListKind, World
 
 _MIN_AGE: Final = 45 * DAY

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 
 from outreach_async.fake.arguments import require_at_least
-from outreach_async.fake.operations import ROUTES
+from outreach_async.fake.request import ROUTES, do_nothing
 from outreach_async.fake.simulation.chance import draw
 from outreach_async.transport.wire import Request, Response
 
@@ -23,10 +23,6 @@ WireFaultKind = Literal[
     "long_header", "wrong_encoding", "wrong_length", "slow_drip",
 ]  # fmt: skip
 """The kinds of wire faults."""
-
-
-def do_nothing() -> None:
-    """Do nothing. This is the default of `Exchange.ended`, for an exchange that holds no slot."""
 
 
 @attrs.frozen

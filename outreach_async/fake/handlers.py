@@ -12,12 +12,11 @@ import attrs
 from outreach_async.fake import create_contact
 from outreach_async.fake.arguments import check_id
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
+from outreach_async.fake.create_contact import validate
 from outreach_async.fake.errors import refusal_error
-from outreach_async.fake.operations import Query, require_parameter
 from outreach_async.fake.records import Campaign, Workspace, field_items
 from outreach_async.fake.rendering import ItemRenderer
-from outreach_async.fake.request import ParsedRequest
-from outreach_async.fake.validation import validate
+from outreach_async.fake.request import ParsedRequest, Query, require_parameter
 from outreach_async.fake.world import Limiter, ListKind, World
 
 

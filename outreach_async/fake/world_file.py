@@ -31,8 +31,7 @@ from outreach_async.fake.arguments import check_known, convert, require_count
 from outreach_async.fake.builder import Seeder
 from outreach_async.fake.clock import parse_time
 from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
-from outreach_async.fake.seed_campaigns import CampaignSeed
-from outreach_async.fake.seeds import ContactSeed
+from outreach_async.fake.seeds import CampaignSeed, ContactSeed
 from outreach_async.fake.simulation.chance import DAY, KIND_NAMES, EventKind, FutureEvent
 from outreach_async.fake.simulation.state import COUNT_NAMES, ENDED, CampaignFlow, MailboxStats, PendingJoin, Simulation
 from outreach_async.fake.world import World

@@ -10,10 +10,9 @@ from typing import Any, Final, Never, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.cells import CellIssue
 from outreach_async.importer.encoding import detect_encoding, read_lines
 from outreach_async.importer.source import ByteSource
-from outreach_async.importer.table import File, Heading, Record
+from outreach_async.importer.table import CellIssue, File, Heading, Record
 
 _MAX_KEYS: Final = 1000
 """Maximum number of columns. A file with more keys probably uses data as keys."""

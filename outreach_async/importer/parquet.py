@@ -15,10 +15,9 @@ from pyarrow import types
 from pyarrow.parquet import ParquetFile as Reader
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
-from outreach_async.importer.table import File, Heading, Record, Row
+from outreach_async.importer.table import CellIssue, File, Heading, Record, Row, number_issue
 
 Array: TypeAlias = Any
 """A `pyarrow.Array`; pyarrow has no type annotations."""

@@ -16,9 +16,8 @@ import msgspec
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import workbook_reader
-from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.table import File, Heading, Record
+from outreach_async.importer.table import CellIssue, File, Heading, Record, number_issue
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 """Command that reads a workbook. `read_in_subprocess` appends its parameters as one JSON argument."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from outreach_async.fake import FakeService
 from outreach_async.fake.arguments import check_known
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, load_behaviour
 from outreach_async.fake.errors import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded
-from outreach_async.fake.service import FakeService
 from outreach_async.testing.pairwise import differing, pairwise
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from support.transports import LOOPS
 
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
 from outreach_async.bulk.throttle import RunThrottle
+from outreach_async.call import ClientThrottle
 from outreach_async.errors import BulkSuspended
 from outreach_async.limiter import RateLimiter
-from outreach_async.limits import ClientThrottle
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision
 
 # Against a service

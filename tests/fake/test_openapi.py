@@ -15,7 +15,7 @@ from support.fake import JSON, MISSING, OTHER, SPACE, creation, small_world
 from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_reference
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
-from outreach_async.fake.operations import ANY_SEGMENT, ROUTES
+from outreach_async.fake.request import ANY_SEGMENT, ROUTES
 from outreach_async.transport.wire import Request, Response
 
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})

@@ -13,7 +13,6 @@ import trio.testing
 import outreach_async.client
 import outreach_async.fake.server
 import outreach_async.fake.transport
-import outreach_async.testing.collection
 import outreach_async.testing.orders
 
 pytest_plugins = ["pytester"]

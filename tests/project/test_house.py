@@ -32,7 +32,6 @@ SMALL_MODULES = {
     "fake/simulation/__init__.py": "a guide to the package",
     "spreadsheets.py": "the audit and the importer share it, and neither imports the other",
     "testing/__init__.py": "public names and a guide",
-    "testing/collection.py": "imports pytest, which the rest of the package does not need",
 }
 """Modules of fewer than 60 lines, and why each is a file of its own."""
 REPEATED_CLASS_NAMES = dict.fromkeys(
@@ -45,12 +44,10 @@ REPEATED_MODULE_NAMES = {
     "app": "the command's click application, and the control plane's ASGI application",
     "engine": "the client's engine, and the simulation's",
     "errors": "the client's exceptions, and the error responses of the fake",
-    "operations": "the five operations, as the client and the fake each define them",
     "records": "the records of a journal, and those of the fake",
     "rules": "the rules of the audit, and those of the conformance suite",
     "run": "a bulk run, and an audit's run",
     "transport": "the package of transports, and the fake's transport",
-    "validation": "the client's and the fake's own checks of contacts, which must not share code",
 }
 """Module names used more than once, with both meanings. No module imports two modules of one name."""
 

@@ -18,7 +18,7 @@ from outreach_async.codec import DecodeError, structure, to_wire
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.fake.control import schemas
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.fake.operations import ANY_SEGMENT, ROUTES
+from outreach_async.fake.request import ANY_SEGMENT, ROUTES
 from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
 from outreach_async.otel import URL_TEMPLATES
 

@@ -14,7 +14,7 @@ from outreach_async.conformance.target import Dialogue, KnobFinding, Site
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.fake.fault_plan import Exchange
-from outreach_async.fake.seed_campaigns import StepSeed
+from outreach_async.fake.seeds import StepSeed
 from outreach_async.transport.wire import Request, Response
 
 T = TypeVar("T")

@@ -41,7 +41,7 @@ CHAPTERS: Final = (
     "outreach_async.fake.behaviour",
     "outreach_async.fake.faults",
     "outreach_async.fake.simulation",
-    "outreach_async.fake.simulation.script",
+    "outreach_async.fake.simulation.engine",
     "outreach_async.fake.world_file",
     "outreach_async.fake.request_log",
     "outreach_async.fake.control",
@@ -54,7 +54,7 @@ CHAPTERS: Final = (
 SHOWN: Final = {
     "outreach_async.resources": ["Campaigns", "Mailboxes", "Contacts", "Workspaces"],
     "outreach_async.fake.behaviour": ["load_behaviour", "dump_behaviour"],
-    "outreach_async.fake.simulation.script": ["SimulationControl"],
+    "outreach_async.fake.simulation.engine": ["SimulationControl"],
     "outreach_async.fake.request_log": ["RequestLog"],
     "outreach_async.fake.control": [],
 }

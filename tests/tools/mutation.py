@@ -62,7 +62,7 @@ _OBJECTS: Final = ("bulk/test_journal_writers.py", "bulk/test_object_journal.py"
 
 TESTS: Final = {
     "retry": ("client/test_retry.py", *_CLIENT, "bulk/test_labels.py"),
-    "call": (*_CLIENT, "client/test_retry.py", "bulk/test_labels.py", "bulk/test_bulk.py"),
+    "call": ("client/test_call.py", *_CLIENT, "client/test_retry.py", "bulk/test_labels.py", "bulk/test_bulk.py"),
     "engine": (*_CLIENT, "bulk/test_bulk.py"),
     "bulk/pipeline": _BULK,
     "bulk/recording": _BULK,
@@ -83,7 +83,6 @@ TESTS: Final = {
     "bulk/journal/lock": (*_JOURNAL, *_BULK),
     "bulk/journal/object_log": (*_OBJECTS, *_BULK),
     "bulk/journal/object_journal": (*_OBJECTS, *_BULK),
-    "limits": ("client/test_limits.py", *_CLIENT),
     "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
 }
 """The modules to change, and the tests that should notice, in the order in which they run."""
