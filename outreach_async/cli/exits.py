@@ -100,8 +100,11 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     """Yield a line for each column, with an option to copy. Text after `#` is a comment, also in a shell."""
+    unknown = error.count - error.ambiguous
+    kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
     columns = "columns" if error.count > 1 else "column"
-    yield f"outreach-async: {error.count:,} unknown {columns}; pass these options, or --ignore-unknown:"
+    remedy = "pass these options" + ("" if error.ambiguous else ", or --ignore-unknown")
+    yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
     for column in error.columns:
         comments = ["ambiguous"] if column.ambiguous else []
         comments += [f"column {column.number} has no name"] if not column.header.strip() else []
@@ -109,6 +112,8 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
         yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
     if error.count > len(error.columns):
         yield f"  ... and {error.count - len(error.columns):,} more columns"
+    if unknown and error.ambiguous:
+        yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
     if error.any_known:
         yield "To list the fields of the workspace: outreach-async fields"
     else:

@@ -50,7 +50,7 @@ class ImportJob:
     Attributes:
         file: The input file.
         overrides: Field codes by column name.
-        ignore_unknown: Whether to skip columns that match no field.
+        ignore_unknown: Whether to skip columns that match no field; an ambiguous column remains an error.
         duplicates: Policy for e-mails that are already in the workspace.
         campaign: Campaign to add the contacts to.
         strict: Whether the service validates the standard fields.
@@ -382,7 +382,7 @@ _LEVELS: Final = get_args(Level)
 )
 @click.option("--save-mapping", metavar="PATH", type=files.OutputPath(), help="Write the column mapping to this TOML file.")
 @files.force_option
-@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field.")
+@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field. An ambiguous column is an error.")
 @click.option(
     "--check",
     "checks",
@@ -414,7 +414,8 @@ def import_(
     Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
     code of a field, such as first_name, the label of a workspace field, or a common name in English, German, French, Spanish,
     Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
-    matches no field, nothing is sent, and the error shows the --map options to add; or use --ignore-unknown.
+    matches no field, nothing is sent, and the error shows the --map options to add; or use --ignore-unknown. A name that may mean
+    several fields is ambiguous, and always needs --map.
 
     The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
     accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
