@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from outreach_async.cli.messages import to_printable, translate_arguments
+from outreach_async.cli.messages import find_remedy, to_printable, translate_arguments
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
@@ -84,7 +84,7 @@ def format_error(error: BaseException) -> str:
 
 
 def format_message(error: BaseException) -> str:
-    """Return the message of an error, without the name of the program. Owner keys are masked."""
+    """Return the message of an error with a remedy, without the name of the program. Owner keys are masked."""
     return mask_keys(_format_message(error))
 
 
@@ -130,8 +130,12 @@ def _format_message(error: BaseException) -> str:
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
             return "interrupted"
-        case InvalidRequest() | JournalError() | BulkStopped():  # other messages may quote the service
+        case InvalidRequest() | JournalError():  # other messages may quote the service
             return translate_arguments(_remove_foreign_text(error, str(error)))
+        case OutreachError():
+            text = _remove_foreign_text(error, str(error))
+            text = translate_arguments(text) if isinstance(error, BulkStopped) else text
+            return "; ".join(filter(None, (text, find_remedy(error))))
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason
         case _:
