@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from os.path import commonprefix
+from operator import ne
 from pathlib import Path
 from typing import Any, Final
 
@@ -210,9 +210,7 @@ def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
     rule = name.strip().upper()
     if rule not in auditing.CATALOGUE:
         near = get_close_matches(rule, auditing.CATALOGUE, n=len(auditing.CATALOGUE))
-        near.sort(
-            key=lambda id_: (-len(commonprefix([rule, id_])), id_)
-        )  # ids with the same first digits are about the same topic
+        near.sort(key=lambda id_: ([*map(ne, rule, id_)], id_))  # ids that differ only in the last digit are about the same topic
         meant = f"did you mean {' or '.join(near[:_MAX_SUGGESTED])}? " if near else ""
         raise InvalidRequest(f"--explain: unknown rule {name!r}; {meant}'audit --explain' lists all rules")
     text = auditing.explain(rule, policy)

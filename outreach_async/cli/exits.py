@@ -130,11 +130,10 @@ def _format_message(error: BaseException) -> str:
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
             return "interrupted"
-        case InvalidRequest() | JournalError():  # other messages may quote the service
-            return translate_arguments(_remove_foreign_text(error, str(error)))
         case OutreachError():
             text = _remove_foreign_text(error, str(error))
-            text = translate_arguments(text) if isinstance(error, BulkStopped) else text
+            if isinstance(error, InvalidRequest | JournalError | BulkStopped):  # other messages may quote the service
+                text = translate_arguments(text)
             return "; ".join(filter(None, (text, find_remedy(error))))
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason

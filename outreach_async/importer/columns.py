@@ -453,10 +453,9 @@ def _create_unmapped_error(
         taken |= {proposals[0]} - {IGNORE}  # so that all options can be pasted together
     parts = [*map(str, columns), f"{len(unmapped) - len(columns):,} more columns"][: len(unmapped)]
     message = "; ".join(parts)
-    if unknown_count := len(unmapped) - ambiguous_count:
+    if len(unmapped) > ambiguous_count:
         message += f"; or ignore {'the unknown ones' if ambiguous_count else 'all of them'} with --ignore-unknown"
-    any_known = any(decisions)
-    return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any_known)
+    return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any(decisions))
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:

@@ -337,7 +337,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", *FAKE, "--compare", "{nan}"), "nan.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--compare", "{long}"), "long.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
-        (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901 or OA902 or OA903? 'audit --explain' lists "),
+        (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901 or OA902 or OA903? '"),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
@@ -378,10 +378,10 @@ def test_values_are_shown_in_readable_form() -> None:
 
 def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[str, ...]) -> None:
     ended = shell("steps", "camp_none", *server_options[:2])
-    assert (ended.code, ended.err) == (
-        1,
-        "outreach-async: list_steps: the service answered 404: there is no such campaign; "
-        "check the campaign id (the command 'campaigns' lists the ids) and --base-url\n",
+    assert ended.code == 1
+    message = "list_steps: the service answered 404: there is no such campaign"
+    assert (
+        ended.err == f"outreach-async: {message}; check the campaign id (the command 'campaigns' lists the ids) and --base-url\n"
     )
 
 
