@@ -153,7 +153,7 @@ def audit(
 
 async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
     """Run an audit, show its progress on stderr, and return its report."""
-    with show_progress("Auditing", workspaces) as show:
+    with show_progress("Auditing", workspaces, "workspaces") as show:
         # What cannot be read becomes a finding, so the iteration raises no error that the group could wrap.
         async with anyio.create_task_group() as group, run as findings:
             group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ _USUAL_WIDTH: Final = 80
 
 
 _NO_CONNECTION: Final = 0
-_REMEDIES: Final = {
+_REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
     (_NO_CONNECTION, None): "check --base-url or OUTREACH_BASE_URL, and that the service is running",
     (401, None): "if the service needs an authorization header, pass --header 'Authorization: ...'",
     (401, "create_contact"): "check --owner-key or OUTREACH_OWNER_KEY",
@@ -91,6 +92,17 @@ def to_printable(value: Any) -> str:
             return f"{value:.10g}"
         case _:
             return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+
+
+def format_cell(value: Any, column: str = "") -> str:
+    """Return a value of a table on a terminal: as `to_printable` does, but with thousands separators in numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or column in _MOMENTS:
+        return to_printable(value)
+    return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
+
+
+_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})
+"""Columns whose numbers are Unix times, which have no separators."""
 
 
 def wrap_line(text: str, width: int) -> str:
