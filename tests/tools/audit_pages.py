@@ -313,7 +313,7 @@ def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
         if filled < LEAST_FILLED:
             yield f"printed page {number} is filled to {filled:.0%} only"
     lines = [line for _, sheet in (*sheets, last) for line in sheet]
-    yield from (f"printed line begins with a unit: {line}" for line in lines if line.lstrip().startswith("%"))
+    yield from (f"printed line begins with a unit: {line}" for line in lines if line.split()[:1] == ["%"])
 
 
 def read_sheets(pdf: bytes) -> list[tuple[float, list[str]]]:
