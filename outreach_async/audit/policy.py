@@ -172,9 +172,8 @@ class Policy:
         """
         known = rules.CATALOGUE
         if name not in known:
-            raise InvalidRequest(
-                f"rule: expected one of {', '.join(known)}, got {quote(name)}{_suggest(name, known) or '; pass one of them'}"
-            )
+            hint = _suggest(name, known) or "; pass one of its keys"
+            raise InvalidRequest(f"rule: expected an id in CATALOGUE, such as OA120, got {quote(name)}{hint}")
         return _apply_thresholds(known[name], self.used)
 
 

@@ -334,9 +334,9 @@ class RejectStreak:
         if self._remaining:
             return None
         ((reason, count),) = self._reasons.most_common(1)
-        share = "" if count == self._rows else f" ({count} of them with this error)"
+        share = "" if count == self._rows else f" ({count:,} of them with this error)"
         return BulkStopped(
-            f"run stopped: the first {self._rows} rows were all rejected{share}: {reason}; "
+            f"run stopped: the first {self._rows:,} rows were all rejected{share}: {reason}; "
             "fix the cause, or turn off stop_after_rejects"
         )
 

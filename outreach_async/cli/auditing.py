@@ -7,7 +7,9 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
+from operator import ne
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ from outreach_async.cli.process import run_async
 from outreach_async.errors import InvalidRequest
 
 _MAX_DIGITS: Final = 19
+_MAX_SUGGESTED: Final = 3
 _ALL_RULES: Final = "all"
 """Value of `--explain` without a rule."""
 
@@ -150,7 +153,7 @@ def audit(
 
 async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
     """Run an audit, show its progress on stderr, and return its report."""
-    with show_progress("Auditing", workspaces) as show:
+    with show_progress("Auditing", workspaces, "workspaces") as show:
         # What cannot be read becomes a finding, so the iteration raises no error that the group could wrap.
         async with anyio.create_task_group() as group, run as findings:
             group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
@@ -197,14 +200,21 @@ def show_audit(screen: Screen, report: auditing.Report) -> None:
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
-    """Print the description of a rule, or a table of all rules."""
+    """Print the description of a rule, or a table of all rules.
+
+    Raises:
+        InvalidRequest: No rule has this id.
+    """
     if name == _ALL_RULES:
         return _list_rules(screen, policy)
-    try:
-        text = auditing.explain(name, policy)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
-    return _print_result(screen, text, {"rule": name.upper(), "explanation": text})
+    rule = name.strip().upper()
+    if rule not in auditing.CATALOGUE:
+        near = get_close_matches(rule, auditing.CATALOGUE, n=len(auditing.CATALOGUE))
+        near.sort(key=lambda id_: ([*map(ne, rule, id_)], id_))  # ids that differ only in the last digit are about the same topic
+        meant = f"did you mean {' or '.join(near[:_MAX_SUGGESTED])}? " if near else ""
+        raise InvalidRequest(f"--explain: unknown rule {name!r}; {meant}'audit --explain' lists all rules")
+    text = auditing.explain(rule, policy)
+    return _print_result(screen, text, {"rule": rule, "explanation": text})
 
 
 def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
@@ -247,11 +257,20 @@ def _choose_print_format(form: str | None, screen: Screen) -> str | None:
 
 
 def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
+    """Return the format of each output file.
+
+    Raises:
+        click.UsageError: `--format` is given with several files or with a file of another format, or a suffix is unknown.
+    """
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
     for path in paths:
         files.require_folder("--output", path)
-        if form is None and path.suffix.lower() not in SUFFIXES:
+        suffix = path.suffix.lower()
+        if form and suffix in SUFFIXES and form != format_of(path.name):
+            text = f"--output {path} and --format {form} name different formats"
+            raise click.UsageError(f"{text}; omit --format, or pass another --output.")
+        if form is None and suffix not in SUFFIXES:
             suffixes = ", ".join(SUFFIXES)
             raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
     return [(path, form or format_of(path.name)) for path in paths]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -10,6 +10,9 @@ from outreach_async.cli.options import FAKE, Options
 from outreach_async.client import OutreachClient
 from outreach_async.transport.wire import Transport
 from outreach_async.validation import require_id
+
+if TYPE_CHECKING:
+    from outreach_async.sync import SyncClient
 
 MAX_IN_FLIGHT: Final = 64
 
@@ -26,18 +29,34 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
         click.UsageError: No base URL is given, or the timeout is not greater than 0.
         InvalidRequest: An option has an invalid value, or the backend in `options` is not installed.
     """
+    return OutreachClient(**_client_arguments(options, workspace, max_in_flight))
+
+
+def open_sync_client(options: Options) -> SyncClient:
+    """Create a synchronous client, as `open_client` does.
+
+    Raises:
+        click.UsageError: No base URL is given, or the timeout is not greater than 0.
+        InvalidRequest: An option has an invalid value, or the backend in `options` is not installed.
+    """
+    from outreach_async.sync import SyncClient  # imported on demand: few commands need it
+
+    return SyncClient(**_client_arguments(options, None, MAX_IN_FLIGHT))
+
+
+def _client_arguments(options: Options, workspace: str | None, max_in_flight: int) -> dict[str, Any]:
     if not options.timeout > 0:
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
     transport, owner_key = _create_embedded() if options.base_url == FAKE else (_create_transport(options, max_in_flight), None)
-    return OutreachClient(
-        transport=transport,
-        owner_key=options.owner_key or owner_key,
-        workspace=workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
-        headers=options.headers,
-        timeout=options.timeout,
-        rate=options.rate,
-        max_in_flight=max_in_flight,
-    )
+    return {
+        "transport": transport,
+        "owner_key": options.owner_key or owner_key,
+        "workspace": workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
+        "headers": options.headers,
+        "timeout": options.timeout,
+        "rate": options.rate,
+        "max_in_flight": max_in_flight,
+    }
 
 
 def require_credentials(options: Options) -> None:

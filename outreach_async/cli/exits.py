@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from outreach_async.cli.messages import to_printable, translate_arguments
+from outreach_async.cli.messages import find_remedy, to_printable, translate_arguments
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
@@ -84,7 +84,7 @@ def format_error(error: BaseException) -> str:
 
 
 def format_message(error: BaseException) -> str:
-    """Return the message of an error, without the name of the program. Owner keys are masked."""
+    """Return the message of an error with a remedy, without the name of the program. Owner keys are masked."""
     return mask_keys(_format_message(error))
 
 
@@ -100,8 +100,11 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     """Yield a line for each column, with an option to copy. Text after `#` is a comment, also in a shell."""
+    unknown = error.count - error.ambiguous
+    kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
     columns = "columns" if error.count > 1 else "column"
-    yield f"outreach-async: {error.count:,} unknown {columns}; pass these options, or --ignore-unknown:"
+    remedy = "pass these options" + ("" if error.ambiguous else ", or --ignore-unknown")
+    yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
     for column in error.columns:
         comments = ["ambiguous"] if column.ambiguous else []
         comments += [f"column {column.number} has no name"] if not column.header.strip() else []
@@ -109,6 +112,8 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
         yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
     if error.count > len(error.columns):
         yield f"  ... and {error.count - len(error.columns):,} more columns"
+    if unknown and error.ambiguous:
+        yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
     if error.any_known:
         yield "To list the fields of the workspace: outreach-async fields"
     else:
@@ -125,8 +130,11 @@ def _format_message(error: BaseException) -> str:
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
             return "interrupted"
-        case InvalidRequest() | JournalError() | BulkStopped():  # other messages may quote the service
-            return translate_arguments(_remove_foreign_text(error, str(error)))
+        case OutreachError():
+            text = _remove_foreign_text(error, str(error))
+            if isinstance(error, InvalidRequest | JournalError | BulkStopped):  # other messages may quote the service
+                text = translate_arguments(text)
+            return "; ".join(filter(None, (text, find_remedy(error))))
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason
         case _:

@@ -50,7 +50,7 @@ class ImportJob:
     Attributes:
         file: The input file.
         overrides: Field codes by column name.
-        ignore_unknown: Whether to skip columns that match no field.
+        ignore_unknown: Whether to skip columns that match no field; an ambiguous column remains an error.
         duplicates: Policy for e-mails that are already in the workspace.
         campaign: Campaign to add the contacts to.
         strict: Whether the service validates the standard fields.
@@ -168,6 +168,7 @@ async def prepare(
         preflight = await run_preflight(
             job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
         )
+        show(preflight.rows, "")
     print_findings(screen, preflight, estimate_duration(preflight.sent, job.rate, job.read_earlier_report()))
     return columns, preflight
 
@@ -245,13 +246,15 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         few: Maximum number of failed rows to list; `None` for all of them.
         closing: Called with the final counts and the first failed rows, whether the run succeeds or not.
     """
-    preflight, rows, mapping = await _prepare_rows(client, job, screen)
+    earlier = job.read_earlier_report()
+    preflight, rows, mapping = await _prepare_rows(client, job, screen, earlier)
     total = None if job.spooled else preflight.rows
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)
     # With a journal, the rejects file is written from the journal at the end of the run.
     rejects = _open_rejects(None if job.journal else job.rejects, job.file, find_number)
-    with _print_counts_at_end(job, screen, total, lambda report: closing(report, failed.failures)) as on_start:
+    if_finished = "" if earlier is None or earlier.state != "finished" else _ALREADY_FINISHED.format(journal=job.journal)
+    with _print_counts_at_end(job, screen, total, if_finished, lambda report: closing(report, failed.failures)) as on_start:
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
             on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
@@ -272,10 +275,9 @@ def drain_run(outcomes: Outcomes) -> float:
 
 
 async def _prepare_rows(
-    client: OutreachClient, job: ImportJob, screen: Screen
+    client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
     """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
-    earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
@@ -291,13 +293,23 @@ def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen)
     return exit_code_of_rows(outcomes.report.outcomes, outcomes.report.repeats)
 
 
+_ALREADY_FINISHED: Final = "The run in {journal} had already finished, so nothing was sent. Its results:"
+
+
 @contextmanager
 def _print_counts_at_end(
-    job: ImportJob, screen: Screen, total: int | None, closing: Callable[[BulkReport], None]
+    job: ImportJob, screen: Screen, total: int | None, heading: str, closing: Callable[[BulkReport], None]
 ) -> Iterator[Callable[[Outcomes], None]]:
     """Yield a function that receives a started run, and print the run's counts at the end, even after an error.
 
     With a journal, the counts cover all sessions of the run.
+
+    Args:
+        job: The import.
+        screen: Screen to print on.
+        total: Number of rows of the input; `None` if unknown.
+        heading: Line to print before the counts; empty for none.
+        closing: Called with the counts.
     """
     started: list[Outcomes] = []
     try:
@@ -312,6 +324,8 @@ def _print_counts_at_end(
                 if job.rejects is not None:
                     with files.explain_write_errors("--rejects", job.rejects):
                         export_rejects(job.rejects, None if job.spooled else job.file, journal, job.unit)
+            if heading:
+                screen.print_line(heading)
             print_report(screen, report, total, job.journal, job.file.path)
             closing(report)
 
@@ -382,7 +396,7 @@ _LEVELS: Final = get_args(Level)
 )
 @click.option("--save-mapping", metavar="PATH", type=files.OutputPath(), help="Write the column mapping to this TOML file.")
 @files.force_option
-@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field.")
+@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field. An ambiguous column is an error.")
 @click.option(
     "--check",
     "checks",
@@ -414,7 +428,8 @@ def import_(
     Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
     code of a field, such as first_name, the label of a workspace field, or a common name in English, German, French, Spanish,
     Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
-    matches no field, nothing is sent, and the error shows the --map options to add; or use --ignore-unknown.
+    matches no field, nothing is sent, and the error shows the --map options to add; or use --ignore-unknown. A name that may mean
+    several fields is ambiguous, and always needs --map.
 
     The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
     accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.

@@ -201,7 +201,7 @@ async def _run_list(options: Options, what: str, columns: ListColumns, chosen: s
         screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
     if items.missing:
         screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
-    screen.print_footer(f"{len(items)} {what}")
+    screen.print_footer(f"{len(items):,} {what}")
     counts = {"count": len(items), "total_found": items.total_found, "repeats": items.repeats, "missing": items.missing}
     screen.print_result({"data": to_wire(list(items)), **counts, "undecodable": len(items.undecodable)})
     return INCOMPLETE if items.missing or items.undecodable else OK
@@ -217,7 +217,7 @@ async def _run_steps(options: Options, campaign: str, chosen: str | None) -> int
         lines += [(step, template) for template in step.templates] or [(step, None)]
     _STEPS.print(screen, lines, names)
     ends = format_moment(result.days_left_date) or result.days_left_date
-    screen.print_footer(f"{len(result.data)} steps, {result.days_left_display} ({ends})")
+    screen.print_footer(f"{len(result.data):,} steps, {result.days_left_display} ({ends})")
     screen.print_result({**to_wire(result), "count": len(result.data)})
     return OK
 
@@ -227,6 +227,6 @@ async def _run_fields(options: Options, chosen: str | None) -> int:
     async with open_client(options) as client:
         workspace_fields = await client.workspaces.fields()
     _FIELDS.print(screen, workspace_fields, names)
-    screen.print_footer(f"{len(workspace_fields)} fields")
+    screen.print_footer(f"{len(workspace_fields):,} fields")
     screen.print_result({"data": to_wire(workspace_fields), "count": len(workspace_fields)})
     return OK

@@ -6,8 +6,11 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from outreach_async.errors import BulkStopped, DeadlineExceeded, OutreachError, TransportError
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -52,6 +55,28 @@ _USUAL_WIDTH: Final = 80
 """Width of a terminal that does not tell its width."""
 
 
+_NO_CONNECTION: Final = 0
+_REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
+    (_NO_CONNECTION, None): "check --base-url or OUTREACH_BASE_URL, and that the service is running",
+    (401, None): "if the service needs an authorization header, pass --header 'Authorization: ...'",
+    (401, "create_contact"): "check --owner-key or OUTREACH_OWNER_KEY",
+    (403, None): "check --workspace or OUTREACH_WORKSPACE; if the service needs an authorization header, check --header",
+    (403, "create_contact"): "check --owner-key or OUTREACH_OWNER_KEY: the key must have access to --workspace",
+    (404, None): "check --workspace or OUTREACH_WORKSPACE, and --base-url or OUTREACH_BASE_URL",
+    (404, "create_contact"): "check --workspace, --campaign and --base-url",
+    (404, "list_steps"): "check the campaign id (the command 'campaigns' lists the ids) and --base-url",
+}
+"""What to do about an error, by status and operation. `None` stands for every operation without an entry of its own."""
+
+
+def find_remedy(error: OutreachError) -> str:
+    """Return what to do about an error of a request; an empty string if the message of the error suffices."""
+    cause = error.__cause__ if isinstance(error, BulkStopped | DeadlineExceeded) else error
+    unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
+    status = _NO_CONNECTION if unconnected else error.status_code
+    return _REMEDIES.get((status, error.operation)) or _REMEDIES.get((status, None), "")
+
+
 def to_printable(value: Any) -> str:
     """Return a value as one line that is safe to print.
 
@@ -67,6 +92,17 @@ def to_printable(value: Any) -> str:
             return f"{value:.10g}"
         case _:
             return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+
+
+def format_cell(value: Any, column: str = "") -> str:
+    """Return a value of a table on a terminal: as `to_printable` does, but with thousands separators in numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or column in _MOMENTS:
+        return to_printable(value)
+    return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
+
+
+_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})
+"""Columns whose numbers are Unix times, which have no separators."""
 
 
 def wrap_line(text: str, width: int) -> str:

@@ -68,7 +68,7 @@ _SHARED_OPTIONS: Final = {
         metavar="ID",
         multiple=True,
         type=IdType("workspace"),
-        help="Id of the workspace. [OUTREACH_WORKSPACE]",
+        help="Id of the workspace; with 'audit', repeatable. [OUTREACH_WORKSPACE]",
     ),
     "owner_key": click.option(
         "--owner-key",

@@ -13,12 +13,12 @@ import anyio
 import attrs
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from outreach_async.bulk import BulkProgress
-from outreach_async.cli.messages import to_printable, wrap_error, wrap_line
+from outreach_async.cli.messages import format_cell, to_printable, wrap_error, wrap_line
 
 if TYPE_CHECKING:
     from outreach_async.audit import AuditProgress
@@ -73,7 +73,8 @@ class Screen:
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table; with `as_json`, print nothing.
 
-        If the table is too wide for the terminal, print each row as a block, with one line per column.
+        If the table is too wide for the terminal, print each row as a block, with one line per column. Without a terminal, tabs
+        separate the cells, and numbers have no thousands separators, so that programs can read them.
         """
         if self.console:
             if self.has_room(columns, listed := list(rows)):
@@ -94,7 +95,7 @@ class Screen:
         width = max(map(len, columns))
         for row in rows:
             for column, cell in zip(columns, row, strict=True):
-                self.print_line(f"{column:{width}}  {to_printable(cell)}".rstrip())
+                self.print_line(f"{column:{width}}  {format_cell(cell, column)}".rstrip())
             self.print_line()
 
     def print_result(self, value: dict[str, Any]) -> None:
@@ -121,14 +122,14 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
     for at, column in enumerate(columns):
         values = [row[at] for row in rows]
         numeric = bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        texts = list(map(to_printable, values))
+        texts = [format_cell(value, column) for value in values]
         if not numeric and column not in _UNWRAPPED_COLUMNS:
             texts = [word[:_MIN_WORD_WIDTH] for text in texts for word in text.split()]
         min_width = max(map(len, [*texts, *column.split("_")]))
         heading = Text(column.replace("_", "\n") + ("\n%" if column in _PERCENTAGES else ""))
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=min_width)
     for row in rows:
-        table.add_row(*(Text(to_printable(cell)) for cell in row))
+        table.add_row(*(Text(format_cell(cell, column)) for cell, column in zip(row, columns, strict=True)))
     return table
 
 
@@ -141,16 +142,18 @@ _SLOW_RATE: Final = 10
 
 
 @contextmanager
-def show_progress(title: str, total: int | None) -> Iterator[ShowProgress]:
+def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator[ShowProgress]:
     """Show a progress bar on stderr, and yield a function that updates it. `total` is `None` if it is unknown."""
     if not sys.stderr.isatty():
         yield lambda _done, _text: None
         return
-    text = TextColumn("{task.fields[text]}", markup=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), text)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=total, text="")
-        yield lambda done, text: bar.update(task, completed=done, text=text)
+        of = "" if total is None else f" of {total:,}"
+        task = bar.add_task(title, total=total, text=f"0{of} {unit}")
+        yield lambda done, text: bar.update(task, completed=done, text=", ".join(filter(None, (f"{done:,}{of} {unit}", text))))
+        if total is None:  # the number of rows is known only at the end
+            bar.update(task, total=bar.tasks[task].completed)
 
 
 async def follow_progress(

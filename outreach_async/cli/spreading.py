@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from anyio.from_thread import start_blocking_portal
 
 from outreach_async.bulk.journal.objects import is_url
-from outreach_async.cli.connection import open_client
+from outreach_async.cli.connection import open_sync_client
 from outreach_async.cli.exits import exit_code_of_rows
 from outreach_async.cli.import_report import max_listed_rows, print_report
 from outreach_async.cli.options import FAKE, Options
@@ -112,13 +111,8 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
 
 
 def _read_fields(options: Options) -> list[WorkspaceField]:
-    async def read() -> list[WorkspaceField]:
-        async with open_client(options) as client:
-            return list(await client.workspaces.fields())
-
-    # Run asyncio in another thread: on Python 3.11, coverage.py loses track of functions that run it in this thread.
-    with start_blocking_portal() as portal:
-        return portal.call(read)
+    with open_sync_client(options) as client:
+        return client.workspaces.fields()
 
 
 @contextmanager

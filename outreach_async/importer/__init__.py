@@ -60,7 +60,7 @@ headers = ["E-mail", "Firma", "Titel", "Notes"]
 try:
     map_columns(headers)
 except InvalidRequest as error:
-    print(error)  # -> ambiguous column 'Titel': --map Titel=title (or ignore); ...
+    print(error)  # -> ambiguous column 'Titel': --map Titel=title (or ignore)
 columns = map_columns(headers, parse_overrides(["Titel=title", "Notes=ignore"]))
 for header, code, reason in columns.decisions():
     print(header, "->", code, f"({reason})")

@@ -129,7 +129,7 @@ def map_columns(
         headers: Column names.
         overrides: Codes by column name; `"ignore"` or an empty code ignores the column.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them.
-        ignore_unknown: Ignore columns that match no field.
+        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
 
     Raises:
         UnmappedColumns: A column is unknown or ambiguous.
@@ -144,9 +144,11 @@ def map_columns(
     fields = tuple(fields)
     mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields)
     decisions = mapper.decide_all(headers)
-    if not ignore_unknown and None in decisions:
-        raise _create_unmapped_error(headers, decisions, fields)
-    codes, reasons = zip(*(decision or (None, "unknown or ambiguous, ignored") for decision in decisions), strict=True)
+    unmapped = [at for at, decision in enumerate(decisions) if decision is None]
+    ambiguous = [at for at in unmapped if load_common_headers().find_ambiguous(headers[at])]
+    if rejected := ambiguous if ignore_unknown else unmapped:
+        raise _create_unmapped_error(headers, decisions, fields, rejected, len(ambiguous))
+    codes, reasons = zip(*(decision or (None, "unknown, ignored") for decision in decisions), strict=True)
     _require_unique_codes(headers, codes)
     return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None)
 
@@ -413,20 +415,33 @@ class UnmappedColumns(InvalidRequest):
     Attributes:
         columns: The first unknown or ambiguous columns.
         count: Number of unknown or ambiguous columns.
+        ambiguous: Number of ambiguous columns.
         any_known: Whether the file also has a known column.
     """
 
-    def __init__(self, message: str, columns: tuple[UnmappedColumn, ...] = (), count: int = 0, *, any_known: bool = True) -> None:
+    def __init__(
+        self,
+        message: str,
+        columns: tuple[UnmappedColumn, ...] = (),
+        count: int = 0,
+        ambiguous: int = 0,
+        *,
+        any_known: bool = True,
+    ) -> None:
         super().__init__(message)
         self.columns = columns
         self.count = count
+        self.ambiguous = ambiguous
         self.any_known = any_known
 
 
 def _create_unmapped_error(
-    headers: Sequence[str], decisions: Sequence[Decision | None], fields: Sequence[WorkspaceField]
+    headers: Sequence[str],
+    decisions: Sequence[Decision | None],
+    fields: Sequence[WorkspaceField],
+    unmapped: Sequence[int],
+    ambiguous_count: int,
 ) -> UnmappedColumns:
-    unmapped = [at for at, decision in enumerate(decisions) if decision is None]
     taken, columns = set(_list_taken(decisions)), list[UnmappedColumn]()
     for at in unmapped[:_MAX_PROPOSED]:
         ambiguous = load_common_headers().find_ambiguous(headers[at])
@@ -437,8 +452,10 @@ def _create_unmapped_error(
         columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None))
         taken |= {proposals[0]} - {IGNORE}  # so that all options can be pasted together
     parts = [*map(str, columns), f"{len(unmapped) - len(columns):,} more columns"][: len(unmapped)]
-    message = f"{'; '.join(parts)}; or ignore all of them with --ignore-unknown"
-    return UnmappedColumns(message, tuple(columns), len(unmapped), any_known=len(unmapped) < len(headers))
+    message = "; ".join(parts)
+    if len(unmapped) > ambiguous_count:
+        message += f"; or ignore {'the unknown ones' if ambiguous_count else 'all of them'} with --ignore-unknown"
+    return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any(decisions))
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:

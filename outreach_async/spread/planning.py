@@ -363,7 +363,7 @@ def plan(
         files: Paths, or URLs of objects: `s3://bucket/key`, `gs://`, `az://` (extra `lake`).
         overrides: Field codes by column name, as for `map_columns`. A column need not be in every file.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them; needed if a column is named after a label.
-        ignore_unknown: Ignore columns that match no field.
+        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
         duplicates: What the service does if the workspace already has an e-mail.
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.

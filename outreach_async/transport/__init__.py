@@ -122,6 +122,7 @@ class Signing:
         self._inner = inner
         self.max_in_flight = getattr(inner, "max_in_flight", None)
         self.secrets = (*getattr(inner, "secrets", ()), "hunter2")
+        self.base_url = getattr(inner, "base_url", None)
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         signed = Request(request.method, request.target, {**request.headers, "x-signature": "hunter2"}, request.body)
@@ -132,8 +133,9 @@ class Signing:
 
 
 async def main(url: str) -> None:
-    async with OutreachClient(transport=Signing(HttpxTransport(url))) as client:
-        print(len(await client.workspaces.fields()), "fields")  # -> 37 fields
+    transport = Signing(HttpxTransport(url))
+    async with OutreachClient(transport=transport) as client:
+        print(len(await client.workspaces.fields()), "fields at", transport.base_url)  # -> 37 fields at http://...
 
 
 if __name__ == "__main__":

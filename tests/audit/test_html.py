@@ -374,3 +374,25 @@ def test_a_page_without_its_extra_says_which_one_to_install() -> None:
         "# Mailb",
         "InvalidRequest form: html needs the extra 'html'; run pip install 'outreach_async[html]'",
     ]
+
+
+def test_a_line_never_breaks_between_a_figure_and_its_unit() -> None:
+    messages = ["15.2 % bounced in 30 days", "older than 1 day", "in 5 mailboxes", "since 22:23 UTC", "7 sites", "a %", "3 %x"]
+    page = write(make_report([finding(message=message) for message in messages]), "html")
+    shown = [message for message in Page(page).words if message.replace("\xa0", " ").strip() in messages]
+    assert {message.strip() for message in shown} == {
+        *(
+            "15.2\xa0% bounced in 30\xa0days",
+            "older than 1\xa0day",
+            "in 5 mailboxes",
+            "since 22:23\xa0UTC",
+            "7 sites",
+            "a %",
+            "3 %x",
+        )
+    }
+
+
+def test_other_formats_have_plain_spaces() -> None:
+    audited = make_report([finding(message="15.2 % bounced in 30 days")])
+    assert all("\xa0" not in write(audited, form) for form in ("terminal", "markdown", "csv", "json"))

@@ -28,6 +28,7 @@ from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
 from outreach_async.errors import (
     BulkStopped,
+    BulkSuspended,
     DeadlineExceeded,
     InvalidRequest,
     JournalError,
@@ -336,7 +337,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", *FAKE, "--compare", "{nan}"), "nan.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--compare", "{long}"), "long.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
-        (("audit", "--explain", "OA999"), "--explain: expected one of OA101, "),
+        (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901 or OA902 or OA903? '"),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
@@ -377,7 +378,44 @@ def test_values_are_shown_in_readable_form() -> None:
 
 def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[str, ...]) -> None:
     ended = shell("steps", "camp_none", *server_options[:2])
-    assert (ended.code, ended.err) == (1, "outreach-async: list_steps: the service answered 404: there is no such campaign\n")
+    assert ended.code == 1
+    message = "list_steps: the service answered 404: there is no such campaign"
+    assert (
+        ended.err == f"outreach-async: {message}; check the campaign id (the command 'campaigns' lists the ids) and --base-url\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (StatusError("x", status_code=401, operation="create_contact"), "check --owner-key or OUTREACH_OWNER_KEY"),
+        (BulkStopped("x", status_code=403, operation="create_contact"), "check --owner-key or OUTREACH_OWNER_KEY: the key must"),
+        (BulkStopped("x", status_code=404, operation="create_contact"), "check --workspace, --campaign and --base-url"),
+        (
+            StatusError("x", status_code=401, operation="list_fields"),
+            "if the service needs an authorization header, pass --header",
+        ),
+        (
+            StatusError("x", status_code=403, operation="list_mailboxes"),
+            "check --workspace or OUTREACH_WORKSPACE; if the service",
+        ),
+        (
+            StatusError("x", status_code=404, operation="list_campaigns"),
+            "check --workspace or OUTREACH_WORKSPACE, and --base-url",
+        ),
+        (TransportError("x"), "check --base-url or OUTREACH_BASE_URL, and that the service is running"),
+        (BulkSuspended.over(TransportError("y"), "x"), "check --base-url or OUTREACH_BASE_URL, and that the service is running"),
+    ],
+)
+def test_an_error_of_the_service_or_the_connection_names_a_remedy(error: OutreachError, remedy: str) -> None:
+    assert f"; {remedy}" in format_error(error)
+
+
+@pytest.mark.parametrize(
+    "error", [TransportError("x", maybe_sent=True), StatusError("x", status_code=500), BulkStopped("x"), DeadlineExceeded("x")]
+)
+def test_an_error_that_no_option_causes_names_no_option(error: OutreachError) -> None:
+    assert format_error(error) == "outreach-async: x"
 
 
 async def signalled(number: signal.Signals) -> None:

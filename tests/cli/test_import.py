@@ -86,7 +86,22 @@ def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
     refused = shell("import", path, *server_options)
     assert (refused.code, "--map 'Shoe Size=ignore'\n" in refused.err) == (2, True)
     accepted = shell("import", path, "--ignore-unknown", *server_options)
-    assert (accepted.code, "Shoe Size\tignore\tunknown or ambiguous, ignored\n" in accepted.out) == (0, True)
+    assert (accepted.code, "Shoe Size\tignore\tunknown, ignored\n" in accepted.out) == (0, True)
+
+
+def test_an_ambiguous_column_is_refused_even_if_unknown_columns_may_be_skipped(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = save_contacts(tmp_path, "email,Titel,Shoe Size\na@a.example,CEO,42\n")
+    refused = shell("import", path, "--ignore-unknown", *server_options)
+    assert (refused.code, posts(service)) == (2, 0)
+    assert refused.err.splitlines() == [
+        "outreach-async: 1 ambiguous column; pass these options:",
+        "  --map Titel=title  # ambiguous; or ignore",
+        "To list the fields of the workspace: outreach-async fields",
+    ]
+    assert shell("import", path, "--ignore-unknown", "--map", "Titel=title", *server_options).code == 0
+    assert service.contacts("space_1")[0]["fields"] == {"title": "CEO"}
 
 
 def test_a_file_in_german_is_mapped_without_options(
@@ -105,14 +120,15 @@ def test_the_options_of_an_error_can_be_pasted(
     path = save_contacts(tmp_path, "email,Titel,Compny's Name,,Tail\na@a.example,CEO,Acme,,\n")
     lines = shell("import", path, *server_options).err.splitlines()
     assert lines == [
-        "outreach-async: 4 unknown columns; pass these options, or --ignore-unknown:",
+        "outreach-async: 3 unknown and 1 ambiguous columns; pass these options:",
         "  --map Titel=title  # ambiguous; or ignore",
         """  --map 'Compny'"'"'s Name=company_name'""",
         "  --map =ignore  # column 4 has no name",
         "  --map Tail=ignore",
+        "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown",
         "To list the fields of the workspace: outreach-async fields",
     ]
-    options = shlex.split(" ".join(lines[1:-1]), comments=False)
+    options = shlex.split(" ".join(lines[1:-2]), comments=False)
     assert shell("import", path, *(word for word in options if word == "--map" or "=" in word), *server_options).code == 0
     assert service.contacts("space_1")[0]["fields"] == {"title": "CEO", "company_name": "Acme"}
 

@@ -89,6 +89,9 @@ def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(
     assert (first.code, second.code, len(service.requests)) == (3, 3, requests_before)
     assert "Plan" in first.out + first.err
     assert "Plan" not in second.out + second.err
+    assert second.out == f"The run in {journal} had already finished, so nothing was sent. Its results:\n" + "".join(
+        line for line in first.out.splitlines(keepends=True)[first.out.splitlines().index("outcome\trows") :]
+    )
     assert shell.json("import", path, *server_options, "--journal", journal, "--resume")[1]["rows"] == 2
 
 

@@ -111,8 +111,15 @@ def test_one_hidden_column_is_a_column() -> None:
 
 def test_a_table_wider_than_the_terminal_is_printed_as_blocks() -> None:
     row = {"name": "x" * 20, "sent": 10**9, "note": None}
-    assert printed(30, ("name", "sent", "note"), row) == [f"name  {'x' * 20}", "sent  1000000000", "note"]
+    assert printed(30, ("name", "sent", "note"), row) == [f"name  {'x' * 20}", "sent  1,000,000,000", "note"]
     assert printed(40, ("name", "sent", "note"), row)[0].split() == ["name", "sent", "note"]
+
+
+def test_numbers_have_thousands_separators_on_a_terminal_only(shell: Shell) -> None:
+    columns = ("contacts", "opens", "created", "name")
+    row = {"contacts": 12345, "opens": 1234.5, "created": 1772442000, "name": "2000"}
+    assert printed(80, columns, row)[3].split() == ["12,345", "1,234.5", "1772442000", "2000"]
+    assert "," not in shell("campaigns", *FAKE, "--columns", "contacts,created").out
 
 
 def test_a_narrow_terminal_keeps_e_mails_whole_and_omits_a_column() -> None:

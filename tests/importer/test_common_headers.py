@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
-from outreach_async.importer.columns import UnmappedColumns
+from outreach_async.importer.columns import ColumnMapper, UnmappedColumns
 from outreach_async.importer.common_headers import HeaderLanguage, load_common_headers
 from outreach_async.importer.value_checks import fold_name
 from outreach_async.models import WorkspaceField
@@ -131,9 +131,8 @@ def find_error(headers: list[str], overrides: dict[str, str]) -> Exception | Non
 
 @given(st.permutations(["Name", "Vorname", "Titel", "Position", "Telefon", "Ort", "Estado", "Nombre"]))
 def test_the_order_of_the_columns_makes_no_difference(headers: list[str]) -> None:
-    columns = map_columns(["email", *headers], ignore_unknown=True)
-    assert dict(zip(columns.headers, columns.codes, strict=True)) == {
-        "email": "email",
+    decisions = ColumnMapper.of(headers, {}, ()).decide_all(headers)
+    assert {header: decision and decision[0] for header, decision in zip(headers, decisions, strict=True)} == {
         "Name": "last_name",
         "Vorname": "first_name",
         "Titel": None,
@@ -188,6 +187,15 @@ def test_a_name_that_the_neighbours_do_not_decide_is_reported(headers: tuple[str
         map_header(*headers)
     assert [column.option() for column in caught.value.columns] == [option]
     assert f"ambiguous column {caught.value.columns[0].header!r}: {option}" in str(caught.value)
+
+
+def test_ignoring_unknown_columns_does_not_ignore_ambiguous_ones() -> None:
+    with pytest.raises(UnmappedColumns) as caught:
+        map_columns(["email", "qqqq", "Titel"], ignore_unknown=True)
+    assert str(caught.value) == "ambiguous column 'Titel': --map Titel=title (or ignore)"
+    with pytest.raises(UnmappedColumns, match=r"; or ignore the unknown ones with --ignore-unknown$"):
+        map_columns(["email", "qqqq", "Titel"])
+    assert map_columns(["email", "qqqq", "Titel"], {"Titel": "ignore"}, ignore_unknown=True).codes == ("email", None, None)
 
 
 def test_an_overridden_neighbour_counts_as_what_it_is_sent_as() -> None:

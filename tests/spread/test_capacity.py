@@ -29,9 +29,8 @@ def test_the_table_in_the_guide_is_the_computed_one() -> None:
 @pytest.mark.parametrize(("rows", "rate"), [(100, 1.0), (500, 10.0), (2_000, 100.0)])
 def test_a_journal_has_about_as_many_objects_and_bytes_as_the_model_says(rows: int, rate: float) -> None:
     objects, size = simulate_objects(rows, rate)
-    assert objects == pytest.approx(count_objects(rows, rate), rel=0.3)
-    # The ids of the fake are shorter, and differ less, than those that the model assumes.
-    assert 0.4 <= size / (objects * OBJECT_BYTES + rows * ROW_BYTES) <= 1.1
+    assert objects == pytest.approx(count_objects(rows, rate), rel=0.1)
+    assert size == pytest.approx(objects * OBJECT_BYTES + rows * ROW_BYTES, rel=0.1)
 
 
 @given(st.integers(1, 10**8), st.integers(1, 10_000), st.floats(0.1, 10_000))

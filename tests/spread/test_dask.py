@@ -19,7 +19,7 @@ import anyio
 import attrs
 import pytest
 from distributed import Client, LocalCluster, Status
-from support.spread import KEY, ROW, KillingService, QuotingConnection, served, write_people
+from support.spread import KEY, ROW, KillingService, QuotingConnection, write_people
 
 from outreach_async import OutreachClient
 from outreach_async.bulk.journal.object_log import TakenOverError
@@ -35,18 +35,6 @@ USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, succeeded=10, refused=0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as found:
-        yield found
-
-
-@pytest.fixture
-def service() -> KillingService:
-    return KillingService()
-
-
-@pytest.fixture
-def connection(service: KillingService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
-    with served(service) as found:
         yield found
 
 

@@ -6,7 +6,7 @@ import logging
 import pickle
 import random
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,7 +16,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.spread import KEY, ROW, SPACE, KillingService, QuotingConnection, served
+from support.spread import KEY, ROW, SPACE, KillingService, QuotingConnection
 
 from outreach_async import Journal, ObjectJournal, Outcome, SharedRate
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
@@ -35,18 +35,6 @@ from outreach_async.spread import (
 from outreach_async.spread.task import run_part
 
 CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
-
-
-@pytest.fixture
-def service() -> KillingService:
-    return KillingService()
-
-
-@pytest.fixture
-def connection(service: KillingService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
-    with served(service) as found:
-        yield found
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ address, overflow its width, show a text that can hardly be read, run what a mai
 waiting. `--keep` leaves the pages and pictures.
 
 It needs Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
-selenium (`pip install selenium`).
+selenium and pymupdf (`pip install selenium pymupdf`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
 
 MISSING: Final = (
-    "This needs a browser: apt-get install chromium chromium-driver npm; and its driver's client: pip install selenium"
+    "This needs a browser: apt-get install chromium chromium-driver npm; and two packages: pip install selenium pymupdf"
 )
 AXE: Final = "axe-core@4.14.1"
 FLAGS: Final = (
@@ -46,6 +47,10 @@ FLAGS: Final = (
 )
 WIDTHS: Final = {"phone": 390, "desktop": 1280}
 SCHEMES: Final = ("light", "dark")
+PAPER: Final = 720
+"""Width of a printed page, in CSS pixels."""
+LEAST_FILLED: Final = 0.55
+"""Share of a printed page above its last line, except for the last page."""
 SOON: Final = 3.0
 """Seconds within which the largest page is there and works, on a slow machine."""
 
@@ -109,9 +114,9 @@ class Browser:
         about = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", about)
 
-    def prefer(self, scheme: str) -> None:
+    def prefer(self, scheme: str, media: str = "") -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
 
     def scripts(self, *, run: bool) -> None:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not run})
@@ -210,15 +215,16 @@ def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
 
 
 def is_accessible(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
-    """Run axe-core on a page in every width and scheme."""
+    """Run axe-core on a page in every width and scheme, and as it is printed."""
     script = download_axe()
-    for device, width in WIDTHS.items():
-        for scheme in SCHEMES:
-            browser.resize(width)
-            browser.prefer(scheme)
-            browser.open(path)
-            browser.ask(script)
-            yield from (f"{device}, {scheme}: {each}" for each in browser.driver.execute_async_script(VIOLATIONS))
+    screens = [(width, scheme, "") for width in WIDTHS.values() for scheme in SCHEMES]
+    for width, scheme, media in (*screens, (PAPER, "light", "print")):
+        browser.resize(width)
+        browser.prefer(scheme, media)
+        browser.open(path)
+        browser.ask(script)
+        found = browser.driver.execute_async_script(VIOLATIONS)
+        yield from (f"{width} px, {scheme} {media}: {each}" for each in found)
 
 
 @cache
@@ -297,12 +303,32 @@ def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Itera
 
 
 def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
-    """Print a page."""
+    """Print a page: no sheet is half empty, and no line ends between a figure and its unit."""
+    browser.prefer("light")
     browser.open(path)
     pdf = browser.printed()
     (pictures / f"{path.stem}.pdf").write_bytes(pdf)
-    if not pdf.startswith(b"%PDF"):
-        yield "does not print"
+    *sheets, last = read_sheets(pdf)
+    for number, (filled, _) in enumerate(sheets, 1):
+        if filled < LEAST_FILLED:
+            yield f"printed page {number} is filled to {filled:.0%} only"
+    lines = [line for _, sheet in (*sheets, last) for line in sheet]
+    yield from (f"printed line begins with a unit: {line}" for line in lines if line.split()[:1] == ["%"])
+
+
+def read_sheets(pdf: bytes) -> list[tuple[float, list[str]]]:
+    """Return the printed pages: the place of the last line, from 0 to 1, and the lines."""
+    try:
+        pymupdf: Any = import_module("pymupdf")
+    except ImportError:
+        raise SystemExit(MISSING) from None
+    sheets = []
+    for sheet in pymupdf.open(stream=pdf):
+        height, margin = sheet.rect.height, 36  # the margin has the browser's page number
+        blocks = [block for block in sheet.get_text("blocks") if block[3] < height - margin]
+        lines = [line for block in blocks for line in block[4].splitlines()]
+        sheets.append((max((block[3] for block in blocks), default=0) / height, lines))
+    return sheets
 
 
 def stays_quiet(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:

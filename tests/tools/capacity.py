@@ -8,6 +8,8 @@ Prints the table, and how the model of the journals compares with imports in vir
 from __future__ import annotations
 
 import math
+import random
+import re
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +17,7 @@ from typing import Final
 import anyio
 import attrs
 
-from outreach_async import ObjectJournal, OutreachClient
+from outreach_async import ObjectJournal, OutreachClient, Progress, Request, Response, Transport
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import latency
 from outreach_async.testing import VirtualTime
@@ -90,13 +92,33 @@ def count_objects(rows: float, rate: float) -> float:
     return rows / batch + rows / window + 4
 
 
+class RandomIds:
+    """A transport that replaces the ids of contacts with random ones of the service's length, which compress badly."""
+
+    def __init__(self, transport: Transport, seed: int) -> None:
+        self._transport = transport
+        self._random = random.Random(seed)  # noqa: S311 - repeatable ids, no secrets
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send a request, and return the response with another id."""
+        response = await self._transport.send(request, progress)
+        id_ = b"contact_" + self._random.randbytes(12).hex().encode()
+        return attrs.evolve(response, body=re.sub(rb"contact_[0-9a-f]+", id_, response.body))
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+
 async def _import(rows: int, rate: float, clock: VirtualTime, url: str) -> None:
     fake = FakeService(clock=clock)
     space = fake.add_workspace()
     fake.faults.add(latency(0.1))
     people = ({"email": f"user{number}@company.example"} for number in range(rows))
     key = fake.add_owner_key(space)
-    async with OutreachClient(transport=FakeTransport(fake), owner_key=key, workspace=space, rate=rate) as client:
+    async with OutreachClient(
+        transport=RandomIds(FakeTransport(fake), rows), owner_key=key, workspace=space, rate=rate
+    ) as client:
         await client.contacts.create_many(people, journal=ObjectJournal(url, inline=True, clock=anyio.current_time))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -36,6 +37,9 @@ _MAX_BARS: Final = 8
 _MAX_MAILBOXES: Final = 1000
 _MAX_ROWS: Final = 2000
 """Maximum number of rows of every other table."""
+
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|month|year)s?|UTC)(?!\w))")
+"""The space between a figure and its unit, where a line must not break."""
 
 _TILE_LABELS: Final = dict(zip(Severity, ("to stop now", "to fix", "to review", "with notes only"), strict=True))
 _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
@@ -88,7 +92,7 @@ def load_templates() -> Environment:
         raise InvalidRequest("form: html needs the extra 'html'; run pip install 'outreach_async[html]'") from None
 
     def finalize(value: object) -> object:
-        return replace_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        return _finalize(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     templates = Environment(
         loader=PackageLoader("outreach_async.audit.reports"),
@@ -104,6 +108,11 @@ def load_templates() -> Environment:
     templates.globals |= {"severity_labels": _SEVERITY_LABELS, "kind_labels": _KIND_LABELS, "style": style, "script": script}
     templates.globals |= {"style_hash": _csp_hash(style), "script_hash": _csp_hash(script)}
     return templates
+
+
+def _finalize(text: str) -> str:
+    """Return a string to show: without unprintable characters, and with a no-break space between a figure and its unit."""
+    return _UNIT.sub("\N{NO-BREAK SPACE}", replace_unprintable(text))
 
 
 def _read_template(name: str) -> str:

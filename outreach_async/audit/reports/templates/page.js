@@ -62,7 +62,8 @@
       const from = page * ROWS;
       const shown = found.slice(from, from + ROWS);
       body.replaceChildren(...shown.map((item) => item.row));
-      count.textContent = found.length ? `${from + 1} to ${from + shown.length} of ${found.length.toLocaleString("en")}` : "No rows match; change the filter.";
+      const [first, last, total] = [from + 1, from + shown.length, found.length].map((number) => number.toLocaleString("en"));
+      count.textContent = found.length ? `${first} to ${last} of ${total}` : "No rows match; change the filter.";
       previous.disabled = page === 0;
       next.disabled = page === pages - 1;
     }
