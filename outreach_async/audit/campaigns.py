@@ -27,8 +27,8 @@ Findings
 --------
 The rules `OA201` to `OA290` judge campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. They
 work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and `since`
-marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
-score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
+marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points
+from a score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
 
 Some figures are shown and never judged: open rates, because Apple Mail loads the images of e-mails that nobody opens, and
 personalized templates beside A/B variants, because their contacts are not chosen at random. `Report.not_judged` says so.

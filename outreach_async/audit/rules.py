@@ -323,12 +323,7 @@ AdjustableRule: TypeAlias = MailboxRule | DomainRule | ServerRule | CampaignRule
 
 _ABOUT_CAMPAIGNS: Final[tuple[AdjustableRule, ...]] = (*CAMPAIGN_RULES, *COMPARISON_RULES, *STEP_RULES, *WORKSPACE_RULES)
 
-RULES: Final[tuple[AdjustableRule, ...]] = (
-    *MAILBOX_RULES,
-    *DOMAIN_RULES,
-    *SERVER_RULES,
-    *sorted(_ABOUT_CAMPAIGNS, key=lambda rule: rule.id),
-)
+RULES: Final[tuple[AdjustableRule, ...]] = (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES, *_ABOUT_CAMPAIGNS)
 """Every rule that a policy can turn off or adjust.
 
 Example:

@@ -15,8 +15,8 @@ The usual test of two proportions is made for one look at the end. A person who 
 (Turner, Ly and Grünwald: arXiv 2106.02693): a bet against "both variants have the same reply rate", whose expected value under
 that hypothesis never exceeds 1, whenever one looks. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of
 equal variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that
-explains them best: this minimum over all common rates holds for the true one, which nobody knows. With several variants, each pair
-needs 20 times the number of pairs.
+explains them best: this minimum over all common rates holds for the true one, which nobody knows. With several variants, each
+pair needs 20 times the number of pairs.
 
 The service gives totals only, so the comparison is valid while the contacts of both variants are exchangeable: the variants take
 turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and its latest
@@ -75,7 +75,8 @@ class VariantVerdict:
         better: Letter of the variant that gets more replies; `None` without that verdict.
         worse: Letters of the variants that certainly get fewer replies than `better`.
         evidence: The largest e-value of a pair; `None` if no pair could be compared. With two variants, 20 proves a difference.
-        sends_needed: Estimated further e-mails per variant until the difference is proven; `None` if unknown.
+        sends_needed: Estimated further e-mails per variant until the difference is proven, rounded up to two digits; `None` if
+            unknown.
     """
 
     verdict: Verdict
@@ -158,7 +159,13 @@ def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> 
         middle = (low + high) // 2
         proven = log_evidence(_scale(one, middle), _scale(other, middle)) >= needed
         low, high = (low, middle) if proven else (middle, high)
-    return high - sent
+    return _round_up(high - sent)
+
+
+def _round_up(count: int) -> int:
+    """Round an estimate up to two significant digits, because more would suggest a precision that it does not have."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return -(-count // unit) * unit
 
 
 def _scale(variant: VariantTotals, sent: int) -> VariantTotals:
