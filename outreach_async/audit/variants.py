@@ -122,7 +122,7 @@ def _by_rate(one: VariantTotals, other: VariantTotals) -> tuple[VariantTotals, V
 
 
 def _to_evidence(log_value: float) -> float:
-    return round(min(MAX_EVIDENCE, math.exp(min(log_value, math.log(MAX_EVIDENCE)))), 3)
+    return MAX_EVIDENCE if log_value >= math.log(MAX_EVIDENCE) else round(math.exp(log_value), 3)
 
 
 def log_evidence(one: VariantTotals, other: VariantTotals) -> float:
@@ -164,7 +164,7 @@ def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> 
 
 def _round_up(count: int) -> int:
     """Round an estimate up to two significant digits, because more would suggest a precision that it does not have."""
-    unit = 10 ** max(0, len(str(count)) - 2)
+    unit = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // unit) * unit
 
 

@@ -333,6 +333,9 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
         "confidence": "high",
         "sent_30days": 1000,
         "server_ip": None,
+        "campaign": None,
+        "campaign_name": None,
+        "step": None,
         "figures": {},
         "state": None,
     }
