@@ -121,7 +121,7 @@ def test_a_policy_that_turns_the_finding_off_keeps_the_comparison_and_its_thresh
         (campaign(), ["OA220", "OA222"], True),
     ],
 )
-def test_steps_are_read_only_if_a_rule_needs_them(one: Campaign, off: list[str], expected: bool) -> None:  # noqa: FBT001 - a table of cases
+def test_steps_are_read_only_if_a_rule_needs_them(one: Campaign, off: list[str], expected: bool) -> None:
     assert needs_steps(one, Policy.of({"off": off})) is expected
 
 

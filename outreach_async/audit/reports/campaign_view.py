@@ -17,6 +17,10 @@ from outreach_async.models import Number
 MAX_NAME_SHOWN: Final = 60
 """Maximum number of characters of a campaign's name in a report for people."""
 
+_MAX_STATUS_SHOWN: Final = 7
+_MAX_AMOUNT: Final = 10_000_000
+"""With these limits, the table of campaigns fits into 80 columns, whatever the service sends."""
+
 
 @attrs.frozen(kw_only=True)
 class CampaignLine:
@@ -107,18 +111,25 @@ def _build_line(row: CampaignRow) -> CampaignLine:
     return CampaignLine(
         row=row,
         name=campaign_label(row.name, row.id),
-        status=replace_unprintable(shorten(row.status, MAX_NAME_SHOWN)),
+        status=replace_unprintable(shorten(row.status, _MAX_STATUS_SHOWN)),
         severity=row.severity,
-        sent=format_figure(row.sent),
+        sent=_format_amount(row.sent),
         replied=_format_share(row.replies_num, row.sent),
         bounced=_format_share(row.bounces_num, row.sent),
-        left=format_figure(row.left_to_send),
+        left=_format_amount(row.left_to_send),
         end=format_date(row.end),
     )
 
 
+def _format_amount(value: Number | None) -> str:
+    """Format a figure for a narrow column; an implausibly large one in the notation `1.2e+10`."""
+    if value is None:
+        return "-"
+    return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
+
+
 def _format_share(part: Number | None, whole: Number | None) -> str:
-    return "-" if part is None or not whole else format_percent(part / whole)
+    return "-" if part is None or not whole or part > whole else format_percent(part / whole)
 
 
 _UNDECIDED: Final = {
