@@ -8,7 +8,7 @@ from typing import ClassVar, Final, TypeAlias
 import attrs
 
 from outreach_async.audit import conditions
-from outreach_async.audit.base_rule import Rule, RuleScope
+from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_rules import (
     CAMPAIGN_READING_RULES,
     CAMPAIGN_RULES,
@@ -106,6 +106,8 @@ def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> Mail
     )
 
 
+_BOUNCE_THRESHOLDS: Final[Thresholds] = MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50})
+
 MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
     _authentication_rule(
         "OA101",
@@ -155,7 +157,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="bounced_30days / sent_30days is {warning:.1%} or more; the severity depends on the lower 95 % confidence bound "
         "of this rate (Wilson): warning from {warning:.1%}, error from {error:.1%}, critical from {critical:.1%}; info if the "
         "bound is lower, or if fewer than {sample} e-mails were sent",
-        thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
+        thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",

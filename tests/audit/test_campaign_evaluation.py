@@ -81,7 +81,7 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
     assert WorkspaceCampaigns.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
 
 
-def test_the_live_templates_of_a_step_are_compared_and_the_personalized_one_is_shown() -> None:
+def test_live_variants_are_compared_and_the_personalized_one_is_shown() -> None:
     templates = [
         template(replied_num=90),
         template("B", replied_num=20),
@@ -101,7 +101,7 @@ def test_a_step_with_one_template_or_without_sends_is_not_compared() -> None:
     assert comparisons(step(), step(template(sent=0), template("B", sent=0), template("C", sent=-1))) == []
 
 
-def test_a_policy_that_turns_the_finding_off_keeps_the_comparison_and_its_thresholds() -> None:
+def test_a_policy_that_turns_the_finding_off_keeps_the_comparison() -> None:
     policy = Policy.of({"off": ["OA230"], "OA230": {"odds": 2000}})
     variants = step(template(replied_num=70), template("B", replied_num=33))
 
@@ -243,7 +243,7 @@ def test_without_campaigns_no_finding_about_one_is_resolved() -> None:
     assert states(compared(findings=[finding(), workspace]), compared(campaigns=None)) == {"not_judged": ["camp_1", "OA240"]}
 
 
-def test_campaigns_that_could_not_be_read_do_not_affect_findings_about_mailboxes() -> None:
+def test_unread_campaigns_do_not_affect_findings_about_mailboxes() -> None:
     earlier = compared(findings=[finding("OA170", campaign=None, domain="one.example")])
 
     assert states(earlier, compared(findings=[finding("OA914")])) == {"new": ["camp_1"], "resolved": ["OA170"]}
