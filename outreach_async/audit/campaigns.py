@@ -31,8 +31,9 @@ work like the rules about mailboxes: a policy turns them off and changes their t
 marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points
 from a score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
 
-Some figures are shown and never judged: open rates, because Apple Mail loads the images of e-mails that nobody opens, and
-personalized templates beside A/B variants, because their contacts are not chosen at random. `Report.not_judged` says so.
+Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of e-mails that nobody opens
+(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates beside A/B variants, because their
+contacts are not chosen at random. `Report.not_judged` says so.
 
 What cannot be read is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is judged.
 

@@ -392,7 +392,7 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 """Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
-    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are shown and never judged",
+    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are never judged",
     "personalized templates against A/B variants: their contacts are not chosen at random, so they are shown and never compared",
 )
 """Properties that an audit of campaigns cannot check."""

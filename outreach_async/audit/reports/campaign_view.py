@@ -32,8 +32,10 @@ class CampaignLine:
         status: Status of the campaign.
         severity: Severity of its worst finding; `None` if there are no findings.
         sent: E-mails sent.
-        replied: Share of these e-mails that got a reply.
-        bounced: Share of these e-mails that bounced.
+        reply_rate: Share of these e-mails that got a reply, from 0 to 1; `None` if unknown.
+        replied: The same share as a string.
+        bounce_rate: Share of these e-mails that bounced, from 0 to 1; `None` if unknown.
+        bounced: The same share as a string.
         left: E-mails left to send.
         end: Date of the estimated end.
     """
@@ -43,7 +45,9 @@ class CampaignLine:
     status: str
     severity: Severity | None
     sent: str
+    reply_rate: float | None
     replied: str
+    bounce_rate: float | None
     bounced: str
     left: str
     end: str
@@ -108,14 +112,17 @@ def _summarize(totals: Iterable[CampaignTotals]) -> str:
 
 
 def _build_line(row: CampaignRow) -> CampaignLine:
+    reply_rate, bounce_rate = (_share(part, row.sent) for part in (row.replies_num, row.bounces_num))
     return CampaignLine(
         row=row,
         name=campaign_label(row.name, row.id),
         status=replace_unprintable(shorten(row.status, _MAX_STATUS_SHOWN)),
         severity=row.severity,
         sent=_format_amount(row.sent),
-        replied=_format_share(row.replies_num, row.sent),
-        bounced=_format_share(row.bounces_num, row.sent),
+        reply_rate=reply_rate,
+        replied=_format_share(reply_rate),
+        bounce_rate=bounce_rate,
+        bounced=_format_share(bounce_rate),
         left=_format_amount(row.left_to_send),
         end=format_date(row.end),
     )
@@ -128,8 +135,12 @@ def _format_amount(value: Number | None) -> str:
     return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
 
 
-def _format_share(part: Number | None, whole: Number | None) -> str:
-    return "-" if part is None or not whole or part > whole else format_percent(part / whole)
+def _share(part: Number | None, whole: Number | None) -> float | None:
+    return None if part is None or not whole or part > whole else part / whole
+
+
+def _format_share(share: float | None) -> str:
+    return "-" if share is None else format_percent(share)
 
 
 _UNDECIDED: Final = {
@@ -165,6 +176,6 @@ def _letter(letter: str) -> str:
 
 
 def _describe_variant(variant: Variant) -> str:
-    share = _format_share(variant.replied_num, variant.sent)
+    share = _format_share(_share(variant.replied_num, variant.sent))
     figures = f"{format_figure(variant.replied_num)} of {format_figure(variant.sent)}"
     return f"{_letter(variant.letter)} {share} ({figures}{'' if variant.compared else '; not compared'})"
