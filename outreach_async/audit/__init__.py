@@ -1,4 +1,4 @@
-"""Mailbox audit: find unsafe mailboxes, with the reason and a remedy for each.
+"""Audits: find unsafe mailboxes and failing campaigns, with the reason and a remedy for each.
 
 The smallest program reads every mailbox of the given workspaces and checks it. Anything that cannot be read becomes a finding,
 and the rest is still checked. The programs here read the service's address from `OUTREACH_BASE_URL`; reading needs no API key:
@@ -24,9 +24,9 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` holds every rule. Most rules check one mailbox; some check all mailboxes of a domain or a sending server. `CATALOGUE` maps
-ids to rules, including the three rules about reading errors (`OA901` to `OA903`), which make an audit incomplete.
-`explain("OA170")` describes a rule: its condition, its thresholds with their source, and the remedy.
+`RULES` holds every rule. Most check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an audit
+also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including those about reading errors
+(`OA9..`), which make an audit incomplete. `explain("OA170")` describes a rule: condition, thresholds with their source, remedy.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
 if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
@@ -152,7 +152,12 @@ if __name__ == "__main__":
 
 from __future__ import annotations
 
-from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
+from outreach_async.audit.base_rule import Rule, Sign
+from outreach_async.audit.campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
+from outreach_async.audit.campaign_evaluation import check_campaign
+from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
+from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts
 from outreach_async.audit.evaluation import check
 from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
@@ -160,7 +165,7 @@ from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, mer
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 from outreach_async.audit.prometheus import write_prometheus
 from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
-from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
+from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
 from outreach_async.audit.run import AuditRun, Findings, audit, stream
 from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
@@ -170,7 +175,13 @@ __all__ = [
     "AuditPart",
     "AuditProgress",
     "AuditRun",
+    "CampaignCase",
+    "CampaignResults",
+    "CampaignRow",
+    "CampaignRule",
+    "CampaignTotals",
     "Case",
+    "ComparisonRule",
     "Delta",
     "Diff",
     "DomainFacts",
@@ -191,10 +202,17 @@ __all__ = [
     "ServerRule",
     "Severity",
     "Sign",
+    "StepCase",
+    "StepComparison",
+    "StepRule",
+    "Variant",
+    "WorkspaceFacts",
     "WorkspacePart",
+    "WorkspaceRule",
     "audit",
     "audit_part",
     "check",
+    "check_campaign",
     "explain",
     "mailbox_score",
     "merge",

@@ -30,6 +30,8 @@ CHAPTERS: Final = (
     "outreach_async.audit",
     "outreach_async.audit.policy",
     "outreach_async.audit.parts",
+    "outreach_async.audit.campaigns",
+    "outreach_async.audit.variants",
     "outreach_async.importer",
     "outreach_async.spread",
     "outreach_async.spread.dask",

@@ -10,6 +10,7 @@ import attrs
 
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
+from outreach_async.audit.reports.campaign_view import CampaignLine, CampaignView
 from outreach_async.audit.reports.summary import Action, Changes
 from outreach_async.audit.reports.view import (
     AUTHENTICATION_RULES,
@@ -27,6 +28,7 @@ SOFT: Final = "soft"
 
 _MAX_PLACES: Final = 5
 _MAX_CHANGES: Final = 10
+_MAX_CAMPAIGNS: Final = 20
 
 
 @attrs.frozen
@@ -90,7 +92,7 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
-    """Yield the blocks of a report: the verdict, recommended actions, changes, domains, and the limits of the audit.
+    """Yield the blocks of a report: the verdict, recommended actions, changes, campaigns, domains, and the limits of the audit.
 
     Args:
         report: The report of an audit.
@@ -114,6 +116,7 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
             Paragraph([[Span(view.trends.summary)]]),
             Grid(("Figure", "Trend", "First", "Now"), rows),
         )
+    yield from _campaign_blocks(view.campaigns)
     yield from _domain_blocks(view, max_domains)
     yield Paragraph([[Span(view.summary)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
     yield from (_section("What this audit cannot check"), Entries([Entry(_prose(line, SOFT)) for line in view.unknowable]))
@@ -179,6 +182,29 @@ def _change_lines(changes: Changes) -> Iterator[Line]:
     more = len(changes.figure_changes) - _MAX_CHANGES
     if more > 0:
         yield [Span(f"and {format_count(more, 'more figure')} changed")]
+
+
+def _campaign_blocks(view: CampaignView | None) -> Iterator[Block]:
+    if view is None:
+        return
+    yield from (_section("Campaigns, worst first"), Paragraph([[Span(view.summary)]]))
+    if view.campaigns:
+        heads = ("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends")
+        yield Grid(heads, [_campaign_row(line) for line in view.campaigns[:_MAX_CAMPAIGNS]])
+    if len(view.campaigns) > _MAX_CAMPAIGNS:
+        yield Paragraph([[Span(f"and {format_count(len(view.campaigns) - _MAX_CAMPAIGNS, 'more campaign')}.")]])
+    if view.comparisons:
+        yield _section("A/B variants")
+        shown = view.comparisons[:_MAX_CAMPAIGNS]
+        yield Entries([Entry([Span(each.name, CODE), Span(f": {each.verdict}. Replies: {each.variants}.")]) for each in shown])
+    if len(view.comparisons) > _MAX_CAMPAIGNS:
+        yield Paragraph([[Span(f"and {format_count(len(view.comparisons) - _MAX_CAMPAIGNS, 'more step')} with variants.")]])
+
+
+def _campaign_row(line: CampaignLine) -> Line:
+    style = "" if line.severity is None else line.severity.value
+    figures = (line.sent, line.replied, line.bounced, line.left, line.end)
+    return [Span(line.name, CODE), Span(line.status, style), *map(Span, figures)]
 
 
 def _domain_blocks(view: Overview, most: int | None) -> Iterator[Block]:
