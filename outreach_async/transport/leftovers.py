@@ -113,14 +113,19 @@ class ConnectionMonitor:
 
     def _peek_buffered(self) -> bytes | None:
         """Return the first byte that was read from the kernel but not yet passed to h11; see `SocketProbe.peek`."""
-        if self._tls is not None:
-            try:
-                return self._tls.read(1)
-            except ssl.SSLWantReadError:
-                pass
-            except OSError:  # any other ssl.SSLError: the connection is broken
-                return b""
+        if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
+            return byte
         return b"?" if _has_buffered_bytes(self.network) else None
+
+
+def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
+    """Return a byte that TLS has already received and that nobody has read; see `SocketProbe.peek`. The byte is consumed."""
+    try:
+        return tls.read(1)
+    except ssl.SSLWantReadError:
+        return None
+    except OSError:  # any other ssl.SSLError: the connection is broken
+        return b""
 
 
 def http11_state(stream: Any) -> tuple[int, Any] | None:
