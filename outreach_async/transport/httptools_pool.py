@@ -114,7 +114,7 @@ class ProtocolConnection(asyncio.Protocol):
     Args:
         loop: The running event loop.
         limit: Maximum size of a decoded response body, in bytes.
-        connections: The open connections of the pool, which this connection joins and leaves.
+        connections: The open connections of the pool, which this connection leaves when it is closed.
 
     Attributes:
         idle_since: When the last exchange ended.
@@ -142,19 +142,21 @@ class ProtocolConnection(asyncio.Protocol):
         Raises:
             OSError: The handshake failed.
         """
-        self._require_open()
+        transport = self.require_open()
         self._is_encrypted = True
-        tcp = self._transport
-        encrypted = await self._loop.start_tls(
-            cast(asyncio.Transport, tcp), self, context, server_hostname=host, ssl_handshake_timeout=_NO_TIMEOUT
+        self._transport = await self._loop.start_tls(
+            transport, self, context, server_hostname=host, ssl_handshake_timeout=_NO_TIMEOUT
         )
-        self._transport = encrypted
-        self._require_open()
 
-    def _require_open(self) -> None:
-        """Raise an error if the server has closed the connection, or has sent bytes that nobody requested."""
-        if not self.is_reusable:
+    def require_open(self) -> asyncio.Transport:
+        """Return the transport of the open connection.
+
+        Raises:
+            OSError: The server has closed the connection, or has sent bytes that nobody requested.
+        """
+        if not self.is_reusable or self._transport is None or self._transport.is_closing():
             raise ConnectionResetError(_LOST)
+        return self._transport
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
         """Send a request and return the response.
@@ -163,8 +165,7 @@ class ProtocolConnection(asyncio.Protocol):
             TransportError: There was no valid response, or it may belong to an earlier request.
             OSError: The connection failed.
         """
-        transport = self._transport
-        assert transport is not None, "the connection is open"  # noqa: S101 - for the type checker
+        transport = self.require_open()
         self._exchanges += 1
         self.is_reusable = False
         reader = self._reader = ResponseReader(method, self._limit)
@@ -225,7 +226,6 @@ class ProtocolConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the new connection."""
         self._transport = cast(asyncio.Transport, transport)
-        self._connections.add(self)
         connection = transport.get_extra_info("socket")
         self.is_reusable = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
         if connection is not None:
@@ -345,6 +345,9 @@ class ProtocolPool:
             except BaseException:
                 connection.abort()
                 raise
+        connection.require_open()
+        # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, for which `aclose` waits.
+        self._connections.add(connection)
         return connection
 
     async def _open_to(self, address: str) -> ProtocolConnection:
