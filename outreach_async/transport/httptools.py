@@ -107,6 +107,7 @@ class HttptoolsTransport:
             self._default_headers["authorization"] = self._base.authorization
         self._cached_head = lru_cache(_CACHED_HEADS)(self._build_head)  # requests of one kind share their head
         self._pool = LoopLocal(self._open_pool)
+        self._fast_pool: ProtocolPool | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -120,12 +121,20 @@ class HttptoolsTransport:
 
     def _open_pool(self) -> ProtocolPool | StreamPool:
         # A separate module, because it imports httptools and asyncio.
-        from outreach_async.transport.httptools_pool import Origin, open_pool
+        from outreach_async.transport.httptools_pool import Origin, ProtocolPool, open_pool
 
         is_encrypted = self._base.scheme == "https"
         port = self._base.port or urls.DEFAULT_PORTS[self._base.scheme]
         origin = Origin(self._host, port, self._trust.get_context("httptools") if is_encrypted else None)
-        return open_pool(origin, self.max_in_flight, self._max_answer)
+        pool = open_pool(origin, self.max_in_flight, self._max_answer)
+        self._fast_pool = pool if isinstance(pool, ProtocolPool) else None
+        return pool
+
+    def _get_pool(self) -> ProtocolPool | StreamPool:
+        """Return the pool of the running event loop. On asyncio, this takes a tenth of the time of `LoopLocal.get`."""
+        if self._fast_pool is not None and self._fast_pool.is_current() and not self._pool.is_inherited:
+            return self._fast_pool
+        return self._pool.get()
 
     def _build_head(self, method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
         """Return the head of requests, without their content-length and the empty line."""
@@ -152,7 +161,7 @@ class HttptoolsTransport:
         mark_unsent(progress)
         message = self._encode(request)
         try:
-            return await self._pool.get().send(message, request.method, progress)
+            return await self._get_pool().send(message, request.method, progress)
         except OutreachError:
             raise
         except _CONNECTION_ERRORS as error:
@@ -165,6 +174,7 @@ class HttptoolsTransport:
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
+        self._fast_pool = None
         if (pool := self._pool.release()) is not None:
             await pool.aclose()
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 import attrs
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.lowlevel import checkpoint_if_cancelled, current_token
+from anyio.lowlevel import current_token
 from anyio.streams.tls import TLSAttribute
 
 from outreach_async.errors import InvalidRequest, TransportError
@@ -182,11 +182,13 @@ class ProtocolConnection(asyncio.Protocol):
 
     def _has_unread_bytes(self, reader: ResponseReader) -> bool:
         # The first response is never suspect, and closing a TLS connection sends bytes too.
-        return self._exchanges > 1 and (reader.keeps_alive or not self._is_encrypted) and bool(self._probe.peek())
+        if self._exchanges == 1 or not (reader.keeps_alive or not self._is_encrypted) or not self._probe.is_open_and_readable():
+            return False
+        return bool(self._probe.peek())
 
     def is_silent(self) -> bool:
         """Return whether the idle connection is open and nothing has arrived on it."""
-        return self.is_reusable and not self._probe.is_readable()
+        return self.is_reusable and not self._probe.is_open_and_readable()
 
     def abort(self, error: Exception | None = None) -> None:
         """Close the connection at once. A running exchange raises `error`."""
@@ -274,11 +276,13 @@ class ProtocolPool:
         self._max_answer = max_answer
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(limit)
+        self._backend = current_token().backend_class  # the functions of anyio would look it up for every request
+        self._limit = limit
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: deque[ProtocolConnection] = deque()
         self._connections: set[ProtocolConnection] = set()
         self._connecting: set[anyio.CancelScope] = set()
-        self._running = 0
         self._closed = False
         self._all_ended = asyncio.Event()
 
@@ -290,10 +294,12 @@ class ProtocolPool:
             TransportError: There was no valid response, or the pool was closed.
             OSError: The connection failed.
         """
-        await self._slots.acquire()
-        self._running += 1
+        if self._running == self._limit:
+            await self._wait_for_slot()
+        else:
+            self._running += 1
         try:
-            await checkpoint_if_cancelled()  # otherwise, nothing before the write would notice a cancellation
+            await self._backend.checkpoint_if_cancelled()  # otherwise, nothing before the write would notice a cancellation
             if self._closed:
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
             connection = self._take_idle() or await self._connect(progress)
@@ -308,10 +314,31 @@ class ProtocolPool:
                     connection.abort()
             return response
         finally:
-            self._running -= 1
-            self._slots.release()
-            if self._closed and not self._running:
-                self._all_ended.set()
+            self._release_slot()
+
+    async def _wait_for_slot(self) -> None:
+        """Wait for the slot of another exchange, in the order of arrival."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._release_slot()  # the slot was handed over before the cancellation arrived
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def _release_slot(self) -> None:
+        """Hand the slot of an exchange that has ended over to the first that waits. It is free only if none waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+        if self._closed and not self._running:
+            self._all_ended.set()
 
     def _take_idle(self) -> ProtocolConnection | None:
         """Remove and return the connection to use, if any; close those that were idle for too long."""
@@ -358,6 +385,13 @@ class ProtocolPool:
             connection.abort()  # a cancellation may arrive after the connection was made
             raise
         return connection
+
+    def is_current(self) -> bool:
+        """Return whether the event loop of the pool is running."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # another event loop, such as trio's
+            return False
 
     async def aclose(self) -> None:
         """Cancel every exchange and close every connection."""

@@ -42,34 +42,21 @@ class ResponseReader:
         has_leftovers: Whether further bytes followed the response.
     """
 
-    __slots__ = (
-        "_body",
-        "_head",
-        "_head_left",
-        "_headers",
-        "_is_chunked",
-        "_is_complete",
-        "_left",
-        "_limit",
-        "_method",
-        "_overhead",
-        "_parser",
-        "_pieces",
-        "_raw_headers",
-        "_status",
-        "_tail",
-        "has_leftovers",
-        "keeps_alive",
-    )
+    # Initial values are attributes of the class, because a reader is made for every request.
+    keeps_alive = has_leftovers = False
+    _head = b""
+    _head_left = MAX_HEAD
+    _status = 0
+    _body: BodyReader | None = None
+    _is_chunked = _is_complete = False
+    _tail = b""
+    _overhead = 0
+    _parser: httptools.HttpResponseParser | None = None
 
     def __init__(self, method: str, limit: int) -> None:
         self._method = method
         self._limit = limit
-        self._head = b""
-        self._head_left = MAX_HEAD
-        self._body: BodyReader | None = None
-        self._is_chunked = False
-        self.keeps_alive = self.has_leftovers = False
+        self._raw_headers: list[tuple[bytes, bytes]] = []
 
     def feed(self, data: bytes) -> Response | None:
         """Add the next bytes. Return the response once it is complete, otherwise `None`.
@@ -81,12 +68,13 @@ class ResponseReader:
             return self._feed_body(self._body, data)
         if self._head:
             data = self._head + data
-        while (size := data.find(_END_OF_HEAD) + len(_END_OF_HEAD)) >= len(_END_OF_HEAD):
-            self._parse_head(data[:size])
-            data = data[size:]
+        while (end := data.find(_END_OF_HEAD)) >= 0:
+            end += len(_END_OF_HEAD)
+            self._parse_head(data[:end])
+            data = data[end:]
             if self._status >= _MIN_FINAL_STATUS:
                 return self._start_body(data)
-        self._require_valid_start(data)
+        self._check_start(data)
         self._head = data
         return None
 
@@ -100,46 +88,54 @@ class ResponseReader:
             return None
         return self._build_response(self._body.finish())
 
-    def _require_valid_start(self, head: bytes) -> None:
+    def _check_start(self, head: bytes) -> None:
         """Check a head that may be incomplete, because a server that speaks another protocol may never complete it."""
-        if not head.startswith(_VERSIONS) and not any(version.startswith(head) for version in _VERSIONS):
+        if not (head.startswith(_VERSIONS) or any(version.startswith(head) for version in _VERSIONS)):
             raise _build_invalid_error("expected a status line of HTTP/1.0 or HTTP/1.1")
         if len(head) > self._head_left:
             raise _build_too_large_error("head")
 
     def _parse_head(self, head: bytes) -> None:
-        self._require_valid_start(head)
-        self._head_left -= len(head)
-        self._raw_headers: list[tuple[bytes, bytes]] = []
-        self._is_complete = False
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._check_start(head)
+        parser = self._parser = httptools.HttpResponseParser(self)
         try:
-            self._parser.feed_data(head)
+            parser.feed_data(head)
         except httptools.HttpParserUpgrade:
             pass  # refused below
         except httptools.HttpParserError as error:
             raise _build_invalid_error(str(error)) from None
-        self._status = self._parser.get_status_code()
-        if self._status < _MIN_STATUS:
-            require_final_status(self._status)
-        if self._status == _SWITCHING_PROTOCOLS:
+        status = self._status = parser.get_status_code()
+        if status < _MIN_FINAL_STATUS:
+            self._skip_interim(status, len(head))
+
+    def _skip_interim(self, status: int, size: int) -> None:
+        """Prepare for the head of the next response after one with a status of 100 to 199."""
+        if status < _MIN_STATUS:
+            require_final_status(status)
+        if status == _SWITCHING_PROTOCOLS:
             raise TransportError("the response switches to a protocol that was not requested", maybe_sent=True)
+        self._head_left -= size
+        self._raw_headers = []
+        self._is_complete = False
 
     def _start_body(self, data: bytes) -> Response | None:
         headers = self._headers = decode_headers(self._raw_headers)
-        coding = headers.get("transfer-encoding")
         stated = headers.get("content-length")
-        self._left = None if stated is None else int(stated)  # llhttp has checked that these are digits, stated once
-        if self._method == "HEAD" or self._status in _BODILESS:
-            self._left = 0
-        elif coding is not None:
+        left = None if stated is None else int(stated)  # llhttp has checked that these are digits, stated once
+        if self._status in _BODILESS or self._method == "HEAD":
+            left = 0
+        elif "transfer-encoding" in headers:
+            coding = headers["transfer-encoding"]
             if coding.lower() != "chunked":
                 text = f"the response has an unsupported transfer-encoding: expected chunked, got {coding[:20]!r}"
                 raise TransportError(text, maybe_sent=True)
-            self._is_chunked, self._tail, self._overhead = True, b"", 0
-        if self._left is not None and len(data) >= self._left <= self._limit and "content-encoding" not in headers:
-            self.has_leftovers = len(data) > self._left  # the usual case, without the cost of a `BodyReader`
-            return self._build_response(data[: self._left])
+            self._is_chunked = True
+        if left is not None and len(data) >= left <= self._limit and "content-encoding" not in headers:
+            if len(data) > left:
+                self.has_leftovers = True
+                data = data[:left]
+            return self._build_response(data)  # the usual case, without the cost of a `BodyReader`
+        self._left = left
         self._body = BodyReader(headers, self._limit)
         return self._feed_body(self._body, data)
 
@@ -189,7 +185,7 @@ class ResponseReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header field. Trailers also arrive here, after the headers were read."""
-        self._raw_headers.append((name, value.rstrip(b" \t")))
+        self._raw_headers.append((name, value.rstrip()))
 
     def on_headers_complete(self) -> None:
         """Ask the parser while it knows the version and the fields."""

@@ -38,6 +38,10 @@ class SocketProbe:
             return bool(select.select([descriptor], [], [], 0)[0])
         return bool(self._poll.poll(0))
 
+    def is_open_and_readable(self) -> bool:
+        """Do the same for a socket that is known to be open, in half the time."""
+        return bool(self._poll.poll(0)) if self._poll is not None else self.is_readable()
+
     def peek(self) -> bytes | None:
         """Return the first unread byte in the kernel; `b""` at the end of the stream, `None` if there is nothing to read."""
         if not self.is_readable():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.listener import Listener, answer_once, refused_port, serve
-from support.transports import GET, NOWHERE, PROXYING, POST, Make, fail, over
+from support.transports import GET, NOWHERE, POST, PROXYING, Make, fail, over
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.wire import Progress
