@@ -100,10 +100,9 @@ class ResponseReader:
         parser = self._parser = httptools.HttpResponseParser(self)
         try:
             parser.feed_data(head)
-        except httptools.HttpParserUpgrade:
-            pass  # refused below
-        except httptools.HttpParserError as error:
-            raise _build_invalid_error(str(error)) from None
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if parser.get_status_code() != _SWITCHING_PROTOCOLS:  # refused below, in the words of the other transports
+                raise _build_invalid_error(str(error)) from None
         status = self._status = parser.get_status_code()
         if status < _MIN_FINAL_STATUS:
             self._skip_interim(status, len(head))
@@ -122,13 +121,13 @@ class ResponseReader:
         headers = self._headers = decode_headers(self._raw_headers)
         stated = headers.get("content-length")
         left = None if stated is None else int(stated)  # llhttp has checked that these are digits, stated once
+        coding = headers.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            text = f"the response has an unsupported transfer-encoding: expected chunked, got {coding[:20]!r}"
+            raise TransportError(text, maybe_sent=True)
         if self._status in _BODILESS or self._method == "HEAD":
             left = 0
-        elif "transfer-encoding" in headers:
-            coding = headers["transfer-encoding"]
-            if coding.lower() != "chunked":
-                text = f"the response has an unsupported transfer-encoding: expected chunked, got {coding[:20]!r}"
-                raise TransportError(text, maybe_sent=True)
+        elif coding is not None:
             self._is_chunked = True
         if left is not None and len(data) >= left <= self._limit and "content-encoding" not in headers:
             if len(data) > left:
