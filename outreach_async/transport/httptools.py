@@ -91,12 +91,9 @@ class HttptoolsTransport:
         max_answer: int = MAX_ANSWER,
     ) -> None:
         urls.require_module("httptools", "outreach_async[httptools]")
-        if not isinstance(base_url, str):
-            expected = "a base URL such as 'https://api.example'"
-            raise InvalidRequest(f"base_url: expected {expected}, got {type(base_url).__name__}; pass a URL")
         self.max_in_flight = urls.require_positive("max_in_flight", max_in_flight)
         self._max_answer = urls.require_positive("max_answer", max_answer)
-        self._base = urls.parse_base_url(base_url)
+        self._base = urls.parse_base_url(_require_string(base_url))
         self._host = urls.encode_host(self._base.host)
         _reject_proxy(self._base, proxy, trust_env=trust_env)
         self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
@@ -140,7 +137,10 @@ class HttptoolsTransport:
         """Return the head of requests, without their content-length and the empty line."""
         fields = merge_headers(Request(method, target, dict(headers)), self._default_headers)
         fields.pop("content-length", None)
-        lines = [f"{method} {self._base.path}{require_origin_form(target)} HTTP/1.1", *(f"{name}: {fields[name]}" for name in fields)]
+        lines = [
+            f"{method} {self._base.path}{require_origin_form(target)} HTTP/1.1",
+            *(f"{name}: {fields[name]}" for name in fields),
+        ]
         return "".join(f"{line}\r\n" for line in lines).encode("ascii")
 
     def _encode(self, request: Request) -> bytes:
@@ -177,6 +177,13 @@ class HttptoolsTransport:
         self._fast_pool = None
         if (pool := self._pool.release()) is not None:
             await pool.aclose()
+
+
+def _require_string(base_url: object) -> str:
+    if not isinstance(base_url, str):
+        expected = "a base URL such as 'https://api.example'"
+        raise InvalidRequest(f"base_url: expected {expected}, got {type(base_url).__name__}; pass a URL")
+    return base_url
 
 
 def _reject_proxy(base: urls.BaseUrl, proxy: str | None, *, trust_env: bool) -> None:

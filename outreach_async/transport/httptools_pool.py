@@ -1,8 +1,8 @@
 """Connections and pools for responses that are read with httptools. Importing this module imports httptools.
 
-On asyncio, a connection is an `asyncio.Protocol`, and its pool uses no scope, task or event per request: `ProtocolPool`. On trio, a
-connection is a byte stream of anyio: `StreamPool`. Both send a whole request in one call, and set `progress.sent` on the line
-before this call. A request that ends before that line was certainly not sent, whether or not it has a body.
+On asyncio, a connection is an `asyncio.Protocol`, and its pool uses no scope, task or event per request: `ProtocolPool`. On
+trio, a connection is a byte stream of anyio: `StreamPool`. Both send a whole request in one call, and set `progress.sent` on the
+line before this call. A request that ends before that line was certainly not sent, whether or not it has a body.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONNECTION_ATTEMPT_DELAY: Final = 0.25
 """Seconds after which the next address is tried while the attempts before go on; the recommendation of RFC 8305."""
 
 _NO_TIMEOUT: Final = 86_400.0
-"""Timeout of a TLS handshake in seconds. asyncio requires one, but only the client sets timeouts, which arrive as cancellations."""
+"""Timeout of a TLS handshake in seconds. asyncio requires one, but only the client sets timeouts, and they are cancellations."""
 
 _PIECE: Final = 65_536
 _CLOSED: Final = "the transport was closed while the request was in flight"
@@ -59,7 +59,7 @@ class Origin:
 
 
 def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return the addresses that `getaddrinfo` found, in their order, but alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
+    """Return the addresses that `getaddrinfo` found in their order, alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
     families: dict[Any, list[str]] = {}
     for family, *_, address in found:
         families.setdefault(family, []).append(address[0])
@@ -227,7 +227,7 @@ class ProtocolConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the new connection."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         connection = transport.get_extra_info("socket")
         self.is_reusable = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
         if connection is not None:
@@ -450,6 +450,8 @@ class StreamConnection:
                 raise build_unexpected_bytes_error()
         else:
             self._is_reusable = reader.keeps_alive
+        if not self._is_reusable:
+            await self.aclose()  # the pool would do this only before another request
         return response
 
     async def _open(self) -> ByteStream:
@@ -461,9 +463,9 @@ class StreamConnection:
             encrypted = await anyio.connect_tcp(
                 origin.host, origin.port, ssl_context=origin.context, tls_hostname=origin.host, tls_standard_compatible=False
             )
-            self._tls = encrypted.extra(TLSAttribute.ssl_object)
+            self._tls = encrypted.extra(TLSAttribute.ssl_object)  # noqa: S610 - not Django's
             stream = encrypted
-        self._probe = SocketProbe(stream.extra(SocketAttribute.raw_socket))
+        self._probe = SocketProbe(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - not Django's
         return stream
 
     def _has_unread_bytes(self, reader: ResponseReader) -> bool:

@@ -238,7 +238,9 @@ WIRE_FAULTS: Final = DRIFTS | {
 }
 
 
-ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(("lanes_on", "httpx2_lanes_on", "aiohttp_on", "httptools"))]
+ON_SOCKETS: Final = [
+    pair for pair in PAIRS if str(pair.id).startswith(("lanes_on", "httpx2_lanes_on", "aiohttp_on", "httptools"))
+]
 
 
 @pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
