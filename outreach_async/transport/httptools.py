@@ -188,11 +188,11 @@ def _require_string(base_url: object) -> str:
 
 def _reject_proxy(base: urls.BaseUrl, proxy: str | None, *, trust_env: bool) -> None:
     """Raise an error if a proxy is set, because requests that bypass it may be forbidden or fail."""
-    remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or aiohttp)"
+    remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
     if proxy is not None:
-        raise InvalidRequest(f"proxy: HttptoolsTransport has no proxies; {remedy}")
+        raise InvalidRequest(f"proxy: expected None, because httptools has no proxies; {remedy}")
     from urllib.request import getproxies  # a slow import
 
     if trust_env and urls.choose_environment_proxy(base, getproxies()):
-        text = f"the environment sets a proxy for {base}, and HttptoolsTransport has no proxies"
+        text = f"expected no proxy for {base}, because httptools has no proxies, got one"
         raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {text}; {remedy}, or name the host in NO_PROXY")

@@ -131,6 +131,7 @@ class ProtocolConnection(asyncio.Protocol):
         self._reader: ResponseReader | None = None  # of the running exchange
         self._waiter: asyncio.Future[Response] = loop.create_future()
         self._has_unexpected_bytes = False
+        self._is_open = False
         self._exchanges = 0
         self.idle_since = 0.0
         self.is_reusable = False
@@ -154,18 +155,19 @@ class ProtocolConnection(asyncio.Protocol):
         Raises:
             OSError: The server has closed the connection, or has sent bytes that nobody requested.
         """
-        if not self.is_reusable or self._transport is None or self._transport.is_closing():
+        if not self._is_open or self._transport is None or self._transport.is_closing():
             raise ConnectionResetError(_LOST)
         return self._transport
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
-        """Send a request and return the response.
+        """Send a request on the open connection, and return the response.
 
         Raises:
             TransportError: There was no valid response, or it may belong to an earlier request.
             OSError: The connection failed.
         """
-        transport = self.require_open()
+        transport = self._transport
+        assert transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type checker
         self._exchanges += 1
         self.is_reusable = False
         reader = self._reader = ResponseReader(method, self._limit)
@@ -176,8 +178,8 @@ class ProtocolConnection(asyncio.Protocol):
         if reader.has_leftovers or self._has_unexpected_bytes or self._has_unread_bytes(reader):
             if self._exchanges > 1:
                 raise build_unexpected_bytes_error()
-        elif reader.keeps_alive and not transport.is_closing():
-            self.is_reusable = True
+        else:
+            self.is_reusable = reader.keeps_alive and self._is_open
         return response
 
     def _has_unread_bytes(self, reader: ResponseReader) -> bool:
@@ -192,7 +194,7 @@ class ProtocolConnection(asyncio.Protocol):
 
     def abort(self, error: Exception | None = None) -> None:
         """Close the connection at once. A running exchange raises `error`."""
-        self.is_reusable = False
+        self.is_reusable = self._is_open = False
         if error is not None:
             self._fail(error)
         if self._transport is not None:
@@ -205,7 +207,7 @@ class ProtocolConnection(asyncio.Protocol):
 
     def _end(self) -> None:
         """End the exchange with the end of the connection, which may be the end of the response."""
-        self.is_reusable = False
+        self.is_reusable = self._is_open = False
         if self._reader is None:
             return
         try:
@@ -229,7 +231,7 @@ class ProtocolConnection(asyncio.Protocol):
         """Note the new connection."""
         self._transport = cast("asyncio.Transport", transport)
         connection = transport.get_extra_info("socket")
-        self.is_reusable = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
+        self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
         if connection is not None:
             self._probe = SocketProbe(connection)
 

@@ -96,7 +96,8 @@ class ResponseReader:
             raise _build_too_large_error("head")
 
     def _parse_head(self, head: bytes) -> None:
-        self._check_start(head)
+        if len(head) > self._head_left or not head.startswith(_VERSIONS):
+            self._check_start(head)
         parser = self._parser = httptools.HttpResponseParser(self)
         try:
             parser.feed_data(head)
@@ -167,7 +168,8 @@ class ResponseReader:
         if not self._is_complete:
             return None
         # llhttp silently skips line breaks after a response. The last line break of the body, or of its trailers, and the empty
-        # line are the only line breaks that belong to the response.
+        # line are the only line breaks that belong to the response. Part of another head ends in other bytes, and a complete
+        # one is an error of the parser.
         self.has_leftovers |= self._tail[-4:] != _END_OF_HEAD or self._tail[0] in b"\r\n"
         return self._build_response(body.finish())
 
@@ -177,17 +179,14 @@ class ResponseReader:
 
     # Called by the parser.
 
-    def on_message_begin(self) -> None:
-        """Stop parsing at a second response."""
-        if self._is_complete:
-            raise ValueError
-
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header field. Trailers also arrive here, after the headers were read."""
         self._raw_headers.append((name, value.rstrip()))
 
     def on_headers_complete(self) -> None:
-        """Ask the parser while it knows the version and the fields."""
+        """Ask the parser while it knows the version and the fields. Stop parsing at the end of a second head."""
+        if self._is_complete:
+            raise ValueError
         assert self._parser is not None, "the parser is running"  # noqa: S101 - for the type checker
         self.keeps_alive = self._parser.should_keep_alive()
 

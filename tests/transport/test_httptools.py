@@ -32,7 +32,10 @@ on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True
         ({"max_in_flight": 0}, "max_in_flight: expected a whole number"),
         ({"max_answer": 0}, "max_answer: expected a whole number"),
         ({"ssl_context": True}, "ssl_context: expected an ssl.SSLContext"),
-        ({"proxy": "http://user:secret@proxy.example"}, "proxy: HttptoolsTransport has no proxies; use HttpxTransport"),
+        (
+            {"proxy": "http://user:secret@proxy.example"},
+            "proxy: expected None, because httptools has no proxies; use HttpxTransport",
+        ),
     ],
 )
 def test_an_invalid_option_is_refused_by_name(options: dict[str, Any], field: str) -> None:
