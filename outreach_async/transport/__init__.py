@@ -27,9 +27,9 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects and never
-retry. They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer`
-bytes (16 MiB by default) raises `TransportError`.
+A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects and never retry.
+They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by
+default) raises `TransportError`.
 
 Your own client
 ---------------
@@ -86,10 +86,10 @@ anyio.run(main)
 
 Proxies and TLS
 ---------------
-A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...), in
-the same way for every library. `HttptoolsTransport` has no proxies, and raises an error if one is set. Pass `trust_env=False` to ignore them. `proxy=` sets a proxy instead; `ssl_context=` sets the
-trusted certificates and may hold a client certificate. A user and password in a URL are sent as basic authorization. These
-secrets are masked in every error.
+A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...),
+in the same way for every library. `HttptoolsTransport` has no proxies, and raises an error if one is set. Pass
+`trust_env=False` to ignore them. `proxy=` sets a proxy instead; `ssl_context=` sets the trusted certificates and may hold a
+client certificate. A user and password in a URL are sent as basic authorization. These secrets are masked in every error.
 
 ```python
 import ssl
