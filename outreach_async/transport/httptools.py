@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from outreach_async.transport.httptools_pool import ProtocolPool, StreamPool
 
 _DEFAULT_CONNECTIONS: Final = 64
-_CACHED_HEADS: Final = 256
 _CONNECTION_ERRORS: Final = (
     OSError,  # includes ssl.SSLError
     UnicodeError,  # raised for a host name that is too long for DNS
@@ -102,7 +101,7 @@ class HttptoolsTransport:
         self._default_headers = {"host": host if self._base.port is None else f"{host}:{self._base.port}"}
         if self._base.authorization is not None:
             self._default_headers["authorization"] = self._base.authorization
-        self._cached_head = lru_cache(_CACHED_HEADS)(self._build_head)  # requests of one kind share their head
+        self._last_head: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
         self._pool = LoopLocal(self._open_pool)
         self._fast_pool: ProtocolPool | None = None
         self._closed = False
@@ -133,9 +132,10 @@ class HttptoolsTransport:
             return self._fast_pool
         return self._pool.get()
 
-    def _build_head(self, method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-        """Return the head of requests, without their content-length and the empty line."""
-        fields = merge_headers(Request(method, target, dict(headers)), self._default_headers)
+    def _build_head(self, request: Request) -> bytes:
+        """Return the head of a request, without its content-length and the empty line."""
+        method, target = request.method, request.target
+        fields = merge_headers(request, self._default_headers)
         fields.pop("content-length", None)
         lines = [
             f"{method} {self._base.path}{require_origin_form(target)} HTTP/1.1",
@@ -144,7 +144,11 @@ class HttptoolsTransport:
         return "".join(f"{line}\r\n" for line in lines).encode("ascii")
 
     def _encode(self, request: Request) -> bytes:
-        head = self._cached_head(request.method, request.target, tuple(request.headers.items()))
+        # All requests of a bulk run have the same head.
+        method, target, headers, head = self._last_head
+        if request.method != method or request.target != target or request.headers != headers:
+            head = self._build_head(request)
+            self._last_head = (request.method, request.target, dict(request.headers), head)
         if request.body or request.method in METHODS_WITH_BODY:
             return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(request.body), request.body)
         return head + b"\r\n"

@@ -159,22 +159,25 @@ class ProtocolConnection(asyncio.Protocol):
             raise ConnectionResetError(_LOST)
         return self._transport
 
-    async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
-        """Send a request on the open connection, and return the response.
-
-        Raises:
-            TransportError: There was no valid response, or it may belong to an earlier request.
-            OSError: The connection failed.
-        """
+    def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
+        """Send a request on the open connection. Return the future response, to be passed to `finish`."""
         transport = self._transport
         assert transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type checker
         self._exchanges += 1
         self.is_reusable = False
-        reader = self._reader = ResponseReader(method, self._limit)
-        self._waiter = self._loop.create_future()
+        self._reader = self._last_reader = ResponseReader(method, self._limit)
+        waiter = self._waiter = self._loop.create_future()
         progress.sent = True
         transport.write(message)
-        response = await self._waiter
+        return waiter
+
+    def finish(self, response: Response) -> Response:
+        """Determine whether the connection can be reused after a response, and return the response.
+
+        Raises:
+            TransportError: The response may belong to an earlier request.
+        """
+        reader = self._last_reader
         if reader.has_leftovers or self._has_unexpected_bytes or self._has_unread_bytes(reader):
             if self._exchanges > 1:
                 raise build_unexpected_bytes_error()
@@ -306,7 +309,7 @@ class ProtocolPool:
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
             connection = self._take_idle() or await self._connect(progress)
             try:
-                response = await connection.exchange(message, method, progress)
+                return connection.finish(await connection.start(message, method, progress))
             finally:
                 # Also after a cancellation: the rest of the response would arrive later and be read as the next response.
                 if connection.is_reusable:
@@ -314,7 +317,6 @@ class ProtocolPool:
                     self._idle.append(connection)
                 else:
                     connection.abort()
-            return response
         finally:
             self._release_slot()
 
@@ -429,7 +431,7 @@ class StreamConnection:
         return self._is_reusable and not self._probe.is_readable()
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
-        """Send a request and return the response; see `ProtocolConnection.exchange`."""
+        """Send a request and return the response; see `ProtocolPool.send`."""
         if self._stream is None:
             self._stream = await self._open()
         self._exchanges += 1

@@ -55,7 +55,11 @@ class Stage:
 
     async def exchange(self) -> asyncio.Task[Response]:
         """Start an exchange."""
-        running = asyncio.create_task(self.connection.exchange(b"request", "POST", Progress()))
+
+        async def run() -> Response:
+            return self.connection.finish(await self.connection.start(b"request", "POST", Progress()))
+
+        running = asyncio.create_task(run())
         await asyncio.sleep(0)
         return running
 
