@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from typing import Any
 
 import anyio
@@ -10,14 +12,14 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.certificates import certificates
-from support.listener import OK, Listener, Peer, answer_once, hang, serve
+from support.listener import OK, PATIENCE, Listener, Peer, answer_once, hang, serve
 from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY
 from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httptools_pool import ProtocolPool, StreamPool
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport.wire import Progress, Request, Transport
 
 everywhere = over("httptools", loops=EVERY_LOOP)
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
@@ -172,6 +174,49 @@ async def test_a_server_that_speaks_first_gets_no_request(make: Make, tls: bool)
             assert error.maybe_sent is (progress.sent is not False)  # noqa: PT017 - the bytes may come too late
         await transport.aclose()
         await anyio.to_thread.run_sync(listener.wait_idle)
+
+
+@everywhere
+async def test_a_copy_in_a_tls_record_of_its_own_makes_a_later_response_ambiguous(make: Make) -> None:
+    go, sent = threading.Event(), threading.Event()
+
+    def copy_the_second(peer: Peer) -> None:
+        peer.request()
+        peer.send(OK)
+        peer.request()
+        assert go.wait(PATIENCE)
+        peer._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # two segments, and both at once
+        peer.send(OK)
+        peer.send(OK)
+        sent.set()
+        peer.outlast()
+
+    with Listener(copy_the_second, tls=certificates().server) as listener:
+        transport = make(listener.url, tls=certificates().client)
+        await transport.send(POST, Progress())
+        async with anyio.create_task_group() as group:
+            group.start_soon(is_ambiguous, transport)
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            go.set()
+            assert sent.wait(PATIENCE)  # the event loop is blocked until both have arrived
+        await transport.aclose()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+
+
+async def is_ambiguous(transport: Transport) -> None:
+    with pytest.raises(TransportError, match="may belong to an earlier request"):
+        await transport.send(POST, Progress())
+
+
+@everywhere
+async def test_a_closed_transport_says_so(make: Make) -> None:
+    transport = make("http://localhost:1")
+    await transport.aclose()
+    assert repr(transport) == "<HttptoolsTransport to http://localhost:1, closed>"
+    with pytest.raises(InvalidRequest, match=r"^the HttptoolsTransport is closed; make a new one$"):
+        await transport.send(POST, Progress())
+    await transport.aclose()
 
 
 @everywhere
