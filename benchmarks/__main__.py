@@ -59,7 +59,18 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "spread": spread,
 }
 
-PEERS: Final = ("httpx2", "aiohttp", "uvloop", "mypy", "respx", "pytest_httpx", "starlette", "openapi_python_client")
+PEERS: Final = (
+    "httpx2",
+    "aiohttp",
+    "httptools",
+    "uvloop",
+    "trio",
+    "mypy",
+    "respx",
+    "pytest_httpx",
+    "starlette",
+    "openapi_python_client",
+)
 
 PICTURED: Final[Mapping[str, tuple[int, str]]] = {
     "posts": (0, "64"),

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 PACKAGES: Final = (
-    "httpx", "httpcore", "httpx2", "aiohttp", "uvloop", "anyio", "msgspec", "cattrs", "attrs", "openapi-python-client", "respx",
+    "httpx", "httpcore", "httpx2", "aiohttp", "httptools", "uvloop", "anyio", "msgspec", "cattrs", "attrs",
+    "openapi-python-client", "respx",
 )  # fmt: skip
 
 

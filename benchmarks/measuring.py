@@ -11,9 +11,11 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Literal, TypeVar
 from urllib.request import urlopen
 
+import anyio
+
 T = TypeVar("T")
 
-Loop = Literal["asyncio", "uvloop"]
+Loop = Literal["asyncio", "uvloop", "trio"]
 Once = Callable[[], Awaitable[object]]
 """Sends one request and reads its response."""
 Opener = Callable[[str, int], AbstractAsyncContextManager[Once]]
@@ -56,6 +58,8 @@ def spending() -> Iterator[Spent]:
 
 def run(main: Coroutine[Any, Any, T], loop: Loop = "asyncio") -> T:
     """Run a coroutine in a new event loop."""
+    if loop == "trio":
+        return anyio.run(_identity, main, backend="trio")
     factory = None
     if loop == "uvloop":
         import uvloop
@@ -63,6 +67,10 @@ def run(main: Coroutine[Any, Any, T], loop: Loop = "asyncio") -> T:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
+
+
+async def _identity(main: Coroutine[Any, Any, T]) -> T:
+    return await main
 
 
 async def by_workers(once: Once, count: int, concurrency: int) -> list[float]:
@@ -76,9 +84,9 @@ async def by_workers(once: Once, count: int, concurrency: int) -> list[float]:
             await once()
             took.append(time.perf_counter() - began)
 
-    async with asyncio.TaskGroup() as group:
+    async with anyio.create_task_group() as group:
         for _ in range(concurrency):
-            group.create_task(work())
+            group.start_soon(work)
     return took
 
 

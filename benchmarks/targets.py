@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from benchmarks.groups.posts import ON_TRIO
 from benchmarks.groups.spread import DASK, DRIVER, FILE
 from benchmarks.report import short
 from benchmarks.results import Table
@@ -48,6 +49,8 @@ _LOOP_WALK: Final = ("httpx loop, dicts", _LATE)
 _CLIENT: Final = "from outreach_async import OutreachClient"
 _FAST_BULK: Final = ("create_many, aiohttp", "asyncio")
 _FAST_WALK: Final = "OutreachClient, aiohttp, prefetch=4"
+_FASTEST: Final = "HttptoolsTransport"
+_FASTEST_BULK: Final = "create_many, httptools"
 _NO_RATE: Final = ("create_many, null transport", "asyncio")
 _HTTPX: Final = ("import httpx", "CPU")
 _LONG: Final = "long create_many"
@@ -66,6 +69,12 @@ TARGETS: Final = (
     Target("bytes kept a mailbox", ("decode", 1), ("converters.loads", "kept"), 1000),
     Target("bulk on aiohttp / httpx loop", ("bulk", 0), _FAST_BULK, 1 / 10, _LOOP_BULK),
     Target("bulk on aiohttp / raw client", ("bulk", 0), _FAST_BULK, 5, ("raw asyncio.Protocol", "asyncio")),
+    Target("HttptoolsTransport / raw client, 64 in flight", ("posts", 0), (_FASTEST, "64"), 2.5, ("raw asyncio.Protocol", "64")),
+    Target("HttptoolsTransport / one httpx.AsyncClient, 64 in flight", ("posts", 0), (_FASTEST, "64"), 0.02, _LOOP_64),
+    Target("HttptoolsTransport, 256 in flight / 64", ("posts", 0), (_FASTEST, "256"), 1.1, (_FASTEST, "64")),
+    Target("HttptoolsTransport / HttpxTransport on trio", ("posts", 0), (_FASTEST, ON_TRIO), 0.25, (_LANES, ON_TRIO)),
+    Target("bulk on httptools / httpx loop", ("bulk", 0), (_FASTEST_BULK, "asyncio"), 1 / 25, _LOOP_BULK),
+    Target("the same with a journal", ("bulk", 0), (f"{_FASTEST_BULK}, journal", "asyncio"), 1 / 22, _LOOP_BULK),
     Target("bulk by default / httpx loop", ("bulk", 0), ("create_many", "asyncio"), 1 / 2.5, _LOOP_BULK),
     Target("walk / httpx loop, wall time", ("walks", 1), ("OutreachClient, prefetch=4", _LATE), 1 / 3, _LOOP_WALK),
     Target("walk on aiohttp / httpx loop, wall time", ("walks", 1), (_FAST_WALK, _LATE), 1 / 3, _LOOP_WALK),

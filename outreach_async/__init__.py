@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from outreach_async.retry import RetryPolicy
     from outreach_async.shared_rate import Rate, RateShare, RateUsage, SharedRate
     from outreach_async.transport.aiohttp import AiohttpTransport
+    from outreach_async.transport.httptools import HttptoolsTransport
     from outreach_async.transport.httpx import HttpxTransport
     from outreach_async.transport.wire import Progress, Request, Response, Transport
     from outreach_async.vocabulary import UNSET, Outcome
@@ -94,6 +95,7 @@ __all__ = [
     "CreatedContact",
     "DeadlineExceeded",
     "Forbidden",
+    "HttptoolsTransport",
     "HttpxTransport",
     "InvalidRequest",
     "Journal",
@@ -153,6 +155,7 @@ _EXPORTS: Final = {
     "retry": ("RetryPolicy",),
     "shared_rate": ("Rate", "RateShare", "RateUsage", "SharedRate"),
     "transport.aiohttp": ("AiohttpTransport",),
+    "transport.httptools": ("HttptoolsTransport",),
     "transport.httpx": ("HttpxTransport",),
     "transport.wire": ("Progress", "Request", "Response", "Transport"),
     "vocabulary": ("UNSET", "Outcome"),

@@ -36,6 +36,8 @@ BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
     "create_many": ("", partial(ours.bulk, "httpx"), 1500),
     "create_many, httpx2": ("httpx2", partial(ours.bulk, "httpx2"), 1500),
     "create_many, aiohttp": ("aiohttp", partial(ours.bulk, "aiohttp"), 4000),
+    "create_many, httptools": ("httptools", partial(ours.bulk, "httptools"), 8000),
+    "create_many, httptools, journal": ("httptools", partial(ours.bulk, "httptools", journal=True), 8000),
     "create_many, null transport": ("", partial(ours.bulk, "null"), 8000),
     "raw asyncio.Protocol": ("", _raw, 10000),
 }

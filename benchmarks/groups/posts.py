@@ -25,6 +25,7 @@ class Peer:
         count: Requests in a full round, which takes about half a second.
         needs: Module that must be installed; empty for none.
         most: Highest concurrency to measure. Some peers take very long beyond it.
+        on_trio: Whether to measure it on trio as well.
     """
 
     opener: Opener
@@ -32,6 +33,7 @@ class Peer:
     count: int
     needs: str = ""
     most: int = 256
+    on_trio: bool = False
 
 
 POSTS: Final[Mapping[str, Peer]] = {
@@ -41,9 +43,10 @@ POSTS: Final[Mapping[str, Peer]] = {
     "httpx2 loop": Peer(partial(loops.post, "httpx2"), by_gather, 400, "httpx2"),
     "aiohttp loop": Peer(partial(loops.post, "aiohttp"), by_gather, 3000, "aiohttp"),
     "HttpxTransport over a client": Peer(partial(ours.post, "httpx client"), by_workers, 300),
-    "HttpxTransport": Peer(partial(ours.post, "httpx"), by_workers, 1200),
+    "HttpxTransport": Peer(partial(ours.post, "httpx"), by_workers, 1200, on_trio=True),
     "HttpxTransport, httpx2": Peer(partial(ours.post, "httpx2"), by_workers, 1200, "httpx2"),
     "AiohttpTransport": Peer(partial(ours.post, "aiohttp"), by_workers, 3000, "aiohttp"),
+    "HttptoolsTransport": Peer(partial(ours.post, "httptools"), by_workers, 6000, "httptools", on_trio=True),
     "raw asyncio.Protocol": Peer(raw.post, by_workers, 8000),
 }
 
@@ -54,8 +57,12 @@ CREATES: Final[Mapping[str, Peer]] = {
     "OutreachClient": Peer(partial(ours.create, "httpx"), by_gather, 1200),
     "OutreachClient, httpx2": Peer(partial(ours.create, "httpx2"), by_gather, 1200, "httpx2"),
     "OutreachClient, aiohttp": Peer(partial(ours.create, "aiohttp"), by_gather, 3000, "aiohttp"),
+    "OutreachClient, httptools": Peer(partial(ours.create, "httptools"), by_gather, 5000, "httptools"),
     "OutreachClient, null transport": Peer(partial(ours.create, "null"), by_gather, 5000),
 }
+
+ON_TRIO: Final = "64 on trio"
+"""The column of the peers that run on trio."""
 
 _QUICK: Final = (1, 64)
 """Concurrencies to measure in a quick run."""
@@ -88,7 +95,7 @@ def _measured(bench: Bench, kind: str, title: str, concurrencies: list[int]) -> 
     def take(job: Job, figures: Figures) -> None:
         cpu.add(job.row, job.column, figures["cpu"])
         busy.add(job, figures)
-        if "uvloop" not in job.column:
+        if "on" not in job.column:
             latency.add(job.row, f"{job.column}: p50", figures["p50"])
             latency.add(job.row, f"{job.column}: p99", figures["p99"])
 
@@ -107,6 +114,8 @@ def _jobs(bench: Bench, kind: str, concurrencies: list[int]) -> list[Job]:
     settings = [setting for setting in settings if not bench.quick or setting[1] in _QUICK]
     if find_spec("uvloop") and not bench.quick:
         settings.append(("64 on uvloop", 64, "uvloop"))
+    if find_spec("trio") and kind == "posts":
+        settings.append((ON_TRIO, 64, "trio"))
     peers = _PEERS[kind]
     return [
         Job(
@@ -116,7 +125,9 @@ def _jobs(bench: Bench, kind: str, concurrencies: list[int]) -> list[Job]:
             {"kind": kind, "row": row, "url": bench.service.url, "loop": loop, **_size(bench, peers[row], most)},
         )
         for column, most, loop in settings
-        for row in present({row: peer.needs for row, peer in peers.items() if most <= peer.most})
+        for row in present(
+            {row: peer.needs for row, peer in peers.items() if most <= peer.most and (loop != "trio" or peer.on_trio)}
+        )
     ]
 
 

@@ -12,20 +12,32 @@ from benchmarks.measuring import Once, Whole
 from benchmarks.peers.loops import JSON
 from benchmarks.peers.nothing import NullTransport
 from benchmarks.workload import BODY, FIELDS, OWNER_KEY, WORKSPACE, email
-from outreach_async import AiohttpTransport, HttpxTransport, NewContact, Outcome, OutreachClient, Rate, Request, Transport
+from outreach_async import (
+    AiohttpTransport,
+    HttptoolsTransport,
+    HttpxTransport,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Rate,
+    Request,
+    Transport,
+)
 from outreach_async.transport.wire import Progress
 
 Rows = Callable[[int], Iterable[NewContact]]
 
 
 def transport(backend: str, url: str, concurrency: int) -> Transport:
-    """Return a transport by name: `httpx`, `httpx2`, `aiohttp`, `httpx client` or `null`."""
+    """Return a transport by name: `httpx`, `httpx2`, `aiohttp`, `httptools`, `httpx client` or `null`."""
     if backend == "null":
         return NullTransport()
     if backend == "httpx client":
         return HttpxTransport(import_module("httpx").AsyncClient(base_url=url), max_in_flight=concurrency)
     if backend == "aiohttp":
         return AiohttpTransport(url, max_in_flight=concurrency)
+    if backend == "httptools":
+        return HttptoolsTransport(url, max_in_flight=concurrency)
     return HttpxTransport(url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=concurrency)
 
 

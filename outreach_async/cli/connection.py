@@ -112,6 +112,10 @@ def _create_transport(options: Options, max_in_flight: int) -> Transport:
         from outreach_async.transport.aiohttp import AiohttpTransport
 
         return AiohttpTransport(base_url)
+    if options.backend == "httptools":
+        from outreach_async.transport.httptools import HttptoolsTransport
+
+        return HttptoolsTransport(base_url, max_in_flight=max_in_flight)
     from outreach_async.transport.httpx import HttpxTransport
 
     return HttpxTransport(base_url, family=options.backend, max_in_flight=max_in_flight)

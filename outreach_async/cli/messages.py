@@ -36,6 +36,7 @@ _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b
 _REPLACEMENTS: Final = (
     # A remedy for library and command, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
+    (re.compile(r"\buse [^;()]*\(on the command line: (--backend [^()]*)\)"), r"pass \1"),
     # Remedies for which the command has no option.
     (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),

@@ -17,7 +17,7 @@ from outreach_async.vocabulary import ID_PREFIXES
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
 
-Backend = Literal["httpx", "httpx2", "aiohttp"]
+Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
 _ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}
 """Maps each kind of id to the name of the parameters that take it."""

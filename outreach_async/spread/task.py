@@ -27,7 +27,7 @@ from outreach_async.transport.wire import Transport
 from outreach_async.validation import require_choice, require_id, require_number, require_seconds
 from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
-Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp"]
+Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
 _MAX_FAILURES: Final = 100
 """Maximum number of failed rows that a report lists. `failed_rows` lists all of them."""
@@ -43,7 +43,7 @@ class Connection:
     Attributes:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
-        backend: The HTTP library: `"httpx"`, `"httpx2"` or `"aiohttp"`.
+        backend: The HTTP library: `"httpx"`, `"httpx2"`, `"aiohttp"` or `"httptools"`.
         concurrency: Maximum number of requests in flight of each part.
         rate: Maximum number of requests per second of each part; `None` to learn it. Divide the permitted rate by the number of
             parts that run at the same time.
@@ -96,6 +96,10 @@ class Connection:
             from outreach_async.transport.aiohttp import AiohttpTransport
 
             return AiohttpTransport(self.base_url)
+        if self.backend == "httptools":
+            from outreach_async.transport.httptools import HttptoolsTransport
+
+            return HttptoolsTransport(self.base_url, max_in_flight=self.concurrency)
         from outreach_async.transport.httpx import HttpxTransport
 
         return HttpxTransport(self.base_url, family=self.backend, max_in_flight=self.concurrency)

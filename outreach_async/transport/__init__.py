@@ -1,4 +1,4 @@
-"""Transports: send requests to the service over httpx, httpx2 or aiohttp.
+"""Transports: send requests to the service over httpx, httpx2, aiohttp or httptools.
 
 A client sends every request through a `Transport`, which takes one complete request and returns one complete response. Many tasks
 may use a transport at the same time. Choose a transport:
@@ -7,18 +7,19 @@ may use a transport at the same time. Choose a transport:
     HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
     HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx, and its connection pool
     HttpxTransport(url, family="httpx2")       a maintained fork of httpx; needs the extra `httpx2`
-    AiohttpTransport("https://api.example")    the fastest; asyncio only; needs the extra `aiohttp`
+    AiohttpTransport("https://api.example")    fast; asyncio only; needs the extra `aiohttp`
+    HttptoolsTransport("https://api.example")  the fastest; no proxies; needs the extra `httptools`
     FakeTransport(FakeService())               an in-memory fake of the service; see `outreach_async.fake`
 
 ```python
 import os
 
 import anyio
-from outreach_async import AiohttpTransport, OutreachClient
+from outreach_async import HttptoolsTransport, OutreachClient
 
 
 async def main() -> None:
-    transport = AiohttpTransport(os.environ["OUTREACH_BASE_URL"], max_in_flight=16)
+    transport = HttptoolsTransport(os.environ["OUTREACH_BASE_URL"], max_in_flight=16)
     async with OutreachClient(transport=transport) as client:
         print(len(await client.workspaces.fields()), "fields")  # -> 37 fields
 
@@ -26,9 +27,9 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A client closes the transport you pass to it. `HttpxTransport` and `AiohttpTransport` ignore cookies in responses, never follow
-redirects and never retry. They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer`
-bytes (16 MiB by default) raises `TransportError`.
+A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects and never retry.
+They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by
+default) raises `TransportError`.
 
 Your own client
 ---------------
@@ -85,10 +86,10 @@ anyio.run(main)
 
 Proxies and TLS
 ---------------
-A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...), in
-the same way for every library. Pass `trust_env=False` to ignore them. `proxy=` sets a proxy instead; `ssl_context=` sets the
-trusted certificates and may hold a client certificate. A user and password in a URL are sent as basic authorization. These
-secrets are masked in every error.
+A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...),
+in the same way for every library. `HttptoolsTransport` has no proxies, and raises an error if one is set. Pass
+`trust_env=False` to ignore them. `proxy=` sets a proxy instead; `ssl_context=` sets the trusted certificates and may hold a
+client certificate. A user and password in a URL are sent as basic authorization. These secrets are masked in every error.
 
 ```python
 import ssl

@@ -1,4 +1,4 @@
-"""The transport for aiohttp: the fastest transport, for asyncio only. aiohttp is not imported before the first request."""
+"""The transport for aiohttp, for asyncio only. aiohttp is not imported before the first request."""
 
 from __future__ import annotations
 

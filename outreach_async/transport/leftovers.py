@@ -38,6 +38,10 @@ class SocketProbe:
             return bool(select.select([descriptor], [], [], 0)[0])
         return bool(self._poll.poll(0))
 
+    def is_open_and_readable(self) -> bool:
+        """Do the same for a socket that is known to be open, in half the time."""
+        return bool(self._poll.poll(0)) if self._poll is not None else self.is_readable()
+
     def peek(self) -> bytes | None:
         """Return the first unread byte in the kernel; `b""` at the end of the stream, `None` if there is nothing to read."""
         if not self.is_readable():
@@ -113,14 +117,19 @@ class ConnectionMonitor:
 
     def _peek_buffered(self) -> bytes | None:
         """Return the first byte that was read from the kernel but not yet passed to h11; see `SocketProbe.peek`."""
-        if self._tls is not None:
-            try:
-                return self._tls.read(1)
-            except ssl.SSLWantReadError:
-                pass
-            except OSError:  # any other ssl.SSLError: the connection is broken
-                return b""
+        if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
+            return byte
         return b"?" if _has_buffered_bytes(self.network) else None
+
+
+def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
+    """Return a byte that TLS has already received and that nobody has read; see `SocketProbe.peek`. The byte is consumed."""
+    try:
+        return tls.read(1)
+    except ssl.SSLWantReadError:
+        return None
+    except OSError:  # any other ssl.SSLError: the connection is broken
+        return b""
 
 
 def http11_state(stream: Any) -> tuple[int, Any] | None:

@@ -21,7 +21,8 @@ _MAX_PROVABLE_HEAD: Final = 8 * 1024
 _TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
 _MAX_MESSAGE_LENGTH: Final = 200
 _FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
-_METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+"""Methods whose requests state the length of their body even if it is empty."""
 
 
 def mark_unsent(progress: Progress) -> None:
@@ -57,7 +58,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
     merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
-    if request.body or request.method in _METHODS_WITH_BODY:
+    if request.body or request.method in METHODS_WITH_BODY:
         merged["content-length"] = str(len(request.body))
     return merged
 

@@ -49,8 +49,8 @@ class TrustSettings:
         """Return the SSL context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: The library whose default certificates are used if the settings name none: those of certifi for httpx and
-                aiohttp, those of the system for httpx2.
+            library: The library whose default certificates are used if the settings name none: those of certifi for httpx,
+                aiohttp and httptools, those of the system for httpx2.
 
         Raises:
             InvalidRequest: The certificates named by the environment cannot be read.
@@ -71,7 +71,7 @@ def _shared_context(library: str, file: str | None, directory: str | None, _vers
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:
         context = ssl.create_default_context(capath=directory)
-    elif library == "aiohttp":
+    elif library in {"aiohttp", "httptools"}:
         import certifi
 
         context = ssl.create_default_context(cafile=certifi.where())

@@ -22,7 +22,8 @@ _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _PATH: Final = re.compile(f"[{PATH_CHARACTERS}]*")
 _HOST_AND_PORT: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _AUTHORIZATION_HEADERS: Final = ("authorization", "proxy-authorization", "cookie")
-_PORTS: Final = {"http": 80, "https": 443}
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+"""The default port of each scheme."""
 
 
 @attrs.frozen(repr=False)
@@ -66,9 +67,25 @@ def parse_base_url(text: str) -> BaseUrl:
         raise InvalidRequest("base_url: expected a percent-encoded path, got other characters; encode it with urllib.parse.quote")
     if has_dot_segments(parts.path):
         raise InvalidRequest("base_url: expected a path without the segments '.' and '..', got such a segment; remove it")
-    port = None if parts.port == _PORTS[parts.scheme] else parts.port
+    port = None if parts.port == DEFAULT_PORTS[parts.scheme] else parts.port
     authorization = None if parts.username is None else f"Basic {_encode_credentials(parts)}"
     return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), authorization, url_secrets(text))
+
+
+def encode_host(host: str) -> str:
+    """Return a host name in ASCII, as httpx sends it.
+
+    Raises:
+        InvalidRequest: The name cannot be encoded.
+    """
+    if host.isascii():
+        return host
+    import idna  # a slow import; anyio and httpx require it
+
+    try:
+        return idna.encode(host).decode("ascii")
+    except idna.IDNAError:
+        raise InvalidRequest(INVALID_HOST_MESSAGE) from None
 
 
 def url_secrets(url: str | None) -> tuple[str, ...]:

@@ -55,9 +55,19 @@ def test_shared_options_may_be_on_either_side_and_the_later_wins(shell: Shell, s
     assert json.loads(before.out)["count"] == 1
 
 
-@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
+@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
 def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[str, ...], backend: str) -> None:
     assert shell.json("fields", "--backend", backend, *server_options)[1]["count"] == 37
+
+
+def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example")
+    done = shell("fields", "--backend", "httptools", "--base-url", "https://api.example", "--workspace", "space_1")
+    assert (
+        "httptools has no proxies, got one; pass --backend httpx or --backend aiohttp, or name the host in NO_PROXY"
+        in " ".join(done.err.split())
+    )
+    assert "secret" not in done.err
 
 
 def test_the_embedded_service_ignores_the_environment() -> None:

@@ -93,7 +93,7 @@ def stored(fake: FakeService, client: OutreachClient) -> list[dict[str, Any]]:
     return fake.contacts(str(client._settings.workspace))
 
 
-@over("httpx", "aiohttp", loops=MOVABLE)
+@over("httpx", "aiohttp", "httptools", loops=MOVABLE)
 @before_and_after
 async def test_each_fault_of_a_read_is_a_named_error_and_the_client_stays_usable(make: Make, committed: bool) -> None:
     for name, (fault, kind) in FAULTS.items():
@@ -108,7 +108,7 @@ async def test_each_fault_of_a_read_is_a_named_error_and_the_client_stays_usable
             assert len((await client.mailboxes.list()).data) == 3, name
 
 
-@over("httpx", "aiohttp", loops=MOVABLE)
+@over("httpx", "aiohttp", "httptools", loops=MOVABLE)
 @before_and_after
 async def test_an_error_never_denies_that_a_contact_may_have_been_created(make: Make, committed: bool) -> None:
     for name, (fault, kind) in FAULTS.items():
@@ -122,7 +122,7 @@ async def test_an_error_never_denies_that_a_contact_may_have_been_created(make: 
             assert caught.value.maybe_applied or not stored(fake, client) or name == "429", name
 
 
-@over("httpx", "aiohttp", loops=MOVABLE)
+@over("httpx", "aiohttp", "httptools", loops=MOVABLE)
 @before_and_after
 async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, committed: bool) -> None:
     for name, (fault, _) in FAULTS.items():
@@ -136,7 +136,7 @@ async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, 
             assert len(stored(fake, client)) == 1, name
 
 
-@over("httpx", "aiohttp")
+@over("httpx", "aiohttp", "httptools")
 async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Make) -> None:
     # The checks hold however many attempts time out, so a busy machine changes nothing.
     async with world(make, attempts=3) as (fake, served), served.with_options(timeout=0.7) as client:
@@ -167,7 +167,7 @@ BAD_INPUT: Final[dict[str, Callable[[OutreachClient], Any]]] = {
 }
 
 
-@over("httpx", "aiohttp")
+@over("httpx", "aiohttp", "httptools")
 async def test_invalid_input_is_refused_before_a_byte_is_sent(make: Make) -> None:
     async with world(make) as (fake, client):
         for name, call in BAD_INPUT.items():
@@ -180,7 +180,7 @@ async def test_invalid_input_is_refused_before_a_byte_is_sent(make: Make) -> Non
         assert len(fake.requests) == 0
 
 
-@over("httpx", "aiohttp")
+@over("httpx", "aiohttp", "httptools")
 async def test_a_slow_drip_ends_at_the_deadline(make: Make) -> None:
     async with world(make) as (fake, client):
         fake.faults.script("list_mailboxes", f.slow_drip(every=0.05))
@@ -188,7 +188,7 @@ async def test_a_slow_drip_ends_at_the_deadline(make: Make) -> None:
             await client.mailboxes.list(deadline=0.3)
 
 
-@over("httpx", "aiohttp")
+@over("httpx", "aiohttp", "httptools")
 async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Make) -> None:
     async with world(make) as (fake, client):
         fake.faults.script("create_contact", f.wrong_length())
@@ -198,7 +198,7 @@ async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Mak
         assert len((await client.mailboxes.list()).data) == 3
 
 
-@over("httpx", "aiohttp")
+@over("httpx", "aiohttp", "httptools")
 async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
     dead = OutreachClient(
         transport=make("http://127.0.0.1:1"), owner_key="key_1", workspace="space_1", retry=RetryPolicy(attempts=2)

@@ -301,7 +301,7 @@ def test_an_ambiguous_base_url_is_refused(text: str, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
     with pytest.raises(InvalidRequest):
         OutreachClient(text, owner_key=KEY)
-    for name in ("httpx", "httpx2", "aiohttp"):
+    for name in ("httpx", "httpx2", "aiohttp", "httptools"):
         with pytest.raises(InvalidRequest):
             MAKERS[name](text)
 

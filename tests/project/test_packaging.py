@@ -145,13 +145,14 @@ except InvalidRequest as error:
     ("make", "extra"),
     [
         ("AiohttpTransport('http://127.0.0.1:9')", "outreach_async[aiohttp]"),
+        ("HttptoolsTransport('http://127.0.0.1:9')", "outreach_async[httptools]"),
         ("HttpxTransport('http://127.0.0.1:9', family='httpx2')", "outreach_async[httpx2]"),
     ],
 )
 def test_a_backend_without_its_extra_says_which_one_to_install(bare: Path, make: str, extra: str) -> None:
     code = f"""
 import anyio
-from outreach_async import AiohttpTransport, HttpxTransport, InvalidRequest, OutreachClient
+from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, InvalidRequest, OutreachClient
 
 async def main():
     try:

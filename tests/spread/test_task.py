@@ -216,7 +216,7 @@ def test_no_argument_result_error_log_or_file_contains_the_key(
         ({"base_url": "https://user:hidden@api.example"}, "base_url: expected a URL without user and password"),
         ({"base_url": "api.example"}, "base_url: expected a URL with a host"),
         ({"workspace": "x"}, "workspace: "),
-        ({"backend": "curl"}, "backend: expected one of 'httpx', 'httpx2', 'aiohttp'"),
+        ({"backend": "curl"}, "backend: expected one of 'httpx', 'httpx2', 'aiohttp', 'httptools'"),
         ({"concurrency": 0}, "concurrency: expected at least 1"),
         ({"rate": 0.0}, "rate: expected a positive number of requests per second, got 0.0"),
         ({"timeout": -1.0}, "timeout: expected more than 0 seconds"),
@@ -229,7 +229,7 @@ def test_a_connection_checks_its_values(values: dict[str, Any], message: str) ->
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
+@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
 def test_a_part_is_imported_over_every_backend(
     backend: Any, made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:

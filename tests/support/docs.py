@@ -67,6 +67,7 @@ NOT_CALLED: Final = {
     "Transport": {"send", "aclose"},
     "HttpxTransport": {"send", "aclose"},
     "AiohttpTransport": {"send", "aclose"},
+    "HttptoolsTransport": {"send", "aclose"},
     "FakeTransport": {"send", "aclose"},
     "TracingTransport": {"send", "aclose"},
 }

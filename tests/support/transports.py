@@ -15,6 +15,7 @@ import pytest
 
 from outreach_async.errors import TransportError
 from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request, Transport
 
@@ -44,13 +45,17 @@ MAKERS: Final[dict[str, Make]] = {
     "httpx": lambda url, tls=None, **options: HttpxTransport(url, ssl_context=tls, **options),
     "httpx2": lambda url, tls=None, **options: HttpxTransport(url, family="httpx2", ssl_context=tls, **options),
     "aiohttp": lambda url, tls=None, **options: AiohttpTransport(url, ssl_context=tls, **options),
+    "httptools": lambda url, tls=None, **options: HttptoolsTransport(url, ssl_context=tls, **options),
     "httpx_client": _httpx_client,
     "httpx2_client": _httpx2_client,
     "aiohttp_session": _aiohttp_session,
 }
 """Makes a transport to a URL; must be called in the event loop."""
 
-OWN: Final = ("httpx", "httpx2", "aiohttp")
+PROXYING: Final = ("httpx", "httpx2", "aiohttp")
+"""Transports created from a URL that support proxies."""
+
+OWN: Final = (*PROXYING, "httptools")
 """Transports created from a URL, which can prove that nothing was sent."""
 
 ALL: Final = (*OWN, "httpx_client", "httpx2_client", "aiohttp_session")

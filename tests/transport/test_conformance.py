@@ -25,6 +25,7 @@ from outreach_async.fake.fault_plan import Exchange, WireFault, WireFaultKind
 from outreach_async.fake.server import serve
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request, Transport
 
@@ -107,6 +108,14 @@ async def aiohttp_on_a_socket(service: Service) -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
+async def httptools_on_a_socket(service: Service) -> AsyncIterator[Transport]:
+    async with serve(service) as url:
+        transport = HttptoolsTransport(url)
+        yield transport
+        await transport.aclose()
+
+
+@asynccontextmanager
 async def aiohttp_session_on_a_socket(service: Service) -> AsyncIterator[Transport]:
     async with serve(service) as url:
         transport = AiohttpTransport(aiohttp.ClientSession(f"{url}/"))
@@ -136,6 +145,7 @@ ROUTES: Final[dict[str, Open]] = {
         client_under_respx,
         aiohttp_on_a_socket,
         aiohttp_session_on_a_socket,
+        httptools_on_a_socket,
     )
 }
 PAIRS: Final[list[Any]] = [
@@ -228,7 +238,9 @@ WIRE_FAULTS: Final = DRIFTS | {
 }
 
 
-ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(("lanes_on", "httpx2_lanes_on", "aiohttp_on"))]
+ON_SOCKETS: Final = [
+    pair for pair in PAIRS if str(pair.id).startswith(("lanes_on", "httpx2_lanes_on", "aiohttp_on", "httptools"))
+]
 
 
 @pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])

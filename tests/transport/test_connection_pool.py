@@ -10,7 +10,7 @@ import pytest
 from support.time import virtual_time
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.httpx_pool import KEEPALIVE_EXPIRY, ConnectionPool
+from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport.lifecycle import LoopLocal, discard_all_after_fork
 from outreach_async.transport.wire import Progress, Response
 

@@ -32,8 +32,8 @@ CHUNKED: Final = FIRST + b"transfer-encoding: chunked\r\n"
 
 
 def places(*names: str) -> pytest.MarkDecorator:
-    """Run a test over these transports on asyncio, and over httpx on trio."""
-    chosen = [(name, loop) for name, loop in pairs(*names) if loop == "asyncio" or name == "httpx"]
+    """Run a test over these transports on asyncio, and over two of them on trio."""
+    chosen = [(name, loop) for name, loop in pairs(*names) if loop == "asyncio" or name in {"httpx", "httptools"}]
     cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in chosen]
     return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
 
@@ -189,7 +189,7 @@ ENDLESS: Final = {
     [
         pytest.param(kind, MAKERS[name], LOOPS[loop], id=f"{kind}-{name}-{loop}")
         for kind, loop in zip(ENDLESS, ("asyncio", "trio", "asyncio"), strict=True)
-        for name, loop in (("httpx", loop), ("aiohttp", "asyncio"))
+        for name, loop in (("httpx", loop), ("aiohttp", "asyncio"), ("httptools", loop))
     ],
     indirect=["anyio_backend"],
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from support.listener import Listener, answer_once, refused_port, serve
-from support.transports import GET, NOWHERE, OWN, POST, Make, fail, over
+from support.transports import GET, NOWHERE, POST, PROXYING, Make, fail, over
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.wire import Progress
 
 
-@over(*OWN)
+@over(*PROXYING)
 @pytest.mark.parametrize("source", ["the environment", "an option"])
 async def test_a_proxy_receives_the_request_and_its_password_is_shown_nowhere(
     make: Make, source: str, monkeypatch: pytest.MonkeyPatch
@@ -29,7 +29,7 @@ async def test_a_proxy_receives_the_request_and_its_password_is_shown_nowhere(
         assert "secret" not in repr(transport)
 
 
-@over(*OWN)
+@over(*PROXYING)
 @pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
 async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Listener(serve()) as proxy:
@@ -40,7 +40,7 @@ async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable
         assert proxy.requests[0].startswith(b"POST http://service.example/contacts ")
 
 
-@over(*OWN)
+@over(*PROXYING)
 async def test_an_unusable_proxy_of_the_environment_is_reported(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "gopher://user:secret@proxy.example")
     with pytest.raises(
@@ -50,7 +50,7 @@ async def test_an_unusable_proxy_of_the_environment_is_reported(make: Make, monk
     assert "secret" not in str(caught.value)
 
 
-@over(*OWN)
+@over(*PROXYING)
 async def test_no_proxy_and_trust_env_false_disable_the_proxy(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://localhost:{refused_port()}")
     with Listener(serve()) as listener:
@@ -63,7 +63,7 @@ async def test_no_proxy_and_trust_env_false_disable_the_proxy(make: Make, monkey
         await transport.aclose()
 
 
-@over(*OWN)
+@over(*PROXYING)
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -82,7 +82,7 @@ async def test_a_request_that_a_proxy_refuses_is_certainly_not_sent(make: Make, 
         assert "secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
 
 
-@over(*OWN)
+@over(*PROXYING)
 async def test_a_request_to_an_unreachable_proxy_is_certainly_not_sent(make: Make) -> None:
     transport = make(NOWHERE, proxy=f"http://user:secret@localhost:{refused_port()}")
     error, _ = await fail(transport, GET)

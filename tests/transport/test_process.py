@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request
 
@@ -43,6 +44,7 @@ def over_session(url):
 ON_BOTH = {
     "httpx": lambda url: HttpxTransport(url, ssl_context=context),
     "httpx2": lambda url: HttpxTransport(url, family="httpx2", ssl_context=context),
+    "httptools": lambda url: HttptoolsTransport(url, ssl_context=context),
     "httpx client": over_httpx,
     "httpx2 client": over_httpx2,
 }
@@ -189,4 +191,4 @@ def test_a_forked_child_must_create_a_new_client_and_does_no_harm(loop: str, aut
         for listener in (plain, tls):
             listener.wait_idle()
             # Of each: one that hangs and one that the parent goes on with after the fork; and one of the child's own.
-            assert len(listener.peers) == (12 if loop == "trio" else 17)
+            assert len(listener.peers) == (15 if loop == "trio" else 20)

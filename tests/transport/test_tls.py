@@ -15,20 +15,22 @@ import pytest
 from cryptography import x509
 from support.certificates import certificates, mutual
 from support.listener import Listener, over_tls, serve, tunnel
-from support.transports import ALL, LOOPS, OWN, POST, Make, fail, over, runs_on
+from support.transports import ALL, LOOPS, OWN, POST, PROXYING, Make, fail, over, runs_on
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.tls import TrustSettings
 from outreach_async.transport.wire import Progress, Transport
 
-LIBRARIES = ("httpx", "httpx2", "aiohttp")
+LIBRARIES = ("httpx", "httpx2", "aiohttp", "httptools")
 
 PLAIN: dict[str, Callable[[str], Transport]] = {
     "httpx": HttpxTransport,
     "httpx2": lambda url: HttpxTransport(url, family="httpx2"),
     "aiohttp": AiohttpTransport,
+    "httptools": HttptoolsTransport,
     "httpx_client": lambda url: HttpxTransport(httpx.AsyncClient(base_url=url)),
     "httpx2_client": lambda url: HttpxTransport(httpx2.AsyncClient(base_url=url)),
     "aiohttp_session": lambda url: AiohttpTransport(aiohttp.ClientSession(url)),
@@ -100,7 +102,7 @@ async def test_unreadable_certificates_are_refused(make: Make, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", [True, "/ca.pem", ssl.SSLContext])
-@pytest.mark.parametrize("transport", [HttpxTransport, AiohttpTransport])
+@pytest.mark.parametrize("transport", [HttpxTransport, AiohttpTransport, HttptoolsTransport])
 def test_a_context_of_the_wrong_type_is_refused_with_a_remedy(transport: Any, kind: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^ssl_context: expected an ssl.SSLContext, got .*create_default_context"):
         transport("https://api.example", ssl_context=kind)
@@ -141,9 +143,10 @@ def test_a_context_passed_by_the_user_takes_precedence(authority: Path) -> None:
     )
 
 
-def test_aiohttp_trusts_what_httpx_trusts() -> None:
-    by_aiohttp, by_httpx = (trust().get_context(library).get_ca_certs(binary_form=True) for library in ("aiohttp", "httpx"))
-    assert sorted(by_aiohttp) == sorted(by_httpx) != []
+@pytest.mark.parametrize("library", ["aiohttp", "httptools"])
+def test_others_trust_what_httpx_trusts(library: str) -> None:
+    by_other, by_httpx = (trust().get_context(name).get_ca_certs(binary_form=True) for name in (library, "httpx"))
+    assert sorted(by_other) == sorted(by_httpx) != []
 
 
 @over(*OWN)
@@ -163,7 +166,7 @@ async def test_the_environment_is_read_when_a_transport_is_created(
 # Client certificates and proxies.
 
 
-@over(*ALL)
+@over(*PROXYING, "httpx_client", "httpx2_client", "aiohttp_session")
 async def test_a_client_certificate_works_through_a_proxy_with_a_password(make: Make) -> None:
     keys = mutual()
     with Listener(tunnel(over_tls(keys.server, serve()))) as proxy:
@@ -176,7 +179,7 @@ async def test_a_client_certificate_works_through_a_proxy_with_a_password(make: 
     assert b"\r\nproxy-authorization: basic dxnlcjpwqhnzd29yza==" in head
 
 
-@over(*OWN)
+@over(*PROXYING)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_the_password_of_a_proxy_may_have_any_characters(make: Make, scheme: str) -> None:
     behaviour = tunnel(over_tls(certificates().server, serve())) if scheme == "https" else serve()
@@ -195,7 +198,7 @@ async def test_without_a_client_certificate_a_service_that_requires_one_refuses(
         assert listener.requests == []
 
 
-@over(*OWN)
+@over(*PROXYING)
 async def test_a_proxy_behind_tls_is_verified_like_the_service(make: Make) -> None:
     with Listener(serve(), tls=certificates().server) as proxy:
         transport = make("http://service.example", tls=certificates().client, proxy=f"https://localhost:{proxy.port}")

@@ -1,0 +1,515 @@
+"""Connections and pools for responses that are read with httptools. Importing this module imports httptools.
+
+On asyncio, a connection is an `asyncio.Protocol`, and its pool uses no scope, task or event per request: `ProtocolPool`. On
+trio, a connection is a byte stream of anyio: `StreamPool`. Both send a whole request in one call, and set `progress.sent` on the
+line before this call. A request that ends before that line was certainly not sent, whether or not it has a body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain, zip_longest
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+import attrs
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.lowlevel import current_token
+from anyio.streams.tls import TLSAttribute
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY, ConnectionPool
+from outreach_async.transport.httptools_reader import ResponseReader
+from outreach_async.transport.leftovers import SocketProbe, build_unexpected_bytes_error, peek_decrypted
+from outreach_async.transport.sending import build_transport_error
+from outreach_async.transport.wire import Progress, Response
+
+A = TypeVar("A")
+C = TypeVar("C")
+
+CONNECTION_ATTEMPT_DELAY: Final = 0.25
+"""Seconds after which the next address is tried while the attempts before go on; the recommendation of RFC 8305."""
+
+_NO_TIMEOUT: Final = 86_400.0
+"""Timeout of a TLS handshake in seconds. asyncio requires one, but only the client sets timeouts, and they are cancellations."""
+
+_PIECE: Final = 65_536
+_CLOSED: Final = "the transport was closed while the request was in flight"
+_LOST: Final = "the server closed the connection"
+
+
+@attrs.frozen
+class Origin:
+    """Where to connect to.
+
+    Attributes:
+        host: Host name in ASCII, or an address.
+        port: The port.
+        context: The SSL context; `None` without TLS.
+    """
+
+    host: str
+    port: int
+    context: ssl.SSLContext | None
+
+
+def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the addresses that `getaddrinfo` found in their order, alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
+    families: dict[Any, list[str]] = {}
+    for family, *_, address in found:
+        families.setdefault(family, []).append(address[0])
+    return [address for address in chain.from_iterable(zip_longest(*families.values())) if address is not None]
+
+
+async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
+    """Connect to the first address that accepts, as RFC 8305 says ("Happy Eyeballs").
+
+    Each next attempt starts when the previous one has failed or has taken `CONNECTION_ATTEMPT_DELAY` seconds; the first that
+    succeeds ends all others. asyncio can do this itself, but uvloop cannot.
+
+    Raises:
+        OSError: No attempt succeeded.
+    """
+    made: list[C] = []
+    errors: list[OSError] = []
+
+    async def attempt(address: A, ended: anyio.Event) -> None:
+        try:
+            made.append(await connect(address))
+            group.cancel_scope.cancel()
+        except OSError as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for address in addresses:
+                ended = anyio.Event()
+                group.start_soon(attempt, address, ended)
+                with anyio.move_on_after(CONNECTION_ATTEMPT_DELAY):
+                    await ended.wait()
+    except BaseException:
+        for connection in made:
+            close(connection)
+        raise
+    for connection in made[1:]:
+        close(connection)
+    if made:
+        return made[0]
+    raise errors[0] if len(errors) == 1 else OSError("; ".join(map(str, errors)))
+
+
+class ProtocolConnection(asyncio.Protocol):
+    """A connection on asyncio or uvloop, for one exchange at a time.
+
+    The event loop calls it as soon as something arrives. It therefore notices at once if the server closes an idle connection or
+    sends bytes on it, unless the event loop is blocked: then, only `is_silent` notices it.
+
+    Args:
+        loop: The running event loop.
+        limit: Maximum size of a decoded response body, in bytes.
+        connections: The open connections of the pool, which this connection leaves when it is closed.
+
+    Attributes:
+        idle_since: When the last exchange ended.
+        is_reusable: Whether the connection can be used for another exchange, as far as its last response shows.
+        lost: Done once the connection is closed.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, connections: set[ProtocolConnection]) -> None:
+        self._loop = loop
+        self._limit = limit
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._is_encrypted = False
+        self._reader: ResponseReader | None = None  # of the running exchange
+        self._waiter: asyncio.Future[Response] = loop.create_future()
+        self._has_unexpected_bytes = False
+        self._is_open = False
+        self._exchanges = 0
+        self.idle_since = 0.0
+        self.is_reusable = False
+        self.lost: asyncio.Future[None] = loop.create_future()
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Encrypt the connection, and verify that the server is `host`.
+
+        Raises:
+            OSError: The handshake failed.
+        """
+        transport = self.require_open()
+        self._is_encrypted = True
+        self._transport = await self._loop.start_tls(
+            transport, self, context, server_hostname=host, ssl_handshake_timeout=_NO_TIMEOUT
+        )
+
+    def require_open(self) -> asyncio.Transport:
+        """Return the transport of the open connection.
+
+        Raises:
+            OSError: The server has closed the connection, or has sent bytes that nobody requested.
+        """
+        if not self._is_open or self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError(_LOST)
+        return self._transport
+
+    def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
+        """Send a request on the open connection. Return the future response, to be passed to `finish`."""
+        transport = self._transport
+        assert transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type checker
+        self._exchanges += 1
+        self.is_reusable = False
+        self._reader = self._last_reader = ResponseReader(method, self._limit)
+        waiter = self._waiter = self._loop.create_future()
+        progress.sent = True
+        transport.write(message)
+        return waiter
+
+    def finish(self, response: Response) -> Response:
+        """Determine whether the connection can be reused after a response, and return the response.
+
+        Raises:
+            TransportError: The response may belong to an earlier request.
+        """
+        reader = self._last_reader
+        if reader.has_leftovers or self._has_unexpected_bytes or self._has_unread_bytes(reader):
+            if self._exchanges > 1:
+                raise build_unexpected_bytes_error()
+        else:
+            self.is_reusable = reader.keeps_alive and self._is_open
+        return response
+
+    def _has_unread_bytes(self, reader: ResponseReader) -> bool:
+        # The first response is never suspect, and closing a TLS connection sends bytes too.
+        if self._exchanges == 1 or not (reader.keeps_alive or not self._is_encrypted) or not self._probe.is_open_and_readable():
+            return False
+        return bool(self._probe.peek())
+
+    def is_silent(self) -> bool:
+        """Return whether the idle connection is open and nothing has arrived on it."""
+        return self.is_reusable and not self._probe.is_open_and_readable()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Close the connection at once. A running exchange raises `error`."""
+        self.is_reusable = self._is_open = False
+        if error is not None:
+            self._fail(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, error: Exception) -> None:
+        if self._reader is not None and not self._waiter.done():  # it is done if the exchange was cancelled
+            self._waiter.set_exception(error)
+        self._reader = None
+
+    def _end(self) -> None:
+        """End the exchange with the end of the connection, which may be the end of the response."""
+        self.is_reusable = self._is_open = False
+        if self._reader is None:
+            return
+        try:
+            response = self._reader.finish()
+        except TransportError as error:
+            self._fail(error)
+            return
+        if response is None:
+            self._fail(ConnectionResetError(_LOST))
+        else:
+            self._succeed(response)
+
+    def _succeed(self, response: Response) -> None:
+        self._reader = None
+        if not self._waiter.done():
+            self._waiter.set_result(response)
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the new connection."""
+        self._transport = cast("asyncio.Transport", transport)
+        connection = transport.get_extra_info("socket")
+        self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
+        if connection is not None:
+            self._probe = SocketProbe(connection)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass the bytes to the running exchange. Without one, close the connection."""
+        if self._reader is None:
+            self._has_unexpected_bytes = True
+            self.abort()
+            return
+        try:
+            response = self._reader.feed(data)
+        except TransportError as error:
+            self._fail(error)
+        else:
+            if response is not None:
+                self._succeed(response)
+
+    def eof_received(self) -> None:
+        """End the exchange. The event loop closes the connection."""
+        self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the exchange, and leave the pool."""
+        if exc is None:
+            self._end()
+        else:
+            self.abort(exc)
+        self._connections.discard(self)
+        self.lost.set_result(None)
+
+
+class ProtocolPool:
+    """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first.
+
+    Args:
+        origin: Where to connect to.
+        limit: Maximum number of connections, and of concurrent exchanges.
+        max_answer: Maximum size of a decoded response body, in bytes.
+        clock: Function that returns a monotonic time in seconds.
+    """
+
+    def __init__(self, origin: Origin, limit: int, max_answer: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._origin = origin
+        self._max_answer = max_answer
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._backend = current_token().backend_class  # the functions of anyio would look it up for every request
+        self._limit = limit
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._idle: deque[ProtocolConnection] = deque()
+        self._connections: set[ProtocolConnection] = set()
+        self._connecting: set[anyio.CancelScope] = set()
+        self._closed = False
+        self._all_ended = asyncio.Event()
+
+    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Wait for a free slot, send a request, and return the response.
+
+        Raises:
+            InvalidRequest: The pool was closed before the exchange started.
+            TransportError: There was no valid response, or the pool was closed.
+            OSError: The connection failed.
+        """
+        if self._running == self._limit:
+            await self._wait_for_slot()
+        else:
+            self._running += 1
+        try:
+            await self._backend.checkpoint_if_cancelled()  # otherwise, nothing before the write would notice a cancellation
+            if self._closed:
+                raise InvalidRequest("the transport was closed before the request was sent; make a new one")
+            connection = self._take_idle() or await self._connect(progress)
+            try:
+                return connection.finish(await connection.start(message, method, progress))
+            finally:
+                # Also after a cancellation: the rest of the response would arrive later and be read as the next response.
+                if connection.is_reusable:
+                    connection.idle_since = self._clock()
+                    self._idle.append(connection)
+                else:
+                    connection.abort()
+        finally:
+            self._release_slot()
+
+    async def _wait_for_slot(self) -> None:
+        """Wait for the slot of another exchange, in the order of arrival."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._release_slot()  # the slot was handed over before the cancellation arrived
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def _release_slot(self) -> None:
+        """Hand the slot of an exchange that has ended over to the first that waits. It is free only if none waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+        if self._closed and not self._running:
+            self._all_ended.set()
+
+    def _take_idle(self) -> ProtocolConnection | None:
+        """Remove and return the connection to use, if any; close those that were idle for too long."""
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0].idle_since < horizon:
+            self._idle.popleft().abort()
+        while self._idle:
+            # The server is least likely to have closed the most recently used connection, and under a lower load the others
+            # expire.
+            connection = self._idle.pop()
+            if connection.is_silent():
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self, progress: Progress) -> ProtocolConnection:
+        with anyio.CancelScope() as scope:
+            self._connecting.add(scope)
+            try:
+                return await self._open()
+            finally:
+                self._connecting.discard(scope)
+        raise build_transport_error(_CLOSED, progress)  # reached only if `aclose` cancelled the scope
+
+    async def _open(self) -> ProtocolConnection:
+        found = await self._loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        connection = await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort)
+        if self._origin.context is not None:
+            try:
+                await connection.start_tls(self._origin.context, self._origin.host)
+            except BaseException:
+                connection.abort()
+                raise
+        connection.require_open()
+        # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, for which `aclose` waits.
+        self._connections.add(connection)
+        return connection
+
+    async def _open_to(self, address: str) -> ProtocolConnection:
+        connection = ProtocolConnection(self._loop, self._max_answer, self._connections)
+        try:
+            await self._loop.create_connection(lambda: connection, address, self._origin.port)
+        except BaseException:
+            connection.abort()  # a cancellation may arrive after the connection was made
+            raise
+        return connection
+
+    def is_current(self) -> bool:
+        """Return whether the event loop of the pool is running."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # another event loop, such as trio's
+            return False
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
+        for scope in self._connecting:
+            scope.cancel()
+        connections = tuple(self._connections)
+        for connection in connections:
+            connection.abort(TransportError(_CLOSED, maybe_sent=True))
+        if self._running:
+            await self._all_ended.wait()
+        for connection in connections:
+            await connection.lost
+
+
+class StreamConnection:
+    """A connection over a byte stream of anyio, which is opened by its first exchange.
+
+    Args:
+        origin: Where to connect to.
+        limit: Maximum size of a decoded response body, in bytes.
+    """
+
+    def __init__(self, origin: Origin, limit: int) -> None:
+        self._origin = origin
+        self._limit = limit
+        self._stream: ByteStream | None = None
+        self._is_reusable = False
+        self._exchanges = 0
+
+    def is_reusable(self) -> bool:
+        """Return whether the connection can be reused. If it is readable while idle, it has ended or has unexpected bytes."""
+        return self._is_reusable and not self._probe.is_readable()
+
+    async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Send a request and return the response; see `ProtocolPool.send`."""
+        if self._stream is None:
+            self._stream = await self._open()
+        self._exchanges += 1
+        self._is_reusable = False
+        reader = ResponseReader(method, self._limit)
+        progress.sent = True
+        await self._stream.send(message)
+        response = None
+        while response is None:
+            try:
+                data = await self._stream.receive(_PIECE)
+            except anyio.EndOfStream:
+                response = reader.finish()
+                if response is None:
+                    raise ConnectionResetError(_LOST) from None
+            else:
+                response = reader.feed(data)
+        if reader.has_leftovers or (self._exchanges > 1 and self._has_unread_bytes(reader)):
+            if self._exchanges > 1:
+                raise build_unexpected_bytes_error()
+        else:
+            self._is_reusable = reader.keeps_alive
+        if not self._is_reusable:
+            await self.aclose()  # the pool would do this only before another request
+        return response
+
+    async def _open(self) -> ByteStream:
+        origin = self._origin
+        if origin.context is None:
+            stream: ByteStream = await anyio.connect_tcp(origin.host, origin.port)
+            self._tls = None
+        else:
+            encrypted = await anyio.connect_tcp(
+                origin.host, origin.port, ssl_context=origin.context, tls_hostname=origin.host, tls_standard_compatible=False
+            )
+            self._tls = encrypted.extra(TLSAttribute.ssl_object)  # noqa: S610 - not Django's
+            stream = encrypted
+        self._probe = SocketProbe(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - not Django's
+        return stream
+
+    def _has_unread_bytes(self, reader: ResponseReader) -> bool:
+        if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
+            return bool(byte)
+        return (reader.keeps_alive or self._tls is None) and bool(self._probe.peek())  # closing TLS sends bytes too
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._stream is not None:
+            await anyio.aclose_forcefully(self._stream)
+
+
+class StreamPool:
+    """A bounded pool of connections over byte streams of anyio, in one event loop.
+
+    Args:
+        origin: Where to connect to.
+        limit: Maximum number of connections, and of concurrent exchanges.
+        max_answer: Maximum size of a decoded response body, in bytes.
+    """
+
+    def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
+        self._pool = ConnectionPool(limit, lambda: StreamConnection(origin, max_answer))
+
+    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Send a request and return the response; see `ProtocolPool.send`."""
+
+        async def exchange(connection: StreamConnection) -> Response:
+            return await connection.exchange(message, method, progress)
+
+        return await self._pool.run(exchange, progress)
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        await self._pool.aclose()
+
+
+def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:
+    """Return a pool for the running event loop; see `ProtocolPool` for the arguments."""
+    # The token, because `asyncio.get_running_loop` also succeeds in a trio that runs as a guest of asyncio.
+    is_asyncio = isinstance(current_token().native_token, asyncio.AbstractEventLoop)
+    return (ProtocolPool if is_asyncio else StreamPool)(origin, limit, max_answer)

@@ -1,0 +1,207 @@
+"""Read HTTP/1.1 responses without I/O. Importing this module imports httptools, which parses with llhttp.
+
+llhttp parses heads and chunked bodies. It reports neither where a response ends nor that a connection ended, and it cannot be
+told about `HEAD`. This module therefore determines the length of a body itself: it passes each head to a new parser of llhttp,
+and of the bodies only those in chunks.
+
+llhttp accepts more than a client should. This module rejects what llhttp accepts of HTTP/0.9 and HTTP/2.0, statuses below 100,
+transfer codings other than `chunked`, and heads and trailers of any size. llhttp also skips line breaks before a response; here,
+they are an invalid start or unexpected bytes after the previous response.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import httptools
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
+from outreach_async.transport.wire import Response
+
+MAX_HEAD: Final = 64 * 1024
+"""Maximum size in bytes of the head of a response, with its interim responses, and of trailers and chunk extensions."""
+
+_VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_MIN_STATUS: Final = 100
+_MIN_FINAL_STATUS: Final = 200
+_SWITCHING_PROTOCOLS: Final = 101
+_BODILESS: Final = frozenset({204, 304})
+
+
+class ResponseReader:
+    """Reads one response from the bytes of a connection.
+
+    Args:
+        method: The method of the request. The response to `HEAD` has no body.
+        limit: Maximum size of the decoded body, in bytes.
+
+    Attributes:
+        keeps_alive: Whether the server keeps the connection open after the response.
+        has_leftovers: Whether further bytes followed the response.
+    """
+
+    # Initial values are attributes of the class, because a reader is made for every request.
+    keeps_alive = has_leftovers = False
+    _head = b""
+    _head_left = MAX_HEAD
+    _status = 0
+    _body: BodyReader | None = None
+    _is_chunked = _is_complete = False
+    _tail = b""
+    _overhead = 0
+    _parser: httptools.HttpResponseParser | None = None
+
+    def __init__(self, method: str, limit: int) -> None:
+        self._method = method
+        self._limit = limit
+        self._raw_headers: list[tuple[bytes, bytes]] = []
+
+    def feed(self, data: bytes) -> Response | None:
+        """Add the next bytes. Return the response once it is complete, otherwise `None`.
+
+        Raises:
+            TransportError: The bytes are not a valid response, or one that is too large.
+        """
+        if self._body is not None:
+            return self._feed_body(self._body, data)
+        if self._head:
+            data = self._head + data
+        while (end := data.find(_END_OF_HEAD)) >= 0:
+            end += len(_END_OF_HEAD)
+            self._parse_head(data[:end])
+            data = data[end:]
+            if self._status >= _MIN_FINAL_STATUS:
+                return self._start_body(data)
+        self._check_start(data)
+        self._head = data
+        return None
+
+    def finish(self) -> Response | None:
+        """Return the response that ends with the connection, or `None` if the connection ended too early.
+
+        Raises:
+            TransportError: The compressed body is incomplete.
+        """
+        if self._body is None or self._is_chunked or self._left is not None:
+            return None
+        return self._build_response(self._body.finish())
+
+    def _check_start(self, head: bytes) -> None:
+        """Check a head that may be incomplete, because a server that speaks another protocol may never complete it."""
+        if not (head.startswith(_VERSIONS) or any(version.startswith(head) for version in _VERSIONS)):
+            raise _build_invalid_error("expected a status line of HTTP/1.0 or HTTP/1.1")
+        if len(head) > self._head_left:
+            raise _build_too_large_error("head")
+
+    def _parse_head(self, head: bytes) -> None:
+        if len(head) > self._head_left or not head.startswith(_VERSIONS):
+            self._check_start(head)
+        parser = self._parser = httptools.HttpResponseParser(self)
+        try:
+            parser.feed_data(head)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if parser.get_status_code() != _SWITCHING_PROTOCOLS:  # refused below, in the words of the other transports
+                raise _build_invalid_error(str(error)) from None
+        status = self._status = parser.get_status_code()
+        if status < _MIN_FINAL_STATUS:
+            self._skip_interim(status, len(head))
+
+    def _skip_interim(self, status: int, size: int) -> None:
+        """Prepare for the head of the next response after one with a status of 100 to 199."""
+        if status < _MIN_STATUS:
+            require_final_status(status)
+        if status == _SWITCHING_PROTOCOLS:
+            raise TransportError("the response switches to a protocol that was not requested", maybe_sent=True)
+        self._head_left -= size
+        self._raw_headers = []
+        self._is_complete = False
+
+    def _start_body(self, data: bytes) -> Response | None:
+        headers = self._headers = decode_headers(self._raw_headers)
+        stated = headers.get("content-length")
+        left = None if stated is None else int(stated)  # llhttp has checked that these are digits, stated once
+        coding = headers.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            text = f"the response has an unsupported transfer-encoding: expected chunked, got {coding[:20]!r}"
+            raise TransportError(text, maybe_sent=True)
+        if self._status in _BODILESS or self._method == "HEAD":
+            left = 0
+        elif coding is not None:
+            self._is_chunked = True
+        if left is not None and len(data) >= left <= self._limit and "content-encoding" not in headers:
+            if len(data) > left:
+                self.has_leftovers = True
+                data = data[:left]
+            return self._build_response(data)  # the usual case, without the cost of a `BodyReader`
+        self._left = left
+        self._body = BodyReader(headers, self._limit)
+        return self._feed_body(self._body, data)
+
+    def _feed_body(self, body: BodyReader, data: bytes) -> Response | None:
+        if self._is_chunked:
+            return self._feed_chunks(body, data)
+        if self._left is None:  # the body ends with the connection
+            body.feed(data)
+            return None
+        body.feed(data[: self._left])
+        self.has_leftovers = len(data) > self._left
+        self._left = max(0, self._left - len(data))
+        return None if self._left else self._build_response(body.finish())
+
+    def _feed_chunks(self, body: BodyReader, data: bytes) -> Response | None:
+        assert self._parser is not None, "only a complete response has no parser"  # noqa: S101 - for the type checker
+        self._pieces: list[bytes] = []
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self._is_complete:
+                raise _build_invalid_error(str(error)) from None
+            self.has_leftovers = True
+        for piece in self._pieces:
+            body.feed(piece)
+        self._overhead = 0 if self._pieces else self._overhead + len(data)
+        if self._overhead > MAX_HEAD:
+            raise _build_too_large_error("trailer or chunk extension")
+        self._tail = (self._tail + data[-5:])[-5:]
+        if not self._is_complete:
+            return None
+        # llhttp silently skips line breaks after a response. The last line break of the body, or of its trailers, and the empty
+        # line are the only line breaks that belong to the response. Part of another head ends in other bytes, and a complete
+        # one is an error of the parser.
+        self.has_leftovers |= self._tail[-4:] != _END_OF_HEAD or self._tail[0] in b"\r\n"
+        return self._build_response(body.finish())
+
+    def _build_response(self, body: bytes) -> Response:
+        self._parser = None  # the parser refers to this object, and such a cycle would wait for the garbage collector
+        return Response(self._status, self._headers, body)
+
+    # Called by the parser.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header field. Trailers also arrive here, after the headers were read."""
+        self._raw_headers.append((name, value.rstrip()))
+
+    def on_headers_complete(self) -> None:
+        """Ask the parser while it knows the version and the fields. Stop parsing at the end of a second head."""
+        if self._is_complete:
+            raise ValueError
+        assert self._parser is not None, "the parser is running"  # noqa: S101 - for the type checker
+        self.keeps_alive = self._parser.should_keep_alive()
+
+    def on_body(self, piece: bytes) -> None:
+        """Collect a part of a body in chunks."""
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """Note that the response is complete."""
+        self._is_complete = True
+
+
+def _build_invalid_error(reason: str) -> TransportError:
+    return TransportError(f"the response is not valid HTTP: {reason}", maybe_sent=True)
+
+
+def _build_too_large_error(part: str) -> TransportError:
+    return TransportError(f"the response is too large: its {part} has more than {MAX_HEAD} bytes", maybe_sent=True)

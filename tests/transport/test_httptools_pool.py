@@ -1,0 +1,286 @@
+"""Connections that are read with httptools: what the event loop tells them, the slots of their pool, and several addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Final
+
+import anyio
+import pytest
+from support.listener import Listener, serve
+from support.time import virtual_time
+from support.transports import POST
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.httptools import HttptoolsTransport
+from outreach_async.transport.httptools_pool import (
+    CONNECTION_ATTEMPT_DELAY,
+    ProtocolConnection,
+    connect_first,
+    interleave_families,
+)
+from outreach_async.transport.wire import Progress, Response
+
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Wire(asyncio.Transport):
+    """A transport of asyncio that is connected to nothing."""
+
+    def __init__(self, connection: socket.socket | None) -> None:
+        super().__init__({"socket": connection})
+        self.written = b""
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
+class Stage:
+    """A connection over a `Wire`. The test says what arrives."""
+
+    def __init__(self, *, has_socket: bool = True) -> None:
+        self.sockets = socket.socketpair()
+        self.wire = Wire(self.sockets[0] if has_socket else None)
+        self.connection = ProtocolConnection(asyncio.get_running_loop(), 1_000, set())
+        self.connection.connection_made(self.wire)
+
+    async def exchange(self) -> asyncio.Task[Response]:
+        """Start an exchange."""
+
+        async def run() -> Response:
+            return self.connection.finish(await self.connection.start(b"request", "POST", Progress()))
+
+        running = asyncio.create_task(run())
+        await asyncio.sleep(0)
+        return running
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+@on_asyncio
+async def test_a_connection_carries_one_exchange_after_the_other() -> None:
+    stage = Stage()
+    for _ in range(3):
+        running = await stage.exchange()
+        for byte in RESPONSE:
+            stage.connection.data_received(bytes([byte]))
+        assert (await running).body == b"ok"
+        assert stage.connection.is_silent()
+    assert stage.wire.written == b"request" * 3
+    stage.close()
+
+
+@on_asyncio
+async def test_bytes_that_arrive_while_idle_close_the_connection() -> None:
+    stage = Stage()
+    stage.connection.data_received(b"H")
+    assert stage.wire.is_closed
+    assert not stage.connection.is_silent()
+    with pytest.raises(ConnectionResetError, match="the server closed the connection"):
+        stage.connection.require_open()
+    stage.close()
+
+
+@on_asyncio
+async def test_bytes_in_the_kernel_while_idle_are_noticed() -> None:
+    stage = Stage()
+    stage.sockets[1].send(b"H")
+    assert not stage.connection.is_silent()
+    stage.close()
+
+
+@on_asyncio
+@pytest.mark.parametrize("number", [1, 2])
+async def test_bytes_right_after_a_response_make_only_a_later_one_ambiguous(number: int) -> None:
+    stage = Stage()
+    for _ in range(number - 1):
+        running = await stage.exchange()
+        stage.connection.data_received(RESPONSE)
+        await running
+    running = await stage.exchange()
+    stage.connection.data_received(RESPONSE)
+    stage.connection.data_received(RESPONSE)  # before the exchange runs again
+    if number == 1:
+        assert (await running).body == b"ok"
+    else:
+        with pytest.raises(TransportError, match="may belong to an earlier request"):
+            await running
+    assert stage.wire.is_closed
+    assert not stage.connection.is_silent()
+    stage.close()
+
+
+@on_asyncio
+async def test_the_end_of_an_idle_connection_is_noticed() -> None:
+    stage = Stage()
+    stage.connection.eof_received()
+    assert not stage.connection.is_silent()
+    stage.connection.connection_lost(None)
+    assert stage.connection.lost.done()
+    stage.close()
+
+
+@on_asyncio
+@pytest.mark.parametrize("error", [None, ConnectionResetError("reset by peer")])
+async def test_the_end_of_a_connection_ends_its_exchange(error: Exception | None) -> None:
+    stage = Stage()
+    running = await stage.exchange()
+    stage.connection.data_received(RESPONSE[:-1])
+    stage.connection.connection_lost(error)
+    with pytest.raises(ConnectionResetError, match="reset by peer" if error else "the server closed the connection"):
+        await running
+    stage.close()
+
+
+@on_asyncio
+async def test_what_arrives_after_a_cancellation_is_ignored() -> None:
+    for arrives in (RESPONSE, b"no HTTP", None):
+        stage = Stage()
+        running = await stage.exchange()
+        running.cancel()
+        if arrives is None:
+            stage.connection.eof_received()
+        else:
+            stage.connection.data_received(arrives)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not stage.connection.is_reusable
+        stage.close()
+
+
+@on_asyncio
+async def test_a_connection_reset_as_soon_as_it_was_made_has_no_socket() -> None:
+    stage = Stage(has_socket=False)
+    with pytest.raises(ConnectionResetError, match="the server closed the connection"):
+        stage.connection.require_open()
+    stage.close()
+
+
+@on_asyncio
+async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
+    with Listener(serve()) as listener:
+        transport = HttptoolsTransport(listener.url, max_in_flight=1)
+        pool: Any = transport._pool.get()
+        for order in ("cancelled before its turn", "cancelled in its turn"):
+            pool._running = 1  # the slot of another exchange
+            waiting = asyncio.create_task(transport.send(POST, Progress()))
+            await asyncio.sleep(0)
+            if order == "cancelled in its turn":
+                pool._release_slot()
+                waiting.cancel()
+            else:
+                waiting.cancel()
+                pool._release_slot()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert (pool._running, list(pool._waiting)) == (0, [])
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+    assert len(listener.requests) == 1
+
+
+# Several addresses.
+
+V4: Final = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+V6: Final = (socket.AF_INET6, socket.SOCK_STREAM, 6, "")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([(*V6, ("6a", 1, 0, 0)), (*V6, ("6b", 1, 0, 0)), (*V4, ("4a", 1)), (*V4, ("4b", 1))], ["6a", "4a", "6b", "4b"]),
+        ([(*V4, ("4a", 1)), (*V6, ("6a", 1, 0, 0)), (*V6, ("6b", 1, 0, 0))], ["4a", "6a", "6b"]),
+        ([(*V4, ("4a", 1))], ["4a"]),
+    ],
+)
+def test_addresses_alternate_between_families(found: list[tuple[Any, ...]], expected: list[str]) -> None:
+    assert interleave_families(found) == expected
+
+
+class Addresses:
+    """Connects to made-up addresses: each takes so many seconds and then fails, or succeeds."""
+
+    def __init__(self, **delays: float) -> None:
+        self.tried: list[tuple[str, float]] = []
+        self.closed: list[str] = []
+        self.cancelled: list[str] = []
+        self._delays = delays
+
+    async def connect(self, address: str) -> str:
+        self.tried.append((address, round(anyio.current_time() - self.began, 3)))
+        delay = self._delays[address]
+        try:
+            await anyio.sleep(abs(delay))
+        except BaseException:
+            self.cancelled.append(address)
+            raise
+        if delay < 0:
+            raise ConnectionRefusedError(f"{address} refused")
+        return address
+
+    async def race(self) -> str:
+        self.began = anyio.current_time()
+        return await connect_first(list(self._delays), self.connect, self.closed.append)
+
+
+@virtual_time
+async def test_the_next_address_is_tried_at_once_after_a_failure() -> None:
+    addresses = Addresses(a=-0.1, b=0.1, c=0.1)
+    assert await addresses.race() == "b"
+    assert addresses.tried == [("a", 0.0), ("b", 0.1)]
+
+
+@virtual_time
+async def test_the_next_address_is_tried_beside_a_slow_one() -> None:
+    addresses = Addresses(a=10.0, b=10.0, c=0.1)
+    assert await addresses.race() == "c"
+    assert addresses.tried == [("a", 0.0), ("b", CONNECTION_ATTEMPT_DELAY), ("c", 2 * CONNECTION_ATTEMPT_DELAY)]
+    assert sorted(addresses.cancelled) == ["a", "b"]
+
+
+@virtual_time
+async def test_a_slow_address_may_still_be_the_first() -> None:
+    addresses = Addresses(a=0.3, b=0.2)
+    assert await addresses.race() == "a"
+    assert addresses.cancelled == ["b"]
+
+
+@virtual_time
+async def test_of_two_connections_at_once_one_is_closed() -> None:
+    addresses = Addresses(a=1.0, b=1.0 - CONNECTION_ATTEMPT_DELAY)
+    won = await addresses.race()
+    assert sorted([won, *addresses.closed, *addresses.cancelled]) == ["a", "b"]
+
+
+@virtual_time
+async def test_if_every_address_fails_the_error_names_each() -> None:
+    with pytest.raises(OSError, match=r"^a refused; b refused$"):
+        await Addresses(a=-0.1, b=-0.4).race()
+    with pytest.raises(ConnectionRefusedError, match=r"^a refused$"):
+        await Addresses(a=-0.1).race()
+
+
+@virtual_time
+async def test_a_cancelled_race_closes_what_it_made() -> None:
+    made: list[str] = []
+
+    async def connect(address: str) -> str:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(1.0)
+        return address
+
+    with anyio.move_on_after(0.5) as scope:
+        await connect_first(["a", "b"], connect, made.append)
+    assert scope.cancelled_caught
+    assert made == ["a", "b"]

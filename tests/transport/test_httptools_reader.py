@@ -1,0 +1,221 @@
+"""Reading responses with llhttp: the same in any pieces, as h11 reads them, and strict where llhttp is not."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Final
+
+import attrs
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.examples import scaled
+from support.fuzz import grows_by_at_most, mutated
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.httptools_reader import MAX_HEAD, ResponseReader
+from outreach_async.transport.response_reader import decode_headers
+
+LIMIT: Final = 10_000
+OK: Final = b"HTTP/1.1 200 OK\r\n"
+CHUNKED: Final = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@attrs.frozen
+class Read:
+    """What was read from a connection: a response, or `None` instead of its status if the response is invalid or incomplete."""
+
+    status: int | None
+    headers: dict[str, str] = attrs.field(factory=dict)
+    body: bytes = b""
+    keeps_alive: bool = False
+    has_leftovers: bool = False
+
+
+def read(*pieces: bytes, method: str = "POST", ends: bool = True) -> Read:
+    """Read these pieces, and then the end of the connection."""
+    reader = ResponseReader(method, LIMIT)
+    left = list(pieces)
+    response = None
+    try:
+        while response is None and left:
+            response = reader.feed(left.pop(0))
+        if response is None and ends:
+            response = reader.finish()
+    except TransportError:
+        return Read(None)
+    if response is None:
+        return Read(None)
+    leftovers = reader.has_leftovers or any(left)
+    return Read(response.status, dict(response.headers), response.body, reader.keeps_alive, leftovers)
+
+
+def read_by_h11(raw: bytes, method: str) -> Read:
+    """Read these bytes, and then the end of the connection, with h11."""
+    machine = h11.Connection(h11.CLIENT)
+    machine.send(h11.Request(method=method, target="/", headers=[("host", "localhost")]))
+    machine.send(h11.EndOfMessage())
+    machine.receive_data(raw)
+    head, body, has_ended = None, b"", False
+    try:
+        while not isinstance(event := machine.next_event(), h11.EndOfMessage):
+            if isinstance(event, h11.Response):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif event is h11.NEED_DATA and not has_ended:
+                has_ended = True
+                machine.receive_data(b"")
+            elif not isinstance(event, h11.InformationalResponse):
+                return Read(None)
+    except h11.RemoteProtocolError:
+        return Read(None)
+    if head is None or len(body) > LIMIT:
+        return Read(None)
+    keeps_alive = machine.their_state is h11.DONE
+    return Read(head.status_code, decode_headers(head.headers), body, keeps_alive, bool(machine.trailing_data[0]))
+
+
+RESPONSES: Final = (
+    OK + b"content-length: 5\r\n\r\nhello",
+    OK + b"Content-Type: application/json\r\nX-A:  b \t\r\nx-a: c\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello",
+    OK + b"\r\nhello",
+    b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+    b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 5\r\n\r\nhello",
+    b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404\r\ncontent-length: 0\r\n\r\n",
+    CHUNKED + b"5\r\nhello\r\n6;a=b\r\n world\r\n0\r\n\r\n",
+    CHUNKED + b"5\r\nhello\r\n000\r\nx-trailer: y\r\nz:\r\n\r\n",
+    CHUNKED + b"4\r\n\r\n\r\n\r\n0\r\n\r\n",
+    OK + b"content-encoding: gzip\r\ncontent-length: 25\r\n\r\n" + gzip.compress(b"hello", mtime=0),
+    CHUNKED[:-2] + b"content-encoding: gzip\r\n\r\n19\r\n" + gzip.compress(b"hello", mtime=0) + b"\r\n0\r\n\r\n",
+    CHUNKED[:-2] + b"connection: close\r\n\r\n0\r\n\r\n",
+)
+AFTER: Final = (b"", b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx", b"\0")
+
+streams = st.builds(bytes.__add__, st.sampled_from(RESPONSES) | mutated(RESPONSES), st.sampled_from(AFTER))
+methods = st.sampled_from(["POST", "GET", "HEAD"])
+
+
+@settings(max_examples=scaled(400))
+@given(streams, methods, st.data())
+def test_a_response_is_the_same_in_any_pieces(raw: bytes, method: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
+    pieces = [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    assert read(*pieces, method=method) == read(raw, method=method)
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("raw", RESPONSES)
+def test_a_response_is_the_same_byte_by_byte(raw: bytes, after: bytes) -> None:
+    assert read(*(bytes([byte]) for byte in raw + after)) == read(raw + after)
+
+
+@settings(max_examples=scaled(400))
+@given(streams, methods)
+def test_a_response_that_h11_accepts_as_well_is_the_same(raw: bytes, method: str) -> None:
+    ours, theirs = read(raw, method=method), read_by_h11(raw, method)
+    if None in {ours.status, theirs.status}:
+        return
+    assert same_as_h11(raw, ours, theirs)
+
+
+def same_as_h11(raw: bytes, ours: Read, theirs: Read) -> bool:
+    """Compare. h11 does not decompress, never reuses HTTP/1.0, and does not tell that a body ended with the connection."""
+    body = theirs.body if "content-encoding" in ours.headers else ours.body
+    keeps_alive = ours.keeps_alive and (theirs.keeps_alive or b"HTTP/1.0" in raw)
+    return attrs.evolve(ours, body=body) == attrs.evolve(theirs, keeps_alive=keeps_alive)
+
+
+STRICTER: Final = {
+    "a bare line feed": b"HTTP/1.1 200 OK\ncontent-length: 0\n\n",
+    "a field on two lines": OK + b"x: a\r\n b\r\ncontent-length: 0\r\n\r\n",
+    "a control character": OK + b"x: a\x01b\r\ncontent-length: 0\r\n\r\n",
+    "a line feed after the status": b"HTTP/1.1 200\n\r\n\r\n",
+    "an equal length stated twice": OK + b"content-length: 0\r\ncontent-length: 0\r\n\r\n",
+    "a chunk extension without a name": CHUNKED + b"5;\r\nhello\r\n0\r\n\r\n",
+    "another version of HTTP": b"HTTP/0.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+}
+"""What h11 accepts and we do not. The reverse is unknown."""
+
+
+@pytest.mark.parametrize("raw", STRICTER.values(), ids=STRICTER)
+def test_some_responses_that_h11_accepts_are_refused(raw: bytes) -> None:
+    assert read_by_h11(raw, "POST").status is not None
+    assert read(raw).status is None
+
+
+REFUSED: Final = {
+    "HTTP/0.9": (b"HTTP/0.9 200 OK\r\n\r\nhello", "expected a status line of HTTP/1.0 or HTTP/1.1"),
+    "HTTP/2.0": (b"HTTP/2.0 200 OK\r\n\r\nhello", "expected a status line of HTTP/1.0 or HTTP/1.1"),
+    "another protocol": (b"SSH-2.0", "expected a status line of HTTP/1.0 or HTTP/1.1"),
+    "a line break before it": (b"\r\n" + OK, "expected a status line of HTTP/1.0 or HTTP/1.1"),
+    "a line break after an interim": (b"HTTP/1.1 100 Go on\r\n\r\n\r\n" + OK, "expected a status line of HTTP/1.0 or HTTP/1.1"),
+    "status 000": (b"HTTP/1.1 000 No\r\n\r\n", "has an invalid status: expected 200 or more, got 000"),
+    "status 099": (b"HTTP/1.1 099 No\r\n\r\n", "has an invalid status: expected 200 or more, got 099"),
+    "status 2000": (b"HTTP/1.1 2000 No\r\n\r\n", "is not valid HTTP: Invalid response status"),
+    "another protocol that is switched to": (
+        b"HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        "switches to a protocol that was not requested",
+    ),
+    "status 101": (b"HTTP/1.1 101 Go\r\n\r\n", "switches to a protocol that was not requested"),
+    "another transfer-encoding": (
+        OK + b"transfer-encoding: gzip, chunked\r\n\r\n",
+        "has an unsupported transfer-encoding: expected chunked, got 'gzip, chunked'",
+    ),
+    "chunks and a length": (CHUNKED[:-2] + b"content-length: 5\r\n\r\nhello", "Content-Length can't be present with"),
+    "a length in words": (OK + b"content-length: five\r\n\r\nhello", "Invalid character in Content-Length"),
+    "an empty length": (OK + b"content-length:\r\n\r\nhello", "Empty Content-Length"),
+    "a chunk without a size": (CHUNKED + b"2\r\nok\r\nno\r\n", "Invalid character in chunk size"),
+    "a head without end": (OK + b"x: " + b"y" * MAX_HEAD, "its head has more than 65536 bytes"),
+    "a head that is too large": (OK + b"x: " + b"y" * MAX_HEAD + b"\r\n\r\n", "its head has more than 65536 bytes"),
+    "interim responses without end": (b"HTTP/1.1 103 Hints\r\n\r\n" * 4_000, "its head has more than 65536 bytes"),
+    "trailers without end": (
+        CHUNKED + b"0\r\n" + b"x: y\r\n" * 11_000,
+        "its trailer or chunk extension has more than 65536 bytes",
+    ),
+    "a body that is too large": (OK + b"content-length: 10001\r\n\r\n", "content-length is 10001, more than max_answer=10000"),
+    "gzip that is invalid": (OK + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello", "encoding 'gzip' is not valid"),
+}
+
+
+@pytest.mark.parametrize(("raw", "reason"), REFUSED.values(), ids=REFUSED)
+def test_an_invalid_response_is_refused_with_a_reason(raw: bytes, reason: str) -> None:
+    with pytest.raises(TransportError, match=r"^the response ") as caught:
+        ResponseReader("POST", LIMIT).feed(raw)
+    assert reason in str(caught.value)
+    assert caught.value.maybe_sent
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def test_trailers_that_arrive_slowly_are_limited() -> None:
+    pieces = [CHUNKED + b"5\r\nhello\r\n0\r\n", *[b"x: y\r\n"] * 20_000, b"\r\n"]
+    with grows_by_at_most(3):
+        assert read(*pieces[:5_000], b"\r\n").body == b"hello"
+        assert read(*pieces).status is None
+
+
+def test_many_small_chunks_have_no_limit_of_their_own() -> None:
+    reader = ResponseReader("POST", 100_000)
+    assert reader.feed(CHUNKED) is None
+    for _ in range(30_000):
+        reader.feed(b"1\r\nx\r\n")
+    response = reader.feed(b"0\r\n\r\n")
+    assert response is not None
+    assert response.body == b"x" * 30_000
+
+
+def test_a_truncated_gzip_body_that_ends_with_the_connection_is_refused() -> None:
+    reader = ResponseReader("POST", LIMIT)
+    reader.feed(OK + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"hello")[:-3])
+    with pytest.raises(TransportError, match="is truncated"):
+        reader.finish()
+
+
+@pytest.mark.parametrize("raw", [b"", OK, OK + b"content-length: 5\r\n\r\nhell", CHUNKED + b"5\r\nhello\r\n"])
+def test_a_response_that_ends_too_early_is_none(raw: bytes) -> None:
+    reader = ResponseReader("POST", LIMIT)
+    assert reader.feed(raw) is None
+    assert reader.finish() is None
