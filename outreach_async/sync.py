@@ -152,9 +152,6 @@ class SyncClient:
 
         The copy works while the original is open, and does not need to be closed.
 
-        Raises:
-            InvalidRequest: An option is invalid.
-
         Example:
             ```python
             with SyncClient(transport=FakeTransport(fake), workspace="space_2") as client:
@@ -179,9 +176,6 @@ class SyncClient:
         deadline: Seconds = UNSET,
     ) -> Response:
         """Send any request and return its response, whatever the status, as `OutreachClient.request` does.
-
-        Raises:
-            OutreachError: The call failed.
 
         Example:
             ```python
@@ -215,20 +209,13 @@ class SyncPager(Generic[Item]):
         self._pager, self._loop = pager, loop
 
     def __iter__(self) -> Iterator[Item]:
-        """Iterate over every item once, page by page.
-
-        Raises:
-            OutreachError: A page could not be fetched.
-        """
+        """Iterate over every item once, page by page."""
         cursor: PageCursor[Item] = PageCursor(self._pager.first, self._pager.max_items)
         while not cursor.done:
             yield from self._loop.run(self._pager.next_items, cursor)
 
     def page(self) -> Page[Item]:
         """Fetch the first page, as awaiting a `Pager` does.
-
-        Raises:
-            OutreachError: The page could not be fetched.
 
         Example:
             ```python
@@ -240,9 +227,6 @@ class SyncPager(Generic[Item]):
 
     def pages(self) -> Iterator[Page[Item]]:
         """Iterate over the pages, as `Pager.pages` does.
-
-        Raises:
-            OutreachError: A page could not be fetched.
 
         Example:
             ```python
@@ -259,10 +243,7 @@ class SyncPager(Generic[Item]):
             yield page
 
     def collect(self, *, prefetch: int = 4) -> Collected[Item]:
-        """Return every item once, fetching up to `prefetch` pages concurrently, as `Pager.collect` does.
-
-        Raises:
-            OutreachError: A page could not be fetched.
+        """Return every item once, as `Pager.collect` does.
 
         Example:
             ```python
@@ -412,11 +393,7 @@ class SyncContacts(_SyncResource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> SyncRun:
-        """Create any number of contacts concurrently, as `Contacts.create_many` does.
-
-        Enter the result to iterate over the outcomes (`with client.contacts.create_many(rows) as outcomes:`), or call `wait()` on
-        it for a `BulkReport`.
-        """
+        """Create any number of contacts, as `Contacts.create_many` does. The result is a `SyncRun`."""
         source = CallerRows(rows)
         run = self._client.contacts.create_many(
             source,

@@ -210,6 +210,10 @@ class _RowBatch:
 class CallerRows(AsyncIterator[Any]):
     """Rows that are read in the caller's thread, in batches, and iterated over in the event loop.
 
+    Args:
+        rows: The input.
+        clock: Returns the time in seconds, to measure how long a batch takes.
+
     Attributes:
         total: Number of rows; `None` if the input has no length.
 
@@ -217,11 +221,12 @@ class CallerRows(AsyncIterator[Any]):
         InvalidRequest: The input is not an iterable of rows.
     """
 
-    def __init__(self, rows: Iterable[Any] | ArrowStream) -> None:
+    def __init__(self, rows: Iterable[Any] | ArrowStream, clock: Callable[[], float] = monotonic) -> None:
         source = Source(rows)
         if not source.ready:
             raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
         self.total = source.total
+        self._clock = clock
         self._iterator = source.iterator
         self._failure: Exception | None = None
         self._ended = False
@@ -234,11 +239,11 @@ class CallerRows(AsyncIterator[Any]):
         batch = _RowBatch()
         if not self._is_low:
             return batch
-        until = monotonic() + _LINGER
+        until = self._clock() + _LINGER
         try:
             for row in islice(self._iterator, _BATCH_SIZE):
                 batch.rows.append(row)
-                if monotonic() > until:
+                if self._clock() > until:
                     return batch
         except Exception as error:  # noqa: BLE001 - raised by the run, after the outcomes of the rows before it
             batch.failure = error

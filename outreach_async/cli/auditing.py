@@ -219,7 +219,7 @@ def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
     if rule not in auditing.CATALOGUE:
         near = get_close_matches(rule, auditing.CATALOGUE, n=len(auditing.CATALOGUE))
         near.sort(key=lambda id_: ([*map(ne, rule, id_)], id_))  # ids that differ only in the last digit are about the same topic
-        meant = f"did you mean {' or '.join(near[:_MAX_SUGGESTED])}? " if near else ""
+        meant = f"did you mean {', '.join(near[:_MAX_SUGGESTED])}? " if near else ""
         raise InvalidRequest(f"--explain: unknown rule {name!r}; {meant}'audit --explain' lists all rules")
     text = auditing.explain(rule, policy)
     return _print_result(screen, text, {"rule": rule, "explanation": text})

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk.outcomes import affects_every_row
-from outreach_async.cli.messages import format_seconds
+from outreach_async.cli.messages import count_noun, format_seconds
 from outreach_async.cli.output import Screen, format_duration
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
@@ -106,11 +106,13 @@ def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> Non
 def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
     """Print the findings of a file check: the number and first examples of each kind. Print the estimated duration, if known."""
     for kind in preflight.kinds.values():
-        screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
+        screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {count_noun(kind.count, 'finding')}")
         for number, message in kind.first:
             screen.print_line(f"  {preflight.unit} {number}: {message}")
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
+    if preflight.kinds:
+        screen.print_footer("--check NAME=error rejects the rows with such a finding; --check NAME=off turns a check off.")
     if preflight.refused:
         screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
     if estimate is not None:

@@ -440,7 +440,8 @@ def import_(
     the journal is finished, --resume prints the results again, and a file with other rows is an error.
 
     With --dask, the files are imported in parts. Set OUTREACH_OWNER_KEY in the environment of the workers. To resume
-    after a crash, run the same command again.
+    after a crash, run the same command again. Without --rate, all workers together start at 10 requests per second, and learn the
+    service's limit.
 
     \b
     outreach-async import 'lake/*.parquet' --journal s3://bucket/june \\

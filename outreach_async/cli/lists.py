@@ -12,7 +12,7 @@ import click
 
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import INCOMPLETE, OK
-from outreach_async.cli.messages import format_moment, format_period
+from outreach_async.cli.messages import count_noun, format_moment, format_period
 from outreach_async.cli.options import CONNECTION, READING, IdType, Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
@@ -201,7 +201,7 @@ async def _run_list(options: Options, what: str, columns: ListColumns, chosen: s
         screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
     if items.missing:
         screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
-    screen.print_footer(f"{len(items):,} {what}")
+    screen.print_footer(count_noun(len(items), {"campaigns": "campaign", "mailboxes": "mailbox"}[what]))
     counts = {"count": len(items), "total_found": items.total_found, "repeats": items.repeats, "missing": items.missing}
     screen.print_result({"data": to_wire(list(items)), **counts, "undecodable": len(items.undecodable)})
     return INCOMPLETE if items.missing or items.undecodable else OK
@@ -217,7 +217,7 @@ async def _run_steps(options: Options, campaign: str, chosen: str | None) -> int
         lines += [(step, template) for template in step.templates] or [(step, None)]
     _STEPS.print(screen, lines, names)
     ends = format_moment(result.days_left_date) or result.days_left_date
-    screen.print_footer(f"{len(result.data):,} steps, {result.days_left_display} ({ends})")
+    screen.print_footer(f"{count_noun(len(result.data), 'step')}; time left: {result.days_left_display} (end: {ends})")
     screen.print_result({**to_wire(result), "count": len(result.data)})
     return OK
 
@@ -227,6 +227,6 @@ async def _run_fields(options: Options, chosen: str | None) -> int:
     async with open_client(options) as client:
         workspace_fields = await client.workspaces.fields()
     _FIELDS.print(screen, workspace_fields, names)
-    screen.print_footer(f"{len(workspace_fields):,} fields")
+    screen.print_footer(count_noun(len(workspace_fields), "field"))
     screen.print_result({"data": to_wire(workspace_fields), "count": len(workspace_fields)})
     return OK

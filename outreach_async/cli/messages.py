@@ -106,6 +106,11 @@ _MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})
 """Columns whose numbers are Unix times, which have no separators."""
 
 
+def count_noun(count: int, noun: str) -> str:
+    """Return a count with its noun, such as `1,234 parts` or `1 mailbox`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")
+
+
 def wrap_line(text: str, width: int) -> str:
     """Break a line between words, and indent its continuation lines.
 

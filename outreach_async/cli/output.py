@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -136,6 +137,8 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
 ShowProgress: TypeAlias = Callable[[int, str], None]
 """A function that shows the number of completed rows or workspaces, and a string beside the progress bar."""
 
+_CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
+"""The class of another library's exception, which means nothing to a user."""
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
 """Rate in rows per second below which one decimal is shown."""
@@ -195,8 +198,10 @@ def format_progress(progress: BulkProgress | AuditProgress) -> str:
     rate = f"{progress.rate:,.{digits}f}"
     parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [_format_read(progress), f"{rate}/s"]
     if progress.state != "running":
-        state = f"{progress.state} for {format_duration(progress.resumes)}" if progress.resumes else progress.state
-        parts.append(f"{state} ({to_printable(progress.why)})" if progress.why else state)
+        wait = round(progress.resumes or 0)
+        state = f"{progress.state} for {format_duration(wait)}" if wait else progress.state
+        why = _CLASS.sub("", to_printable(progress.why))
+        parts.append(f"{state} ({why})" if why else state)
     if progress.eta is not None:
         parts.append(f"ETA {format_duration(progress.eta)}")
     return ", ".join(parts)

@@ -14,6 +14,7 @@ from outreach_async.bulk.journal.objects import is_url
 from outreach_async.cli.connection import open_sync_client
 from outreach_async.cli.exits import exit_code_of_rows
 from outreach_async.cli.import_report import max_listed_rows, print_report
+from outreach_async.cli.messages import count_noun
 from outreach_async.cli.options import FAKE, Options
 from outreach_async.cli.output import Screen, show_progress
 from outreach_async.importer import parse_overrides
@@ -54,7 +55,7 @@ def import_in_parts(
         os.environ["OUTREACH_OWNER_KEY"] = options.owner_key
     made = _plan_import(options, files, file_options, settings)
     screen = Screen.of(as_json=options.as_json)
-    screen.print_line(f"{made.rows:,} rows in {len(made.parts):,} parts")
+    screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _open_cluster(scheduler) as cluster:
         report = _run(cluster, made, connection, options.rate, settings)
     print_report(screen, report, made.rows, None)

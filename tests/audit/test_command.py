@@ -172,7 +172,7 @@ def test_explain_shows_the_thresholds_of_the_policy(shell: Shell, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--explain", "OA12"), "--explain: unknown rule 'OA12'; did you mean OA120 or OA121 or OA101? 'audit --explain' lists"),
+        (("--explain", "OA12"), "--explain: unknown rule 'OA12'; did you mean OA120, OA121, OA101? 'audit --explain' lists"),
         (("--explain", "spf"), "--explain: unknown rule 'spf'; 'audit --explain' lists all rules"),
         (("--output", "a.html", "--format", "terminal"), "--output a.html and --format terminal name different formats; omit"),
         (("--policy", "no-such-file.toml"), "no-such-file.toml"),

@@ -48,7 +48,7 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
     ):
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
         done = shell("import", f"{tmp_path}/*.csv", *place, "--dask", cluster.scheduler_address)
-    assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 parts"), done.err
+    assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 part"), done.err
     assert f"{tmp_path}/a.csv: line 3: rejected: email: " in done.out
 
 

@@ -347,7 +347,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", *FAKE, "--compare", "{nan}"), "nan.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--compare", "{long}"), "long.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
-        (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901 or OA902 or OA903? '"),
+        (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901, OA902, OA903? '"),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),

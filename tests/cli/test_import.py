@@ -154,11 +154,11 @@ def test_a_dry_run_sends_nothing_and_reports_its_findings(
     done = shell("import", save_contacts(tmp_path, PEOPLE), "--dry-run", *server_options)
     assert (done.code, posts(service)) == (0, 0)
     for line in (
-        "warning: email: 1 found",
+        "warning: email: 1 finding",
         "  line 3: country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?",
-        "warning: role: 1 found",
-        "warning: typo: 1 found",
-        "warning: phone: 1 found",
+        "warning: role: 1 finding",
+        "warning: typo: 1 finding",
+        "warning: phone: 1 finding",
         "  line 5: email: same address as line 2",
         "4 of 4 rows can be sent; nothing was created",
     ):
@@ -171,7 +171,7 @@ def test_a_dry_run_sends_nothing_and_reports_its_findings(
 def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) -> None:
     path = save_contacts(tmp_path, "email,country\n" + "".join(f"p{at}@a.example,Germny\n" for at in range(5000)))
     out = shell("import", path, "--dry-run").out
-    assert "warning: country: 5,000 found\n" in out
+    assert "warning: country: 5,000 findings\n" in out
     assert "  ... and 4,997 more\n" in out
     assert len(out.splitlines()) == 6
 

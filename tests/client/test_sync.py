@@ -6,7 +6,6 @@ import inspect
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import anyio
 import polars as pl
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from outreach_async import (
     BulkStopped,
@@ -29,7 +29,8 @@ from outreach_async import (
 )
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
-from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncWorkspaces
+from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncRun, SyncWorkspaces
+from outreach_async.sync_run import CallerRows, ClientLoop
 
 MIRRORED = [
     (OutreachClient, SyncClient, "__init__"),
@@ -172,18 +173,18 @@ def test_a_copy_closes_nothing(client: SyncClient) -> None:
 
 
 def test_the_thread_ends_with_the_block(fake: FakeService) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with SyncClient(transport=FakeTransport(fake), workspace="space_1", rate=SharedRate()) as client:
         assert client.workspaces.fields()
-        assert threading.active_count() == before + 1
-    assert threading.active_count() == before
+        assert len(set(threading.enumerate()) - before) == 1
+    assert not set(threading.enumerate()) - before
 
 
 def test_an_invalid_argument_is_refused_without_a_thread() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with pytest.raises(InvalidRequest, match=r"^base_url: missing"):
         SyncClient()
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 # Ctrl-C
@@ -191,7 +192,7 @@ def test_an_invalid_argument_is_refused_without_a_thread() -> None:
 
 @pytest.mark.parametrize("many", [False, True])
 def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool) -> None:
-    transport, before = Hanging(), threading.active_count()
+    transport, before = Hanging(), set(threading.enumerate())
 
     def script() -> None:
         with SyncClient(transport=transport, workspace="space_1", owner_key="key_1", deadline=None) as client:
@@ -203,7 +204,8 @@ def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool)
     with pytest.raises(KeyboardInterrupt):
         script()
     assert transport.sent == transport.cancelled >= 1
-    assert (transport.closed, threading.active_count()) == (True, before)
+    assert transport.closed
+    assert not set(threading.enumerate()) - before
 
 
 def test_a_run_that_ctrl_c_interrupted_can_be_resumed(fake: FakeService, client: SyncClient, tmp_path: Path) -> None:
@@ -295,18 +297,40 @@ def test_an_error_that_ends_the_run_is_raised_after_its_outcomes(client: SyncCli
     assert len(seen) >= 50
 
 
-def test_a_slow_input_does_not_hold_back_outcomes(client: SyncClient) -> None:
+class Counting:
+    """The transport to a service, with a semaphore that counts the requests it has received."""
+
+    def __init__(self, fake: FakeService) -> None:
+        self._transport = FakeTransport(fake)
+        self.sent = threading.Semaphore(0)
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        self.sent.release()
+        return await self._transport.send(request, progress)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+def test_a_slow_input_does_not_hold_back_rows(fake: FakeService) -> None:
+    transport, read = Counting(fake), list[object]()
+
     def rows() -> Iterator[dict[str, str]]:
         for row in emails(4):
-            time.sleep(0.03)  # longer than a batch may take
+            assert not read or transport.sent.acquire(timeout=30), "the row before was held back"
+            read.append(row)  # by the clock below, each row takes longer than a batch may take
             yield row
-            read.append(row)
 
-    read: list[object] = []
-    with client.contacts.create_many(rows()) as outcomes:
-        next(outcomes)
-        assert len(read) < 4
-        assert len(list(outcomes)) == 3
+    source, loop = CallerRows(rows(), clock=lambda: 0.03 * len(read)), ClientLoop()
+    client = OutreachClient(transport=transport, workspace="space_1", owner_key="key_1")
+    with start_blocking_portal() as loop.portal, SyncRun(client.contacts.create_many(source), source, loop) as outcomes:
+        assert sorted(outcome.index for outcome in outcomes) == [0, 1, 2, 3]
+
+
+def test_a_fast_input_is_passed_on_in_full_batches() -> None:
+    source = CallerRows(emails(501), clock=lambda: 0.0)
+    batches = [source.read() for _ in range(2)]
+    assert [(len(batch.rows), batch.is_last) for batch in batches] == [(500, False), (1, True)]
 
 
 def test_a_drained_run_ends_early(client: SyncClient) -> None:

@@ -182,12 +182,7 @@ class DatabaseWriter:
         self._totals = totals
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Record an event.
-
-        Args:
-            kind: Kind of the event; a report counts events by kind.
-            data: Details, as JSON values.
-        """
+        """Record an event."""
         with self._database.transaction() as transaction:
             self._add_event(transaction, kind, data)
 
@@ -199,10 +194,6 @@ class DatabaseWriter:
 
     def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
         """Record how the run ended. A run that has already finished stays finished.
-
-        Args:
-            state: `finished`, `suspended`, `stopped` or `interrupted`.
-            possibly_sent: Rows without an outcome that may have been sent.
 
         Raises:
             InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
@@ -227,9 +218,6 @@ class DatabaseWriter:
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
         """Store rows of the input in the spool.
-
-        Args:
-            rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
 
         Raises:
             InvalidRequest: The spool is already complete.
@@ -256,14 +244,7 @@ class DatabaseWriter:
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead.
-
-        Args:
-            first: Index of the first row.
-            rows: Maximum number of rows.
-            policy: With `first` and `last`, one row per e-mail is sent. With `coalesce`, the later rows are merged into the
-                first, by the rules of the run's `duplicates` option, and the merged row is sent. Otherwise, every row is sent.
-        """
+        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead."""
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
             with self._database.connection() as db:  # an index changes no content, so it is no change of the journal
