@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
-from support.audit import NOW, mailbox, mailboxes, wire
-from support.campaigns import DAY, CampaignService, World, campaign, step, template, wire_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import MAILBOXES, NOW, Shown, mailbox, mailboxes, reading, report, wire
+from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
+from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge, stream
+from outreach_async.audit.campaign_reading import CampaignsRead
+from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit.parts import build_part, merge_parts
+from outreach_async.models import Mailbox
 from outreach_async.retry import RetryPolicy
 
 BOXES = [wire(box) for box in mailboxes(3)]
@@ -292,6 +301,31 @@ async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
     assert whole.campaigns is not None
     assert whole.campaigns.checked == 4
     assert {"OA202", "OA210", "OA222", "OA230", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
+
+
+@given(st.lists(WORKSPACE_CAMPAIGNS, min_size=1, max_size=4), st.lists(MAILBOXES, max_size=4), st.randoms(use_true_random=False))
+@settings(max_examples=scaled(25))
+def test_merged_parts_have_the_campaigns_of_one_audit(
+    campaigns: list[WorkspaceCampaigns], boxes: list[Mailbox], chance: random.Random
+) -> None:
+    """Any split and order, with arbitrary texts and figures."""
+    reads = [CampaignsRead(campaigns=each, errors=each.findings[:1], error=None) for each in campaigns]
+    fleet = [reading(boxes, workspace=f"space_{place}", campaigns=read) for place, read in enumerate(reads)]
+    parts = [part_of(*group) for group in (fleet[::2], fleet[1::2], fleet[:1]) if group]
+    chance.shuffle(parts)
+
+    merged = merge_parts(parts, [each.reading.workspace for each in fleet], Policy.default(), 100)
+
+    assert json.dumps(merged.to_dict()) == json.dumps(report(*fleet).to_dict())
+
+
+def part_of(*shown: Shown) -> AuditPart:
+    """Check workspaces of a part without a service, and send the part through JSON."""
+    state = AuditState([each.reading.workspace for each in shown], Policy.default(), NOW, key=b"pepper")
+    for each in shown:
+        state.add_page(each.reading.workspace, each.mailboxes)
+    part = build_part(state, [each.reading.summary() for each in shown])
+    return AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))
 
 
 async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report() -> None:
