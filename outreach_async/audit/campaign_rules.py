@@ -219,6 +219,7 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA220",
         title="Step without live templates",
         severity=Severity.ERROR,
+        others=(Severity.WARNING,),
         wording="a live step with contacts left, or of a draft, has no template with the status live; warning unless the "
         "campaign is live",
         applies=conditions.check_live_templates,
@@ -238,6 +239,7 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA222",
         title="Unknown placeholder",
         severity=Severity.ERROR,
+        others=(Severity.WARNING,),
         wording="a live template of a step with contacts left, or of a draft, has a placeholder in double curly braces that is "
         "not the code of a field of the workspace; warning unless it resembles a code",
         applies=conditions.check_placeholders,

@@ -220,6 +220,15 @@ def test_findings_about_campaigns_and_steps_are_matched_by_their_ids() -> None:
     }
 
 
+def test_findings_about_two_steps_of_a_campaign_are_not_confused() -> None:
+    findings = [finding("OA220", step=f"step_{n}", figures={"n": n}) for n in (1, 2)]
+
+    diff = compared(findings=findings[::-1]).since(compared(findings=findings)).diff
+
+    assert diff is not None
+    assert (len(diff.unchanged), diff.deltas) == (2, [])
+
+
 @pytest.mark.parametrize(
     ("unread", "expected"),
     [

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
+import anyio
+import attrs
 import pytest
-from support.audit import NOW, mailbox, mailboxes, wire
-from support.campaigns import DAY, CampaignService, World, campaign, step, template, wire_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import MAILBOXES, NOW, Shown, mailbox, mailboxes, reading, report, wire
+from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
+from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
-from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge, stream
+from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Sign, audit, audit_part, merge, stream
+from outreach_async.audit.campaign_reading import CampaignsRead
+from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit.parts import build_part, merge_parts
+from outreach_async.models import Mailbox
 from outreach_async.retry import RetryPolicy
+from outreach_async.transport.wire import Progress, Request, Response
 
 BOXES = [wire(box) for box in mailboxes(3)]
 
@@ -188,6 +200,23 @@ async def test_steps_are_read_concurrently_within_the_limit_of_the_client(in_fli
 
 
 @virtual_time
+async def test_only_as_many_campaigns_wait_in_memory_as_the_client_reads_at_once() -> None:
+    class Counting(CampaignService):
+        most_tasks = 0
+
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            self.most_tasks = max(self.most_tasks, len(anyio.get_running_tasks()))
+            return await super().send(request, progress)
+
+    service = Counting(service_of(*({} for _ in range(300))).worlds)
+    service.latency = 1.0
+    async with OutreachClient(transport=service, max_in_flight=4) as client:
+        await audit(client, ["space_1"], campaigns=True)
+
+    assert service.most_tasks < 30
+
+
+@virtual_time
 async def test_campaigns_not_read_before_the_deadline_are_findings() -> None:
     service = service_of(*({} for _ in range(90)))
     service.latency = 1.0
@@ -294,6 +323,31 @@ async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
     assert {"OA202", "OA210", "OA222", "OA230", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
 
 
+@given(st.lists(WORKSPACE_CAMPAIGNS, min_size=1, max_size=4), st.lists(MAILBOXES, max_size=4), st.randoms(use_true_random=False))
+@settings(max_examples=scaled(25))
+def test_merged_parts_have_the_campaigns_of_one_audit(
+    campaigns: list[WorkspaceCampaigns], boxes: list[Mailbox], chance: random.Random
+) -> None:
+    """Any split and order, with arbitrary texts and figures."""
+    reads = [CampaignsRead(campaigns=each, errors=each.findings[:1], error=None) for each in campaigns]
+    fleet = [reading(boxes, workspace=f"space_{place}", campaigns=read) for place, read in enumerate(reads)]
+    parts = [part_of(*group) for group in (fleet[::2], fleet[1::2], fleet[:1]) if group]
+    chance.shuffle(parts)
+
+    merged = merge_parts(parts, [each.reading.workspace for each in fleet], Policy.default(), 100)
+
+    assert json.dumps(merged.to_dict()) == json.dumps(report(*fleet).to_dict())
+
+
+def part_of(*shown: Shown) -> AuditPart:
+    """Check workspaces of a part without a service, and send the part through JSON."""
+    state = AuditState([each.reading.workspace for each in shown], Policy.default(), NOW, key=b"pepper")
+    for each in shown:
+        state.add_page(each.reading.workspace, each.mailboxes)
+    part = build_part(state, [each.reading.summary() for each in shown])
+    return AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))
+
+
 async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report() -> None:
     async with OutreachClient(transport=service_of({})) as client:
         part = await audit_part(client, ["space_1"], at=NOW, salt="pepper", campaigns=True)
@@ -304,17 +358,31 @@ async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report(
     assert {space: totals.campaigns for space, totals in merged.campaigns.totals.items()} == {"space_1": 1, "space_2": 0}
 
 
-async def test_of_two_readings_the_one_with_more_campaigns_counts() -> None:
+@pytest.mark.parametrize("fewer", range(1, 8))
+async def test_of_two_readings_the_one_with_more_campaigns_counts(fewer: int) -> None:
     options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
     parts = []
-    for count in (1, 3, 2):
+    for count in (fewer, fewer + 1):
         async with OutreachClient(transport=service_of(*({} for _ in range(count)))) as client:
             parts.append(await audit_part(client, ["space_1"], **options))
 
     merged = merge(parts, workspaces=["space_1"])
 
     assert merged.campaigns is not None
-    assert merged.campaigns.checked == 3
+    assert merged.campaigns.checked == fewer + 1
+
+
+async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
+    about: dict[str, Any] = {"title": "Any", "wording": "always", "source": "our own rule", "remedy": "Nothing."}
+    rule = CampaignRule(id="MY001", severity=Severity.INFO, applies=lambda _case, _thresholds: Sign("it exists"), **about)
+    policy = attrs.evolve(Policy.default(), campaign_rules=(*Policy.default().campaign_rules, rule))
+    options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
+    async with OutreachClient(transport=service_of({})) as client:
+        part = await audit_part(client, ["space_1"], policy=policy, **options)
+
+    assert [each.rule for each in merge([part], workspaces=["space_1"], policy=policy).findings] == ["MY001"]
+    with pytest.raises(InvalidRequest, match="parts: expected parts with policy"):
+        merge([part], workspaces=["space_1"])
 
 
 async def test_parts_with_and_without_campaigns_are_refused() -> None:

@@ -302,3 +302,8 @@ def test_explain_describes_a_rule_with_its_source(rule: str) -> None:
     assert lines[0].startswith(f"{rule}  ")
     assert [line.partition(":")[0] for line in lines[1:]] == ["Severity", "Condition", "Thresholds", "Source", "Remedy"]
     assert "{" not in lines[2]
+
+
+def test_explain_names_every_severity_that_a_condition_may_choose() -> None:
+    assert "Severity: warning to error\n" in explain("OA222")
+    assert "Severity: warning to error\n" in explain("OA220")

@@ -8,10 +8,9 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.audit import NOW
-from support.campaigns import DAY, campaign, case, row, step, template
+from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, campaign, case, row, step, template
 from support.examples import scaled
 
 from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, Severity, StepComparison, Variant
@@ -167,60 +166,7 @@ def test_gauges_add_up_the_campaigns_of_each_workspace() -> None:
     assert "workspace_campaigns" not in write(attrs.evolve(report_of(), campaigns=None), "prometheus")
 
 
-TEXT = st.text(max_size=80)
-FIGURES = st.one_of(st.none(), st.integers(0, 10**9), st.floats(0, 10**9))
-ROWS = st.builds(
-    CampaignRow,
-    id=TEXT,
-    name=TEXT,
-    workspace=TEXT,
-    status=TEXT,
-    severity=st.none() | st.sampled_from(Severity),
-    rules=st.lists(st.sampled_from(["OA201", "OA210", "MY1"]), unique=True),
-    last_activity=TEXT,
-    **dict.fromkeys(
-        (
-            *("steps", "contacts", "sent", "opens", "replies_num", "interested_num", "bounces_num", "unsubscribed_num"),
-            *("left_to_send", "end", "planned_end", "created"),
-        ),
-        FIGURES,
-    ),
-)
-COMPARISONS = st.builds(
-    StepComparison,
-    workspace=TEXT,
-    campaign=TEXT,
-    campaign_name=TEXT,
-    step=TEXT,
-    order=st.integers(0, 50),
-    variants=st.lists(
-        st.builds(Variant, id=TEXT, letter=TEXT, name=TEXT, sent=FIGURES, replied_num=FIGURES, compared=st.booleans()), max_size=3
-    ),
-    verdict=st.sampled_from(["better", "too_early", "unequal_sends", "not_compared"]),
-    better=st.none() | TEXT,
-    worse=st.lists(TEXT, max_size=2),
-    evidence=FIGURES,
-    sends_needed=st.none() | st.integers(0, 10**7),
-)
-HOSTILE = st.builds(
-    lambda rows, comparisons, findings: report_of(WorkspaceCampaigns(rows=rows, findings=findings, comparisons=comparisons)),
-    st.lists(ROWS, max_size=3),
-    st.lists(COMPARISONS, max_size=2),
-    st.lists(
-        st.builds(
-            Finding,
-            rule=st.sampled_from(["OA201", "OA222", "OA914"]),
-            severity=st.sampled_from(Severity),
-            workspace=TEXT,
-            message=TEXT,
-            remedy=TEXT,
-            campaign=TEXT,
-            campaign_name=st.none() | TEXT,
-            step=st.none() | TEXT,
-        ),
-        max_size=3,
-    ),
-)
+HOSTILE = WORKSPACE_CAMPAIGNS.map(report_of)
 """Reports in which every text of the service is arbitrary."""
 
 

@@ -10,11 +10,13 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import anyio
 import attrs
+from hypothesis import strategies as st
 from support.audit import NOW
 
-from outreach_async.audit import CampaignCase, CampaignRow
+from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity, StepComparison, Variant
 from outreach_async.audit.campaign_conditions import FieldNames
 from outreach_async.audit.campaign_evaluation import evaluate_campaign
+from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
 from outreach_async.models import Campaign, Step, Template, WorkspaceField
 from outreach_async.transport.wire import Progress, Request, Response
@@ -172,3 +174,62 @@ class CampaignService:
         return {**listing, "current_page": page, "total_pages": pages}
 
     async def aclose(self) -> None: ...
+
+
+_TEXT = st.text(max_size=80)
+_AMOUNTS = st.one_of(st.none(), st.integers(0, 10**9), st.floats(0, 10**9))
+_ROWS = st.builds(
+    CampaignRow,
+    id=_TEXT,
+    name=_TEXT,
+    workspace=_TEXT,
+    status=_TEXT,
+    severity=st.none() | st.sampled_from(Severity),
+    rules=st.lists(st.sampled_from(["OA201", "OA210", "MY1"]), unique=True),
+    last_activity=_TEXT,
+    **dict.fromkeys(
+        (
+            *("steps", "contacts", "sent", "opens", "replies_num", "interested_num", "bounces_num", "unsubscribed_num"),
+            *("left_to_send", "end", "planned_end", "created"),
+        ),
+        _AMOUNTS,
+    ),
+)
+_COMPARISONS = st.builds(
+    StepComparison,
+    workspace=_TEXT,
+    campaign=_TEXT,
+    campaign_name=_TEXT,
+    step=_TEXT,
+    order=st.integers(0, 50),
+    variants=st.lists(
+        st.builds(Variant, id=_TEXT, letter=_TEXT, name=_TEXT, sent=_AMOUNTS, replied_num=_AMOUNTS, compared=st.booleans()),
+        max_size=3,
+    ),
+    verdict=st.sampled_from(["better", "too_early", "unequal_sends", "not_compared"]),
+    better=st.none() | _TEXT,
+    worse=st.lists(_TEXT, max_size=2),
+    evidence=st.none() | st.floats(0, 10**9),
+    sends_needed=st.none() | st.integers(0, 10**7),
+)
+
+WORKSPACE_CAMPAIGNS = st.builds(
+    WorkspaceCampaigns,
+    rows=st.lists(_ROWS, max_size=3),
+    comparisons=st.lists(_COMPARISONS, max_size=2),
+    findings=st.lists(
+        st.builds(
+            Finding,
+            rule=st.sampled_from(["OA201", "OA222", "OA914"]),
+            severity=st.sampled_from(Severity),
+            workspace=_TEXT,
+            message=_TEXT,
+            remedy=_TEXT,
+            campaign=_TEXT,
+            campaign_name=st.none() | _TEXT,
+            step=st.none() | _TEXT,
+        ),
+        max_size=3,
+    ),
+)
+"""The campaigns of a workspace, with arbitrary texts and figures."""
