@@ -13,7 +13,7 @@ from outreach_async.bulk.rows import RecentEmails, RowParser, SpooledRow
 from outreach_async.operations import ContactRequests, RequestDefaults
 
 REQUESTS = ContactRequests.from_options(
-    "owner", "workspace", RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
+    "key_owner", "space_x", RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
 )
 
 NAMES = st.sampled_from(
