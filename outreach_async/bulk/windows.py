@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import blake2b
+from itertools import filterfalse
 from typing import Any, Final
 
 import anyio
@@ -23,8 +24,8 @@ MAX_WINDOW_SIZE: Final = 1_000
 _SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
-
-
+_QUICK_CHECKPOINT_INTERVAL: Final = 250
+"""The same for rows that are only encoded, which takes a fraction of the time."""
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
@@ -156,6 +157,8 @@ class WindowedFeed:
         """Fill windows until the input ends. For a finished run, only compare the rows with the marked rows."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
+                if not self._rows:  # every row has an outcome: the workers need not wake up to request the next window
+                    continue
                 # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
                 await self._window_wanted.wait()
                 self._window_wanted = anyio.Event()
@@ -188,22 +191,42 @@ class WindowedFeed:
             )
         if not originals:
             return False
-        rows = [] if self._writer.finished else await self._parse_rows(originals, completed)  # a finished run sends no row again
-        contents = map(self._parser.identifying_bytes, rows) if marked is None else await self._encode_rows(originals)
-        window = MarkedWindow(self._first, len(originals), _digest(contents))
-        if window != marked:  # on the disk before any row of the window reaches a worker
-            await self._thread.run(self._writer.mark, window)
+        if marked is not None and await self._is_unchanged(originals, marked):
+            window, rows = marked, await self._parse_rows(originals, completed)
+        else:
+            rows = await self._parse_rows(originals, ())
+            window = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
+            await self._thread.run(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
+            rows = [row for row in rows if row.index not in completed]
         if self._ended:  # `stop` was called while this waited for the source or the disk
             return False
         self._rows += rows
         self._first, self._last_size = window.end, window.rows
-        self._notify()
+        if rows:
+            self._notify()
         return True
 
-    def _find_marked(self) -> tuple[MarkedWindow | None, frozenset[int]]:
+    def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
         """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
         marked = self._writer.window_at(self._first)
-        return _NOT_MARKED if marked is None else (marked, self._writer.completed_rows(marked.first, marked.rows))
+        if marked is None:
+            return _NOT_MARKED
+        if self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
+            return marked, range(marked.first, marked.end)
+        return marked, self._writer.completed_rows(marked.first, marked.rows)
+
+    async def _is_unchanged(self, originals: Sequence[Any], marked: MarkedWindow) -> bool:
+        """Return whether rows are certainly those of a marked window. If not, they must be parsed to compare them.
+
+        Most rows of a marked window have an outcome and are not sent, so parsing them would cost more than anything else.
+        """
+        contents: list[bytes] = []
+        for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
+            if (encoded := self._parser.try_encode(originals[start : start + _QUICK_CHECKPOINT_INTERVAL])) is None:
+                return False
+            contents += encoded
+            await checkpoint()
+        return MarkedWindow(marked.first, len(originals), _digest(contents)) == marked
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
         """Read at most `size` rows. If `whole` is false, wait only for the first row, and then read rows that have arrived."""
@@ -219,28 +242,17 @@ class WindowedFeed:
                 await checkpoint()
         return rows
 
-    async def _parse_rows(self, originals: Sequence[Any], completed: Container[int]) -> list[ParsedRow | ContactOutcome]:
-        """Parse the rows of the next window that have no outcome."""
+    async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
+        """Parse the rows of the next window, except those whose indexes are skipped."""
         rows: list[ParsedRow | ContactOutcome] = []
-        for index, original in enumerate(originals, self._first):
-            if index in completed:
-                continue
-            row = self._parser.parse(index, original)
+        for index in filterfalse(skipped.__contains__, range(self._first, self._first + len(originals))):
+            row = self._parser.parse(index, originals[index - self._first])
             if isinstance(row, ParsedRow):
                 row.maybe_sent = index in self._possibly_sent
             rows.append(row)
             if not len(rows) % _CHECKPOINT_INTERVAL:
                 await checkpoint()
         return rows
-
-    async def _encode_rows(self, originals: Sequence[Any]) -> list[bytes]:
-        """Return the identifying bytes of the rows of a marked window. Most of its rows have an outcome, and are not parsed."""
-        contents: list[bytes] = []
-        for index, original in enumerate(originals, self._first):
-            contents.append(self._parser.known_bytes(index, original))
-            if not len(contents) % _CHECKPOINT_INTERVAL:
-                await checkpoint()
-        return contents
 
     async def _read_spool(self, size: int) -> list[SpooledRow]:
         """Return the rows of the next window from the journal's spool, after storing the whole input in it."""
@@ -265,6 +277,8 @@ class WindowedFeed:
 
 def _digest(contents: Iterable[bytes]) -> bytes:
     """Return the digest of a window, from the identifying bytes of its rows."""
-    return blake2b(
-        b"".join([part for content in contents for part in (len(content).to_bytes(4), content)]), digest_size=8
-    ).digest()
+    contents = [*contents]
+    parts = [b""] * (2 * len(contents))
+    parts[::2] = [len(content).to_bytes(4) for content in contents]
+    parts[1::2] = contents
+    return blake2b(b"".join(parts), digest_size=8).digest()

@@ -37,7 +37,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 T = TypeVar("T")
 
-_PAGE_SIZE: Final = 1_000
+_PAGE_SIZE: Final = 2_000
 """Number of rows per query. A longer query would keep the run from clearing its log."""
 
 _FROM_PAGE: Final = (
@@ -45,9 +45,7 @@ _FROM_PAGE: Final = (
 )
 _COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats"
 _PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
-_SELECT_CHECKSUMS: Final = (
-    f"SELECT {_PAGE}, max(page.seq) FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page"  # noqa: S608 - names of this module
-)
+_SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
 _SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"
 _SELECT_SPOOLED: Final = f"""
     SELECT {_PAGE}, json_group_array(error.text), json_group_array(json_array(spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
@@ -154,8 +152,7 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     if metadata["state"] != "finished":
         require_structure(db, totals.rows)
         read_events(db, metadata["events"])
-        last = _verify_outcomes(db)
-        require(last < metadata["hwm"], f"row {last} has an outcome but was not marked")
+        _verify_outcomes(db, metadata["hwm"])
         for digest, text in db.execute("SELECT digest, text FROM error"):
             require(records.digest(text) == digest, "checksum mismatch in an error")
         spooled = _verify_spool(db)
@@ -163,15 +160,12 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     return metadata
 
 
-def _verify_outcomes(db: sqlite3.Connection) -> int:
-    """Check the checksum of each outcome, and return the index of the last one; -1 if there is none."""
-    last = -1
-    while True:
-        rows, checksums, end = db.execute(_SELECT_CHECKSUMS, (last + 1, _PAGE_SIZE)).fetchone()
-        if end is None:
-            return last
-        records.require_checksums(rows, checksums)
-        last = end
+def _verify_outcomes(db: sqlite3.Connection, hwm: int) -> None:
+    """Check the checksum of each outcome, and that no outcome is beyond the marked rows."""
+    (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
+    require(last < hwm, f"row {last} has an outcome but was not marked")
+    for first in range(0, last + 1, _PAGE_SIZE):
+        records.require_checksums(*db.execute(_SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
 
 
 def _verify_spool(db: sqlite3.Connection) -> int:

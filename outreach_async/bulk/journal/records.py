@@ -19,7 +19,6 @@ from msgspec import MsgspecError
 
 from outreach_async import errors
 from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, OutcomeCounts
-from outreach_async.contacts import possible_outcomes
 from outreach_async.errors import OutreachError
 from outreach_async.vocabulary import ID_PREFIXES, Outcome
 
@@ -85,6 +84,7 @@ _STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.NOT_APPLIED,
     Outcome.UNKNOWN,
 )
+_CERTAIN: Final = {status: frozenset({status}) for status in _STATUSES}  # shared, because nearly every outcome needs one
 _STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
 _ERROR_CLASSES: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
@@ -166,7 +166,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
         contact=contact,
         status=status,
         id=None if id_ is None else _decode_id(id_),
-        possible=possible_outcomes(status, maybe_applied=False) if possible is None else _decode_possible(possible),
+        possible=_CERTAIN.get(status) or frozenset({status}) if possible is None else _decode_possible(possible),
         attempts=attempts,
         error=None if error is None else _decode_error(error),
         repeats=repeats,
