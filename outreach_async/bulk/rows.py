@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -16,11 +19,12 @@ from anyio.abc import TaskGroup
 from outreach_async.bulk.frames import ArrowStream, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.codec import encode_contact
 from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
 from outreach_async.operations import AttemptInfo, ContactRequests, Operation
 from outreach_async.validation import to_contact, type_name
-from outreach_async.vocabulary import Outcome
+from outreach_async.vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
@@ -96,6 +100,19 @@ class RowParser:
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier)
         return ParsedRow(index, row, order_key(contact.email), operation)
 
+    def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
+        """Return the `identifying_bytes` of rows without parsing them; `None` if these rows must be parsed.
+
+        This is many times faster than parsing, because it does not look for what is wrong with a row: an invalid row has other
+        bytes than it has when it is parsed. No valid row has these bytes, unless it is encoded to the same JSON.
+        """
+        if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
+            return None
+        try:
+            return _encode_lines(_to_encodable(originals))[1:-1].split(b"\n{")  # a line break within a string is escaped
+        except (TypeError, ValueError, InvalidRequest):  # parsing tells what is wrong
+            return None
+
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
         """Return bytes that identify the row: its part of the request body (no owner key), or the reason why it is not sent."""
         if isinstance(row, ParsedRow):
@@ -112,6 +129,55 @@ class RowParser:
         except InvalidRequest as error:
             return "", msgspec.json.encode(str(error))
         return contact.email, b"{" + body[self._contact_requests.prefix_size :]
+
+
+_FIELD_ORDER: Final = tuple(
+    msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS))), type=dict[str, object])
+)
+"""The fields in the order in which a request's body has them. The encoder decides it. Codes follow after the fields."""
+_FIELDS: Final[Any] = msgspec.defstruct(
+    "_FIELDS", [(name, str | None | Unset, UNSET) for name in _FIELD_ORDER], forbid_unknown_fields=True, gc=False
+)
+"""A row that has fields only. Converting a row to it puts the fields in order."""
+_custom_values, _extra_values = attrgetter("_custom"), attrgetter("_extra")  # the properties would take a fifth of the time
+_encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
+
+
+def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
+    """Return for each row a value that msgspec encodes as `encode_contact` encodes the row.
+
+    Raises:
+        TypeError: A row is invalid or of a rare kind.
+        InvalidRequest: A row cannot be read.
+    """
+    kinds = {*map(type, rows)}
+    if kinds == {NewContact}:
+        if not any(map(_custom_values, rows)) and not any(map(_extra_values, rows)):
+            return rows
+        return [msgspec.Raw(encode_contact(row)) if row.custom or row.extra else row for row in rows]
+    if kinds == {SpooledRow}:
+        return [msgspec.Raw(row.payload if row.repeats is None else b"") for row in rows]
+    if not all(issubclass(kind, Mapping) for kind in kinds):
+        raise TypeError
+    members = rows if kinds == {dict} else [dict(row.items()) for row in rows]
+    try:
+        return [*msgspec.convert(members, list[_FIELDS])]
+    except msgspec.ValidationError:  # nearly always because of a code
+        return [{name: row[name] for name in _wire_order(tuple(row))} for row in members]
+
+
+@lru_cache(maxsize=4096)  # nearly all rows of an input have the same keys
+def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
+    """Return the keys of a row in the order in which they are sent.
+
+    Raises:
+        TypeError: A key is no field or code.
+    """
+    known = [name for name in _FIELD_ORDER if name in keys]
+    codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
+    if len(known) + len(codes) < len(keys):
+        raise TypeError
+    return (*known, *codes)
 
 
 # Other libraries call such rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
@@ -221,6 +287,10 @@ class Source:
             return next(self.iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
             return await anext(self._stream, END)
+
+    async def pull_batch(self, limit: int) -> list[Any]:
+        """Return the next rows of an iterable: `limit` rows, or fewer after the last one."""
+        return list(islice(self.iterator, limit))
 
 
 def _length_or_none(rows: object) -> int | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import blake2b
+from itertools import filterfalse
 from typing import Any, Final
 
 import anyio
@@ -23,6 +24,9 @@ MAX_WINDOW_SIZE: Final = 1_000
 _SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
+_QUICK_CHECKPOINT_INTERVAL: Final = 250
+"""The same for rows that are only encoded, which takes a fraction of the time."""
+_NOT_MARKED: Final = (None, frozenset[int]())
 
 
 class Prefetch:
@@ -55,6 +59,13 @@ class Prefetch:
         if failure is not None:
             raise failure
         return END
+
+    async def pull_batch(self, limit: int) -> list[Any]:
+        """Return the next rows: wait for the first one, then add rows that have arrived, up to `limit`; empty at the end."""
+        batch: list[Any] = []
+        while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
+            batch.append(row)
+        return batch
 
     async def run(self) -> None:
         """Pull rows until the stream ends. Pause while `MAX_WINDOW_SIZE` rows have not been taken yet."""
@@ -146,6 +157,8 @@ class WindowedFeed:
         """Fill windows until the input ends. For a finished run, only compare the rows with the marked rows."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
+                if not self._rows:  # every row has an outcome: the workers need not wake up to request the next window
+                    continue
                 # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
                 await self._window_wanted.wait()
                 self._window_wanted = anyio.Event()
@@ -165,55 +178,81 @@ class WindowedFeed:
 
     async def _fill_window(self) -> bool:
         """Read, mark and supply one window; return whether there may be another window."""
-        marked = await self._thread.run(self._writer.window_at, self._first) if self._first < self._marked_before else None
-        rows, digest = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
-        if rows and marked is None and self._writer.finished:
+        marked, completed = await self._thread.run(self._find_marked) if self._first < self._marked_before else _NOT_MARKED
+        originals = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
+        if originals and marked is None and self._writer.finished:
             raise InvalidRequest(
                 f"rows: the input changed: expected the {self._first} rows of the finished run, got more;"
                 " resume with the same input, or pass another journal path"
             )
-        if not rows and marked is not None:
+        if not originals and marked is not None:
             raise InvalidRequest(
                 f"rows: the input changed: it ends before row {self._first} of the journal; resume with the same input"
             )
-        if not rows:
+        if not originals:
             return False
-        window = MarkedWindow(self._first, len(rows), digest)
-        await self._thread.run(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
-        completed = frozenset[int]()
-        if marked is not None:
-            completed = await self._thread.run(self._writer.completed_rows, window.first, window.rows)
+        if marked is not None and await self._is_unchanged(originals, marked):
+            window, rows = marked, await self._parse_rows(originals, completed)
+        else:
+            rows = await self._parse_rows(originals, ())
+            window = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
+            await self._thread.run(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
+            rows = [row for row in rows if row.index not in completed]
         if self._ended:  # `stop` was called while this waited for the source or the disk
             return False
-        if not self._writer.finished:  # no row of a finished run is sent again
-            self._rows += [row for row in rows if row.index not in completed]
+        self._rows += rows
         self._first, self._last_size = window.end, window.rows
-        self._notify()
+        if rows:
+            self._notify()
         return True
 
-    async def _read_rows(self, size: int, *, whole: bool) -> tuple[list[ParsedRow | ContactOutcome], bytes]:
-        """Read at most `size` rows, and return them with their digest.
+    def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
+        """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
+        marked = self._writer.window_at(self._first)
+        if marked is None:
+            return _NOT_MARKED
+        if self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
+            return marked, range(marked.first, marked.end)
+        return marked, self._writer.completed_rows(marked.first, marked.rows)
 
-        If `whole` is false, wait only for the first row, and then read only rows that have already arrived.
+    async def _is_unchanged(self, originals: Sequence[Any], marked: MarkedWindow) -> bool:
+        """Return whether rows are certainly those of a marked window. If not, they must be parsed to compare them.
+
+        Most rows of a marked window have an outcome and are not sent, so parsing them would cost more than anything else.
         """
+        contents: list[bytes] = []
+        for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
+            if (encoded := self._parser.try_encode(originals[start : start + _QUICK_CHECKPOINT_INTERVAL])) is None:
+                return False
+            contents += encoded
+            await checkpoint()
+        return MarkedWindow(marked.first, len(originals), _digest(contents)) == marked
+
+    async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
+        """Read at most `size` rows. If `whole` is false, wait only for the first row, and then read rows that have arrived."""
         # Rows of a slow stream must not be held back until a window is full. A window that is already marked must be read whole,
         # because its digest is compared.
         source = Source(await self._read_spool(size)) if self._spools else self._source
-        rows: list[ParsedRow | ContactOutcome] = []
-        digest = blake2b(digest_size=8)
+        rows: list[Any] = []
         while len(rows) < size and (whole or not rows or source.ready):
-            if (original := await source.pull()) is END:
+            if not (batch := await source.pull_batch(min(size - len(rows), _CHECKPOINT_INTERVAL))):
                 break
-            row = self._parser.parse(self._first + len(rows), original)
+            rows += batch
+            if len(batch) == _CHECKPOINT_INTERVAL:
+                await checkpoint()
+        return rows
+
+    async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
+        """Parse the rows of the next window, except those whose indexes are skipped."""
+        rows: list[ParsedRow | ContactOutcome] = []
+        for index in filterfalse(skipped.__contains__, range(self._first, self._first + len(originals))):
+            row = self._parser.parse(index, originals[index - self._first])
             if isinstance(row, ParsedRow):
-                row.maybe_sent = row.index in self._possibly_sent
-            content = self._parser.identifying_bytes(row)
-            digest.update(len(content).to_bytes(4))
-            digest.update(content)
+                row.maybe_sent = index in self._possibly_sent
             rows.append(row)
             if not len(rows) % _CHECKPOINT_INTERVAL:
                 await checkpoint()
-        return rows, digest.digest()
+        return rows
 
     async def _read_spool(self, size: int) -> list[SpooledRow]:
         """Return the rows of the next window from the journal's spool, after storing the whole input in it."""
@@ -234,3 +273,12 @@ class WindowedFeed:
             await checkpoint()
         await self._thread.run(self._writer.spool, batch)
         await self._thread.run(self._writer.end_spool, count)
+
+
+def _digest(contents: Iterable[bytes]) -> bytes:
+    """Return the digest of a window, from the identifying bytes of its rows."""
+    contents = [*contents]
+    parts = [b""] * (2 * len(contents))
+    parts[::2] = [len(content).to_bytes(4) for content in contents]
+    parts[1::2] = contents
+    return blake2b(b"".join(parts), digest_size=8).digest()

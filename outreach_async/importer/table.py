@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -259,6 +259,10 @@ class Row(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the values by field code. `Mapping.items` would return the same, and is twenty times slower."""
+        return self._require_readable().items()
 
     def _require_readable(self) -> Mapping[str, Any]:
         if self.fault is not None:

@@ -101,6 +101,17 @@ async def finish_run(journal: Journal, count: int = 20, **options: Any) -> BulkR
     return await client(Script(added())).contacts.create_many(rows(count), journal=journal, concurrency=8, **options)
 
 
+async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journal: Journal) -> None:
+    emails = [NewContact("ann@a.example"), NewContact("bo@a.example"), NewContact("ann@a.example")]
+    options: Any = {"journal": journal, "repeats": "error", "concurrency": 1}
+    await take_outcomes(client(Script(added(), HANG)).contacts.create_many(emails, **options), 1)
+    rest = await take_outcomes(client(Script(added("contact_2"))).contacts.create_many(emails, resume=True, **options))
+    assert [(outcome.index, outcome.status, outcome.repeats) for outcome in rest] == [
+        (1, Outcome.ADDED, None),
+        (2, Outcome.REJECTED, 0),
+    ]
+
+
 @pytest.mark.parametrize("kind", ["list", "generator"])
 async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal: Journal, kind: str) -> None:
     report, script = await finish_run(journal), Script(added())

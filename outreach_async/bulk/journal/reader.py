@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -37,22 +37,21 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 T = TypeVar("T")
 
-_PAGE_SIZE: Final = 1_000
+_PAGE_SIZE: Final = 2_000
 """Number of rows per query. A longer query would keep the run from clearing its log."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
 )
-_COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.crc, error.text"
-_SELECT_OUTCOMES: Final = f"SELECT json_group_array(json_array({_COLUMNS})) {_FROM_PAGE}"
+_COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats"
+_PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
+_SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
+_SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"
 _SELECT_SPOOLED: Final = f"""
-    SELECT json_group_array(json_array({_COLUMNS}, spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
+    SELECT {_PAGE}, json_group_array(error.text), json_group_array(json_array(spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
     LEFT JOIN spool ON spool.seq = page.seq
 """
 _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
-_VERIFY_OUTCOMES: Final = (
-    "SELECT seq, status, id, attempts, possible, error, repeats, crc FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?"
-)
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
@@ -153,24 +152,31 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     if metadata["state"] != "finished":
         require_structure(db, totals.rows)
         read_events(db, metadata["events"])
-        last = max((columns[0] for columns in _read_verified_rows(db, _VERIFY_OUTCOMES)), default=-1)
-        require(last < metadata["hwm"], f"row {last} has an outcome but was not marked")
+        _verify_outcomes(db, metadata["hwm"])
         for digest, text in db.execute("SELECT digest, text FROM error"):
             require(records.digest(text) == digest, "checksum mismatch in an error")
-        spooled = sum(1 for _ in _read_verified_rows(db, _VERIFY_SPOOL))
+        spooled = _verify_spool(db)
         require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
     return metadata
 
 
-def _read_verified_rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
-    """Check the checksum of each row of a table, and yield the row without the checksum."""
-    first = 0
-    while page := db.execute(query, (first, _PAGE_SIZE)).fetchall():
+def _verify_outcomes(db: sqlite3.Connection, hwm: int) -> None:
+    """Check the checksum of each outcome, and that no outcome is beyond the marked rows."""
+    (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
+    require(last < hwm, f"row {last} has an outcome but was not marked")
+    for first in range(0, last + 1, _PAGE_SIZE):
+        records.require_checksums(*db.execute(_SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
+
+
+def _verify_spool(db: sqlite3.Connection) -> int:
+    """Check the checksum of each spooled row, and return the number of rows."""
+    count = first = 0
+    while page := db.execute(_VERIFY_SPOOL, (first, _PAGE_SIZE)).fetchall():
         for *columns, crc in page:
             if records.checksum(columns) != crc:
                 raise records.CorruptContentError(f"checksum mismatch in row {columns[0]}")
-            yield columns
-        first = page[-1][0] + 1
+        count, first = count + len(page), page[-1][0] + 1
+    return count
 
 
 def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
@@ -179,16 +185,22 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     if first == 0:
         require_structure(db, records.decode_totals(metadata["totals"]).rows)
     spooled = metadata["spooled"] is not None
-    (text,) = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
-    rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
-    return [_decode_spooled(row) if spooled else records.decode_outcome(row[:-1], row[-1], None) for row in rows]
+    page = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
+    records.require_checksums(page[0], page[1])
+    rows, errors, spool = (msgspec.json.decode(page[column]) for column in (0, 2, 3))
+    contacts = [_decode_spooled(row[0], *spooled_row) for row, spooled_row in zip(rows, spool, strict=True)] if spooled else rows
+    outcomes = [
+        records.decode_outcome(row, error, contact if spooled else None)
+        for row, error, contact in zip(rows, errors, contacts, strict=True)
+    ]
+    return sorted(outcomes, key=attrgetter("index"))
 
 
-def _decode_spooled(row: list[Any]) -> ContactOutcome:
-    *stored, error, key, payload, crc = row
-    require(records.checksum([row[0], key, payload]) == crc, f"checksum mismatch in spooled row {row[0]}")
+def _decode_spooled(index: int, key: str | None, payload: str, crc: int) -> object:
+    """Return the contact of a spooled row; `None` if the row can never be sent."""
+    require(records.checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
     contact = msgspec.json.decode(payload)
-    return records.decode_outcome(stored, error, contact if isinstance(contact, dict) else None)
+    return contact if isinstance(contact, dict) else None
 
 
 def read_report(db: sqlite3.Connection) -> JournalReport:

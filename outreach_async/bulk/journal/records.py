@@ -72,6 +72,7 @@ MESSAGE_LIMIT: Final = 500
 
 _SIGN_OFFSET: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
+_split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
 _STORABLE: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
 _STATUSES: Final = (  # the order is part of the format: only append to it
@@ -83,6 +84,7 @@ _STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.NOT_APPLIED,
     Outcome.UNKNOWN,
 )
+_CERTAIN: Final = {status: frozenset({status}) for status in _STATUSES}  # shared, because nearly every outcome needs one
 _STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
 _ERROR_CLASSES: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
@@ -126,21 +128,35 @@ def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
     return name, text, checksum([name, text])
 
 
+def require_checksums(rows: str, checksums: str) -> None:
+    """Check the checksums of a page of outcomes.
+
+    Args:
+        rows: The outcomes without their checksums, as a JSON array of arrays that SQLite has encoded.
+        checksums: Their checksums, as a JSON array.
+
+    Raises:
+        CorruptContentError: A row differs from what was stored.
+    """
+    expected = msgspec.json.decode(checksums)
+    # SQLite nearly always writes the same bytes as msgspec. Then they need not be decoded, which takes most of the time.
+    if [crc32(row) - _SIGN_OFFSET for row in _split_array(rows)] != expected:
+        for columns, crc in zip(msgspec.json.decode(rows), expected, strict=True):
+            require(checksum(columns) == crc, f"checksum mismatch in row {columns[0]}")
+
+
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
     """Return the outcome that is stored as a list.
 
     Args:
-        row: The list [index, status, id, attempts, possible, error, repeats, checksum].
+        row: The list [index, status, id, attempts, possible, error, repeats]; its checksum has been checked.
         error: The stored string of the outcome's error; `None` if the outcome has no error.
         contact: The contact of the outcome, which is not part of the list.
 
     Raises:
-        CorruptContentError: The row or its error differs from what was stored.
+        CorruptContentError: The row's error differs from what was stored.
     """
-    *columns, crc = row
-    index, number, id_, attempts, possible, error_digest, repeats = columns
-    if checksum(columns) != crc:  # not with `require`: its message would be built for each of millions of rows
-        raise CorruptContentError(f"checksum mismatch in row {index}")
+    index, number, id_, attempts, possible, error_digest, repeats = row
     if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
         require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
@@ -150,7 +166,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
         contact=contact,
         status=status,
         id=None if id_ is None else _decode_id(id_),
-        possible=frozenset({status}) if possible is None else _decode_possible(possible),
+        possible=_CERTAIN.get(status) or frozenset({status}) if possible is None else _decode_possible(possible),
         attempts=attempts,
         error=None if error is None else _decode_error(error),
         repeats=repeats,

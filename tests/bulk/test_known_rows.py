@@ -1,0 +1,86 @@
+"""A row that is only compared is encoded without being parsed; the bytes are those of the parsed row."""
+
+from __future__ import annotations
+
+from datetime import date
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from outreach_async import NewContact
+from outreach_async.bulk.rows import ParsedRow, RecentEmails, RowParser, SpooledRow
+from outreach_async.operations import ContactRequests, RequestDefaults
+
+REQUESTS = ContactRequests.from_options(
+    "key_owner", "space_x", RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
+)
+
+NAMES = st.sampled_from(
+    ["email", "city", "first_name", "address_1", "custom_1", "custom_20", "custom_x", "extra", "custom", "town"]
+)
+VALUES = st.none() | st.text() | st.sampled_from(["\ud800", " ", b"x", 3, date(2026, 1, 1), {"custom_3": "x"}, {"b": "y"}, {}])
+DICTS = st.dictionaries(NAMES | st.integers(), VALUES) | st.builds(
+    lambda row: {**row, "email": "a@b.example"}, st.dictionaries(NAMES, VALUES)
+)
+CONTACTS = st.builds(
+    NewContact,
+    VALUES,
+    city=VALUES,
+    job_start_date=VALUES,
+    custom=st.dictionaries(NAMES, VALUES),
+    extra=st.just({}) | st.dictionaries(NAMES, VALUES),
+)
+
+
+def both(row: Any) -> tuple[bytes | None, bytes | None]:
+    """Return the bytes of a row without parsing it, `None` if it must be parsed, and those of the parsed row if it is valid."""
+    parser = RowParser(REQUESTS)
+    encoded, parsed = parser.try_encode([row]), parser.parse(7, row)
+    return encoded[0] if encoded else None, parser.identifying_bytes(parsed) if isinstance(parsed, ParsedRow) else None
+
+
+@given(DICTS | CONTACTS | VALUES)
+@example({"custom_2": "x", "custom_1": "y", "zip": "1", "email": "a@b.example", "city": None})
+@example(NewContact("a@b.example", custom={"custom_1": "x"}))
+@example(NewContact("a@b.example", custom={"custom_1": 3}))
+@example(NewContact("a@b.example", job_start_date=date(2026, 1, 1)))  # type: ignore[arg-type]  # an invalid value
+def test_the_bytes_of_a_valid_row_are_those_of_the_parsed_row(row: Any) -> None:
+    encoded, parsed = both(row)
+    assert None in (encoded, parsed) or encoded == parsed
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"custom_2": "x", "zip": "1", "email": "a@b.example", "city": None},
+        {"city": "Orl\u00e9ans\n{", "email": "a@b.example"},
+        NewContact("a@b.example", city="x"),
+        NewContact("a@b.example", city=None, custom={"custom_1": "x"}, extra={"field_1": "y"}),
+        MappingProxyType({"zip": "1", "email": "a@b.example"}),
+        SpooledRow(7, b'{"city":"x","email":"a@b.example"}'),
+    ],
+)
+def test_a_valid_row_is_not_parsed(row: object) -> None:
+    encoded, parsed = both(row)
+    assert encoded is not None
+    assert encoded == parsed
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"email": "a@b.example", "town": "x"}, {"email": "\ud800"}, 3, None, SpooledRow(7, b'{"email":"a@b.example"}', repeats=3)],
+)
+def test_an_invalid_or_superseded_row_has_no_bytes_of_a_valid_row(row: object) -> None:
+    encoded, _ = both(row)
+    assert not encoded
+
+
+def test_rows_of_several_kinds_are_parsed() -> None:
+    assert RowParser(REQUESTS).try_encode([{"email": "a@b.example"}, NewContact("a@b.example")]) is None
+
+
+def test_rows_are_parsed_if_later_rows_may_repeat_their_email() -> None:
+    assert RowParser(REQUESTS, RecentEmails()).try_encode([{"email": "a@b.example"}]) is None
