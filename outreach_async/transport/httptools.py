@@ -127,7 +127,7 @@ class HttptoolsTransport:
         return pool
 
     def _get_pool(self) -> ProtocolPool | StreamPool:
-        """Return the pool of the running event loop. On asyncio, this takes a tenth of the time of `LoopLocal.get`."""
+        """Return the pool of the running event loop. On asyncio, this takes a seventh of the time of `LoopLocal.get`."""
         if self._fast_pool is not None and self._fast_pool.is_current() and not self._pool.is_inherited:
             return self._fast_pool
         return self._pool.get()
