@@ -37,7 +37,7 @@ def test_without_earlier_audits_there_is_no_history() -> None:
 def test_text_and_markdown_show_the_history_as_sparklines(form: str) -> None:
     text = write(with_history(40.0, None, 60.0), form)
 
-    assert "4 audits since 2026-02-27 08:00 UTC." in text
+    assert "4 audits since 2026-02-27 08:00\N{NO-BREAK SPACE}UTC." in text
     (line,) = [line for line in text.splitlines() if "▁·" in line]
     assert line.replace("|", " ").split() == ["Score", "▁·▃█", "40", "100"]
 
@@ -47,7 +47,7 @@ def test_the_page_shows_the_history_as_lines() -> None:
 
     assert re.search(r'<path d="M2\.0 32\.0L106\.0 22\.7L158\.0 4\.0"/>', text)
     assert 'aria-label="Score: 40, then -, then 60, then 100"' in text
-    assert "4 audits since 2026-02-27 08:00 UTC." in text
+    assert "4 audits since 2026-02-27 08:00\N{NO-BREAK SPACE}UTC." in text
 
 
 def test_a_line_without_a_latest_value_has_no_end_point() -> None:

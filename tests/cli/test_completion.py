@@ -133,7 +133,7 @@ def test_the_short_help_of_a_command_is_known_without_importing_it(name: str) ->
         (["audit", "--format", "h"], ["html"]),
         (["audit", "--explain", "oa"], list(CATALOGUE)),
         (["serve", "--behaviour", "s"], ["strict"]),
-        (["--backend", "h"], ["httpx", "httpx2"]),
+        (["--backend", "h"], ["httpx", "httpx2", "httptools"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
     ],
     ids=" ".join,
