@@ -37,7 +37,7 @@ def test_without_earlier_audits_there_is_no_history() -> None:
 def test_text_and_markdown_show_the_history_as_sparklines(form: str) -> None:
     text = write(with_history(40.0, None, 60.0), form)
 
-    assert "4 audits since 2026-02-27 08:00\N{NO-BREAK SPACE}UTC." in text
+    assert "4 audits since 2026-02-27 08:00 UTC." in text
     (line,) = [line for line in text.splitlines() if "▁·" in line]
     assert line.replace("|", " ").split() == ["Score", "▁·▃█", "40", "100"]
 
