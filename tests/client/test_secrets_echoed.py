@@ -20,7 +20,7 @@ from support.echoes import ENCODINGS, Held, assert_hidden, logged, representatio
 from support.examples import scaled
 from support.listener import Listener, Peer
 from support.time import virtual_time
-from support.transports import ALL, OWN, Make, over
+from support.transports import ALL, PROXYING, Make, over
 from support.wire import unhurried
 
 from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
@@ -197,7 +197,7 @@ def refuse(peer: Peer) -> None:
     peer.send(b"HTTP/1.1 502 down\r\ncontent-length: 0\r\n\r\n")
 
 
-@over(*sorted({*OWN} - {"httptools"}))  # it has no proxies
+@over(*PROXYING)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make, scheme: str) -> None:
     key, token = Held(PLAIN), Held("tok_77aa88bb99cc")
