@@ -44,7 +44,7 @@ baseline is the earlier report, unchanged. A workspace that the later audit does
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -68,6 +68,7 @@ class Task(Action):
 
     Attributes:
         new: Number of findings that the earlier report does not have.
+        new_groups: Domains, servers or workspaces of the new findings, each with its number of findings.
         worse: Number of findings that were milder in the earlier report.
 
     Example:
@@ -78,6 +79,7 @@ class Task(Action):
     """
 
     new: int
+    new_groups: list[tuple[str, int]]
     worse: int
 
 
@@ -207,12 +209,17 @@ def _is_worse(delta: Delta) -> bool:
     return delta.figure == "severity" and (delta.before or 0) < (delta.after or 0)
 
 
-def _build_tasks(findings: Iterable[Finding], worse: Mapping[str | None, int], report: Report) -> list[Task]:
-    findings = list(findings)
-    new = Counter(finding.rule for finding in findings if finding.state == "new")
+def _build_tasks(findings: Sequence[Finding], worse: Mapping[str | None, int], report: Report) -> list[Task]:
+    used = report.policy
+    news = {action.rule: action for action in build_actions([each for each in findings if each.state == "new"], used)}
     tasks = [
-        Task(**attrs.asdict(action, recurse=False), new=new[action.rule], worse=worse.get(action.rule, 0))
-        for action in build_actions(findings, report.policy)
+        Task(
+            **attrs.asdict(action, recurse=False),
+            new=news[action.rule].findings if action.rule in news else 0,
+            new_groups=news[action.rule].groups if action.rule in news else [],
+            worse=worse.get(action.rule, 0),
+        )
+        for action in build_actions(findings, used)
     ]
     return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse)))
 

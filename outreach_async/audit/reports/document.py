@@ -168,15 +168,15 @@ def _extent(action: Action) -> Line:
 def _action_entry(action: Action) -> Entry:
     details = [_prose(action.remedy)]
     if len(action.groups) > 1:
-        details.append(list(_places(action)))
+        details.append(list(_places(action.groups)))
     line = [Span(action.title, STRONG), Span(": "), *_extent(action)]
     return Entry(line, details, action.severity, action.rule)
 
 
-def _places(action: Action) -> Iterator[Span]:
-    yield from _join([Span(name, CODE), Span(f" ({count:,})")] for name, count in action.groups[:_MAX_PLACES])
-    if len(action.groups) > _MAX_PLACES:
-        yield Span(f" and {len(action.groups) - _MAX_PLACES:,} more")
+def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
+    yield from _join([Span(name, CODE), Span(f" ({count:,})")] for name, count in groups[:_MAX_PLACES])
+    if len(groups) > _MAX_PLACES:
+        yield Span(f" and {len(groups) - _MAX_PLACES:,} more")
 
 
 def _change_lines(changes: Changes) -> Iterator[Line]:
@@ -252,9 +252,13 @@ def build_brief_document(brief: Brief) -> Iterator[Block]:
 
 
 def _task_entry(task: Task, *, detailed: bool) -> Entry:
-    entry = _action_entry(task)
-    news = [Span(" ("), Span(format_news(task), STRONG), Span(")")] if format_news(task) else []
-    return attrs.evolve(entry, line=[*entry.line, *news], details=entry.details if detailed else ())
+    entry, news = _action_entry(task), format_news(task)
+    line = [*entry.line, Span(" ("), Span(news, STRONG), Span(")")] if news else entry.line
+    if not detailed:
+        return Entry(line, (), task.severity, task.rule)
+    if len(task.groups) == 1 or task.new in {0, task.findings}:
+        return attrs.evolve(entry, line=line)
+    return attrs.evolve(entry, line=line, details=[*entry.details, [Span("New: ", STRONG), *_places(task.new_groups)]])
 
 
 def _more_entries(count: int) -> list[Entry]:
