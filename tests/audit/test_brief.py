@@ -62,7 +62,11 @@ def test_notes_need_nobody() -> None:
 
 
 def test_tasks_are_ordered_by_severity_and_then_by_news() -> None:
-    old = [finding("OA101", mailbox="mailbox_1"), finding("OA101", mailbox="mailbox_2"), finding("OA170", mailbox=None, email=None)]
+    old = [
+        finding("OA101", mailbox="mailbox_1"),
+        finding("OA101", mailbox="mailbox_2"),
+        finding("OA170", mailbox=None, email=None),
+    ]
     new = [finding("OA102"), finding("OA104", severity=Severity.CRITICAL)]
 
     brief = build_brief(on_day(1, *old, *new), on_day(0, *old))
@@ -151,7 +155,9 @@ def test_a_workspace_that_cannot_be_read_loses_nothing() -> None:
 
 def test_the_score_of_an_unread_workspace_is_kept() -> None:
     first = two_spaces(0)
-    scores = attrs.evolve(first.scores, workspaces={**first.scores.workspaces, "space_2": Score(score=70, mailboxes=3, sent_30days=1)})
+    scores = attrs.evolve(
+        first.scores, workspaces={**first.scores.workspaces, "space_2": Score(score=70, mailboxes=3, sent_30days=1)}
+    )
 
     baseline = build_baseline(two_spaces(1, gone=["space_2"]), attrs.evolve(first, scores=scores))
 
