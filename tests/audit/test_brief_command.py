@@ -78,7 +78,7 @@ def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
     path = tmp_path / "last.json"
     both = (*server_options, "--workspace", "space_2", "--since", str(path))
     shell("brief", *both)
-    service.faults.add(status(404), operation="list_mailboxes", workspace="space_2")
+    service.faults.add(status(404), operation="list_mailboxes", match=lambda request: "space_2" in request.target)
 
     incomplete = shell("brief", *both)
     service.faults.clear()
@@ -89,10 +89,11 @@ def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
     assert (code, value["new"], [task["rule"] for task in value["resolved"]]) == (1, 0, ["OA901"])
 
 
-@pytest.mark.parametrize(("answer", "code"), [(403, 77), (404, 3)])
+@pytest.mark.parametrize("answer", [403, 404])
 def test_a_brief_that_could_read_nothing_leaves_the_file_as_it_is(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, answer: int, code: int
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, answer: int
 ) -> None:
+    code = {403: 77, 404: 3}[answer]
     path, other = tmp_path / "last.json", tmp_path / "other.json"
     shell("brief", *server_options, "--since", str(path))
     before = path.read_bytes()
