@@ -268,7 +268,7 @@ def test_the_schema_describes_every_field_of_a_brief() -> None:
 
 
 def campaign(**about: Any) -> CampaignBrief:
-    values = dict.fromkeys(field.name for field in attrs.fields(CampaignBrief)) | {
+    values: dict[str, Any] = dict.fromkeys(field.name for field in attrs.fields(CampaignBrief)) | {
         "id": "camp_1", "name": "Spring", "workspace": "space_1", "status": "live", "status_before": "live",
         "contacts": 100, "sent": 80, "replies_num": 8, "bounces_num": 2, "left_to_send": 20,
         "new_contacts": 0, "new_sent": 15, "new_replies": 1, "new_bounces": 0, "end": AT + 9 * DAY, "end_before": AT + 9 * DAY,
