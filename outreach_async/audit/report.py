@@ -55,6 +55,8 @@ class Report:
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
         history: Figures of the earlier audits that the report was compared with, and the history in their reports, oldest first;
             at most 100.
+        last_read: For a baseline of briefs: when workspaces that could not be read completely were last read, in Unix seconds.
+            What the report says about them is of that time.
         campaigns: The campaigns and their figures; `None` if the audit did not read campaigns.
 
     Example:
@@ -78,6 +80,7 @@ class Report:
     not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
     diff: Diff | None = None
     history: list[HistoryPoint] = attrs.field(factory=list)
+    last_read: dict[str, float] = attrs.field(factory=dict)
     campaigns: CampaignResults | None = None
 
     @property

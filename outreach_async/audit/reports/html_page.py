@@ -1,4 +1,7 @@
-"""Render a report as one self-contained HTML page (extra `html`). The folder `templates` holds its markup, style and script."""
+"""Render a report or a brief as one self-contained HTML page (extra `html`).
+
+The folder `templates` holds the markup, style and script of both pages.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,20 @@ import attrs
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
+from outreach_async.audit.reports.brief import Brief
+from outreach_async.audit.reports.brief_view import (
+    BRIEF_TITLE,
+    format_brief_changes,
+    format_brief_size,
+    format_campaign_sums,
+    format_hidden,
+    format_news,
+    format_notes,
+    list_campaigns,
+    list_gaps,
+    split_urgent,
+    sum_campaigns,
+)
 from outreach_async.audit.reports.view import (
     Overview,
     build_authentication,
@@ -23,7 +40,7 @@ from outreach_async.audit.reports.view import (
     format_size,
     score_tone,
 )
-from outreach_async.audit.reports.wording import format_count, format_figure, replace_unprintable, split_code
+from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable, split_code
 from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 
@@ -34,6 +51,7 @@ _MAX_GROUPS: Final = 6
 _MAX_FIGURE_CHANGES: Final = 12
 _MAX_CHANGED_ACTIONS: Final = 8
 _MAX_BARS: Final = 8
+_MAX_CAMPAIGNS: Final = 200
 _MAX_MAILBOXES: Final = 1000
 _MAX_ROWS: Final = 2000
 """Maximum number of rows of every other table."""
@@ -71,6 +89,8 @@ def render_html(report: Report) -> str:
             report=report,
             view=view,
             health=health,
+            title="Mailbox audit",
+            at=view.audited_at,
             size=format_size(report),
             tiles=[
                 *((health.boxes[severity], label, severity.value) for severity, label in _TILE_LABELS.items()),
@@ -80,6 +100,41 @@ def render_html(report: Report) -> str:
             **_chart_values(report, view, health),
             **_table_values(report, view),
             facts=list(_policy_facts(report)),
+        )
+    )
+
+
+def render_brief_html(brief: Brief) -> str:
+    """Render a brief as one self-contained HTML page in the style of the audit's page.
+
+    Raises:
+        InvalidRequest: The extra `html` is not installed.
+    """
+    urgent, later = split_urgent(brief)
+    campaigns = list_campaigns(brief)[:_MAX_CAMPAIGNS]
+    resolved = sum(task.findings for task in brief.resolved)
+    found = [(brief.new, "new findings", "error"), (resolved, "resolved", "good")] if brief.since else []
+    return (
+        load_templates()
+        .get_template("brief.html")
+        .render(
+            brief=brief,
+            title=BRIEF_TITLE,
+            at=format_time(brief.at),
+            size=format_brief_size(brief),
+            tone=next((severity.value for severity, count in brief.counts.items() if count), "good"),
+            changes=format_brief_changes(brief),
+            tiles=[*found, *((count, noun, "info") for count, noun in sum_campaigns(brief))],
+            campaigns=campaigns,
+            hidden=format_hidden(brief, len(campaigns)),
+            sums=format_campaign_sums(brief),
+            gaps=list(list_gaps(brief)),
+            urgent=urgent,
+            later=later,
+            news={task.rule: format_news(task) for task in brief.tasks},
+            notes=format_notes(brief),
+            max_groups=_MAX_GROUPS,
+            max_resolved=_MAX_CHANGED_ACTIONS,
         )
     )
 
