@@ -31,6 +31,7 @@ CHAPTERS: Final = (
     "outreach_async.audit.policy",
     "outreach_async.audit.parts",
     "outreach_async.importer",
+    "outreach_async.mcp_server",
     "outreach_async.spread",
     "outreach_async.spread.dask",
     "outreach_async.transport",

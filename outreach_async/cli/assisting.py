@@ -1,0 +1,63 @@
+"""The command `mcp`: tools for assistants, over stdin and stdout."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from outreach_async.cli.auditing import clock_of
+from outreach_async.cli.connection import open_client, workspaces_of
+from outreach_async.cli.exits import OK
+from outreach_async.cli.options import CONNECTION, FAKE, IdType, Options, shared_options
+from outreach_async.cli.process import run_async
+from outreach_async.transport.urls import require_module
+from outreach_async.validation import require_id
+
+
+@click.command()
+@click.option(
+    "--allow-writes",
+    metavar="ID",
+    multiple=True,
+    type=IdType("workspace"),
+    help="Workspace in which contacts may be created, after a person has confirmed; repeatable.  [default: none]",
+)
+@click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of each request and of each audit.  [default: 50, as many assistants give up after a minute]",
+)
+@shared_options(*CONNECTION, "workspaces", "owner_key")
+def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None) -> int:
+    """Serve tools for assistants over stdin and stdout (Model Context Protocol), until stdin is closed.
+
+    Assistants start this command themselves; add it to their configuration. The tools list campaigns, steps, mailboxes and
+    fields, audit mailboxes, explain rules, and check rows before an import. They read only the workspaces of --workspace.
+
+    With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
+    only after a person has confirmed them. It needs an owner key, and an assistant that supports elicitation.
+    """
+    require_module("mcp", "outreach_async[mcp]")
+    from outreach_async.mcp_server import create_server, serve_stdio
+    from outreach_async.mcp_server.tool_server import DEADLINE
+
+    if allow_writes and options.base_url != FAKE:
+        require_id("--allow-writes", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
+    workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
+    # stdout is for the protocol. The SDK would configure rich on stderr, which wraps lines.
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+
+    async def serve_assistant() -> None:
+        async with open_client(options, workspace=workspaces[0]) as client:
+            server = create_server(
+                client,
+                workspaces,
+                allow_writes=allow_writes,
+                deadline=DEADLINE if deadline is None else deadline,
+                clock=clock_of(options),
+            )
+            await serve_stdio(server)
+
+    return run_async(serve_assistant, terminated=OK)

@@ -1,0 +1,252 @@
+"""The tools that read: lists, audits, rules, and checks of rows that are not sent."""
+
+# Annotations are evaluated at once, because the MCP SDK builds the schemas of the tools from them.
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from io import BytesIO
+from typing import Annotated, Any, Final
+
+import anyio.to_thread
+from pydantic import Field
+
+from outreach_async.audit import CATALOGUE, Report, audit, explain
+from outreach_async.audit.reports import write
+from outreach_async.audit.reports.summary import Action, build_actions, subject_name
+from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import columns_for, open_file
+from outreach_async.importer.checks import CheckPolicy, Checks
+from outreach_async.importer.columns import UnmappedColumns
+from outreach_async.importer.table import Row
+from outreach_async.mcp_server.answers import MAX_PROSE, NOTICE, PAGE_SIZE, AnswerWriter, clean_value, count_pages, cut_page, pick
+from outreach_async.models import CampaignSteps, Mailbox, Page
+
+MAX_ROWS: Final = 50
+"""Maximum number of rows or contacts in a call."""
+REPORT_URI: Final = "outreach://audit/latest"
+
+PageNumber = Annotated[int, Field(ge=1)]
+Rows = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ROWS)]
+
+_CAMPAIGN: Final = (
+    *("id", "name", "status", "steps", "contacts", "opens", "replies", "bounces", "replies_num", "interested_num"),
+    *("days_left_display", "last_activity"),
+)
+_MAILBOX: Final = (
+    *("id", "email", "status", "type", "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists"),
+    *("spf", "dkim", "dmarc"),
+)
+_STEP: Final = ("order", "status", "wait_time", "left_to_send", "already_sent")
+_TEMPLATE: Final = (
+    *("test_letter", "status", "subject", "body_text", "sent", "opened", "clicked", "replied", "replied_num"),
+    "unsubscribed",
+)
+_MAX_PLACES: Final = 3
+"""Maximum number of domains, servers or workspaces that an action of an audit names."""
+
+
+class ReadTools:
+    """The tools that read, for one client.
+
+    Args:
+        client: The client that sends the requests.
+        workspaces: Ids of the workspaces that the tools may read.
+        deadline: Time limit of an audit, in seconds.
+        clock: Returns the time of an audit, in Unix seconds.
+    """
+
+    def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._workspaces = tuple(workspaces)
+        self._deadline = deadline
+        self._clock = clock
+        self._answers = AnswerWriter.of(client)
+        self._report: Report | None = None
+
+    async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the campaigns of a workspace."""
+        space = self._choose_workspace(workspace)
+        found = await self._client.campaigns.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
+        return self._write_page(space, page, found, "campaigns", _CAMPAIGN)
+
+    async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the mailboxes of a workspace."""
+        space = self._choose_workspace(workspace)
+        found: Page[Mailbox] = await self._client.mailboxes.list(
+            workspace=space, page=page, display=PAGE_SIZE, undecodable="keep"
+        )
+        return self._write_page(space, page, found, "mailboxes", _MAILBOX)
+
+    async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
+        """List the steps of a campaign, each with its templates. A template is a row."""
+        steps = await self._client.campaigns.steps(campaign)
+        rows = list(_list_templates(steps))
+        return self._answers.write(
+            campaign=campaign,
+            **pick(steps, ("days_left", "days_left_display")),
+            **_paging(page, len(rows)),
+            templates=cut_page(rows, page),
+        )
+
+    async def list_fields(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the fields that a contact of a workspace can have."""
+        space = self._choose_workspace(workspace)
+        fields = await self._client.with_options(workspace=space).workspaces.fields()
+        rows = [pick(field, ("code", "label")) for field in cut_page(fields, page)]
+        return self._answers.write(workspace=space, **_paging(page, len(fields)), fields=rows)
+
+    async def audit(self, workspaces: list[str] | None = None, rule: str | None = None, page: PageNumber = 1) -> str:
+        """Audit the mailboxes of workspaces, or list the findings of a rule or a further page of the last audit."""
+        spaces = [self._choose_workspace(space) for space in workspaces or self._workspaces]
+        report = self._report
+        if report is None or report.workspaces != list(dict.fromkeys(spaces)) or (rule is None and page == 1):
+            report = await audit(self._client, spaces, deadline=self._deadline, clock=self._clock)
+            self._report = report
+        return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
+
+    async def explain_rule(self, rule: str) -> str:
+        """Explain a rule of the audit."""
+        return explain(rule)
+
+    async def check_contacts(self, rows: Rows, workspace: str | None = None, columns: dict[str, str] | None = None) -> str:
+        """Check rows as an import does, without sending them."""
+        space = self._choose_workspace(workspace)
+        lines = "\n".join(map(json.dumps, rows)).encode()
+        file = await anyio.to_thread.run_sync(partial(open_file, BytesIO(lines), format="jsonl"))
+        try:
+            mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
+        except UnmappedColumns as error:
+            raise InvalidRequest(_explain_columns(error)) from None
+        checked = list(file.rows(mapped))
+        findings = Checks(mapped, policy := CheckPolicy.of()).findings(checked)
+        results = [_describe_row(row, [found.message for found in findings.get(at, ())]) for at, row in enumerate(checked)]
+        return self._answers.write(
+            MAX_PROSE,
+            workspace=space,
+            columns=dict(zip(file.headers, [code or "ignored" for code in mapped.codes], strict=True)),
+            sendable=sum(result["sendable"] for result in results),
+            not_checked=policy.note,
+            rows=results,
+        )
+
+    def read_report(self) -> str:
+        """Return the last audit's whole report as JSON.
+
+        Raises:
+            InvalidRequest: There was no audit yet.
+        """
+        report = clean_value(self._require_report().to_dict(), MAX_PROSE)
+        return self._answers.mask(json.dumps({"notice": NOTICE, "report": report}, ensure_ascii=False))
+
+    def read_markdown(self) -> str:
+        """Return the last audit's report as Markdown.
+
+        Raises:
+            InvalidRequest: There was no audit yet.
+        """
+        return self._answers.mask(f"> {NOTICE}\n\n{write(self._require_report(), 'markdown')}")
+
+    def _require_report(self) -> Report:
+        if self._report is None:
+            raise InvalidRequest("report: there was no audit yet; call the tool audit first")
+        return self._report
+
+    def _choose_workspace(self, given: str | None) -> str:
+        """Return the given workspace, or the first one that the server may read.
+
+        Raises:
+            InvalidRequest: The server may not read the workspace.
+        """
+        if given is not None and given not in self._workspaces:
+            raise InvalidRequest(f"workspace: expected one of {', '.join(self._workspaces)}, got another id; pass one of them")
+        return given or self._workspaces[0]
+
+    def _write_page(self, workspace: str, page: int, found: Page[Any], name: str, members: Sequence[str]) -> str:
+        unreadable = {"unreadable": len(found.undecodable)} if found.undecodable else {}
+        return self._answers.write(
+            workspace=workspace,
+            page=page,
+            pages=found.total_pages,
+            total=found.total_found,
+            **unreadable,
+            **{name: [pick(item, members) for item in found.data[:PAGE_SIZE]]},
+        )
+
+    def _write_actions(self, report: Report, page: int) -> str:
+        actions = build_actions(report.findings, report.policy)
+        return self._answers.write(
+            MAX_PROSE,
+            summary=f"{format_headline(report)} {format_verdict(report)} Findings: {format_counts(report.counts)}.",
+            workspaces=len(report.workspaces),
+            unreadable=report.unreadable[:PAGE_SIZE],
+            full_report=REPORT_URI,
+            **_paging(page, len(actions)),
+            actions=[_describe_action(action) for action in cut_page(actions, page)],
+        )
+
+    def _write_findings(self, report: Report, rule: str, page: int) -> str:
+        name = rule.strip().upper()
+        explain(name)  # raises an error that suggests a similar id if no rule has this one
+        found = [finding for finding in report.findings if finding.rule == name]
+        rows = [
+            {"workspace": each.workspace, "subject": subject_name(each), "severity": each.severity.value, "message": each.message}
+            for each in cut_page(found, page)
+        ]
+        return self._answers.write(MAX_PROSE, rule=name, **_paging(page, len(found)), findings=rows)
+
+
+def list_rules() -> str:
+    """Return the rules of the audit as JSON."""
+    rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
+    return json.dumps([{"rule": rule.id, "severity": rule.severity_range, "title": rule.title} for rule in rules])
+
+
+def _paging(page: int, items: int) -> dict[str, int]:
+    return {"page": page, "pages": count_pages(items), "total": items}
+
+
+def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
+    """Yield a row for each template. A step without templates has a row too."""
+    for step in steps.data:
+        row = {f"step_{name}": value for name, value in pick(step, _STEP).items()}
+        yield from ({**row, **pick(template, _TEMPLATE)} for template in step.templates)
+        if not step.templates:
+            yield row
+
+
+def _describe_action(action: Action) -> Mapping[str, Any]:
+    places = [f"{name} ({count})" for name, count in action.groups[:_MAX_PLACES]]
+    if more := len(action.groups) - len(places):
+        places.append(f"and {more:,} more")
+    return {
+        "rule": action.rule,
+        "title": action.title,
+        "severity": action.severity.value,
+        "findings": action.findings,
+        "mailboxes": action.mailboxes,
+        "where": places,
+        "example": action.example,
+        "remedy": action.remedy,
+    }
+
+
+def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
+    """Return the result for a checked row: its findings and, if it cannot be sent, the reason.
+
+    Its values are not repeated, because a value that was cut or cleaned must not become a contact.
+    """
+    refusal = row.refusal()
+    reason = {} if refusal is None else {"reason": str(refusal)}
+    return {"row": row.line, "sendable": refusal is None, **reason, "findings": findings}
+
+
+def _explain_columns(error: UnmappedColumns) -> str:
+    """Return an error about unknown columns, with a value of the tool's argument instead of options of the command."""
+    proposed = {column.header: column.proposals[0] for column in error.columns}
+    return (
+        f"columns: {error.count:,} unknown or ambiguous; "
+        f"call the tool again with columns={json.dumps(proposed)}, or with other codes of list_fields"
+    )
