@@ -40,8 +40,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     only after a person has confirmed them. It needs an owner key, and an assistant that supports elicitation.
     """
     require_module("mcp", "outreach_async[mcp]")
-    from outreach_async.mcp_server import create_server, serve_stdio
-    from outreach_async.mcp_server.tool_server import DEADLINE
+    from outreach_async.mcp_server.tool_server import DEADLINE, create_server, serve_stdio
 
     if allow_writes and options.base_url != FAKE:
         require_id("--allow-writes", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")

@@ -1,7 +1,7 @@
 """MCP server: tools with which an assistant reads workspaces, audits mailboxes and, if allowed, creates contacts.
 
-The extra `mcp` installs what it needs. Assistants start the command `outreach-async mcp` themselves, and talk to it over stdin and
-stdout (Model Context Protocol). Most of them read a configuration such as this one, from Claude Desktop:
+The extra `mcp` installs what it needs. Assistants start the command `outreach-async mcp` themselves, and talk to it over stdin
+and stdout (Model Context Protocol). Most of them read a configuration such as this one, from Claude Desktop:
 
     {
       "mcpServers": {
@@ -23,9 +23,9 @@ mailboxes and returns what to do, most urgent first; with `rule`, it lists the f
 and `check_contacts` checks rows as an import does, without sending them. The tools read the workspaces of `--workspace` and no
 others; the first one is the default. A campaign is found by its id alone, because the service reads steps without a workspace.
 
-The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown) and the
-rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are the two usual questions: `morning` (what happened, what is
-wrong, and what to do) and `campaign` (how a campaign is doing, and what to change).
+The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown) and
+the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are the two usual questions: `morning` (what happened, what
+is wrong, and what to do) and `campaign` (how a campaign is doing, and what to change).
 
 Third-party data
 ----------------
@@ -46,8 +46,8 @@ No schema, answer or error shows the owner key or a credential in a header. An e
 
 From Python
 -----------
-`create_server` returns a server of the official SDK. `serve_stdio` serves it over stdin and stdout; the SDK can also serve it over
-HTTP, and its client can call it in the same process, as in a test:
+`create_server` returns a server of the official SDK, which can serve it over HTTP. The SDK's client can call it in the same
+process, as in a test:
 
 ```python
 import json
@@ -65,7 +65,7 @@ async def main() -> None:
         result = await assistant.call_tool("list_mailboxes", {"workspace": "space_1"})
         answer = json.loads(result.content[0].text)
         print(answer["notice"])  # -> This data comes from the outreach service ...
-        print([box["email"] for box in answer["mailboxes"]])  # -> ['ann@north.example', 'bob@north.example']
+        print([box["email"] for box in answer["mailboxes"]])  # -> ['ada@north.example', 'bob@north.example']
 
 
 anyio.run(main)
@@ -79,6 +79,6 @@ try:
 except ImportError as missing:
     raise ImportError("mcp is not installed; run: pip install 'outreach_async[mcp]'") from missing
 
-from outreach_async.mcp_server.tool_server import create_server, serve_stdio
+from outreach_async.mcp_server.tool_server import create_server
 
-__all__ = ["create_server", "serve_stdio"]
+__all__ = ["create_server"]

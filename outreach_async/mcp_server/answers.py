@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -40,6 +40,8 @@ MAX_PROSE: Final = 500
 MAX_ERROR: Final = 800
 """Maximum number of characters of an error."""
 
+_MASKED_BEYOND: Final = 1000
+"""Number of characters that are masked beyond the end of a string that is cut: more than a form of a secret has."""
 _MAX_INTEGER: Final = 2**53
 """Limit of the whole numbers that every JSON parser reads exactly."""
 _NOT_FOUND: Final = 404
@@ -66,11 +68,18 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def clean_value(value: Any, limit: int = MAX_TEXT) -> Any:
-    """Return a JSON value whose strings are clean, and whose numbers every JSON parser can read; `None` for other numbers."""
+def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = str) -> Any:
+    """Return a JSON value whose strings are clean, and whose numbers every JSON parser can read; `None` for other numbers.
+
+    Args:
+        value: The value.
+        limit: Maximum number of characters of a string.
+        mask: Masks the secrets in the beginning of a string that is cut, because half of a secret cannot be recognized later.
+    """
     match value:
         case str():
-            return clean_text(str(value), limit)
+            beyond = limit + _MASKED_BEYOND
+            return clean_text(value if len(value) <= limit else mask(value[:beyond]) + value[beyond:], limit)
         case bool() | None:
             return value
         case int():
@@ -78,9 +87,9 @@ def clean_value(value: Any, limit: int = MAX_TEXT) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {clean_text(str(key)): clean_value(member, limit) for key, member in value.items()}
+            return {clean_text(str(key)): clean_value(member, limit, mask) for key, member in value.items()}
         case _:
-            return [clean_value(member, limit) for member in value]
+            return [clean_value(member, limit, mask) for member in value]
 
 
 def pick(item: object, names: Sequence[str]) -> dict[str, Any]:
@@ -120,7 +129,7 @@ class AnswerWriter:
 
     def write(self, limit: int = MAX_TEXT, /, **members: Any) -> str:
         """Return an answer as one JSON object that begins with `NOTICE`. `limit` is the maximum length of a string."""
-        return self.mask(json.dumps({"notice": NOTICE, **clean_value(members, limit)}, ensure_ascii=False))
+        return self.mask(json.dumps({"notice": NOTICE, **clean_value(members, limit, self.mask)}, ensure_ascii=False))
 
     def write_error(self, text: str) -> str:
         """Return the text of an error as one clean line. Anything that looks like an owner key is masked too."""

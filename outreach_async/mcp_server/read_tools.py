@@ -21,7 +21,7 @@ from outreach_async.importer import columns_for, open_file
 from outreach_async.importer.checks import CheckPolicy, Checks
 from outreach_async.importer.columns import UnmappedColumns
 from outreach_async.importer.table import Row
-from outreach_async.mcp_server.answers import MAX_PROSE, NOTICE, PAGE_SIZE, AnswerWriter, clean_value, count_pages, cut_page, pick
+from outreach_async.mcp_server.answers import MAX_PROSE, NOTICE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
 from outreach_async.models import CampaignSteps, Mailbox, Page
 
 MAX_ROWS: Final = 50
@@ -138,8 +138,7 @@ class ReadTools:
         Raises:
             InvalidRequest: There was no audit yet.
         """
-        report = clean_value(self._require_report().to_dict(), MAX_PROSE)
-        return self._answers.mask(json.dumps({"notice": NOTICE, "report": report}, ensure_ascii=False))
+        return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
 
     def read_markdown(self) -> str:
         """Return the last audit's report as Markdown.

@@ -145,7 +145,7 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create a server with the tools, resources and prompts for a client. Nothing is sent.
 
-    The server can be served over stdio with `serve_stdio`, or over HTTP by the SDK.
+    The SDK can serve it over stdin and stdout (`server.run()`) or over HTTP (`server.run("streamable-http")`).
 
     Args:
         client: The client that sends the requests. It must stay open while the server is used.
@@ -252,11 +252,6 @@ async def serve_stdio(server: MCPServer[Any], source: BinaryIO | None = None) ->
     Args:
         server: The server.
         source: Where to read instead of stdin.
-
-    Example:
-        ```python
-        await serve_stdio(create_server(client, ["space_1"]), io.BytesIO())
-        ```
     """
     sender, receiver = anyio.create_memory_object_stream[str](0)
     try:
