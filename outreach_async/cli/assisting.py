@@ -43,7 +43,8 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     from outreach_async.mcp_server.tool_server import DEADLINE, create_server, serve_stdio
 
     if allow_writes and options.base_url != FAKE:
-        require_id("--allow-writes", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
+        remedy = "--allow-writes needs it: pass --owner-key or set OUTREACH_OWNER_KEY"
+        require_id("--owner-key", options.owner_key, "owner_key", remedy)
     workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
     # stdout is for the protocol. The SDK would configure rich on stderr, which wraps lines.
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")

@@ -119,8 +119,8 @@ async def connected(
     server: MCPServer[Any] | StdioServerParameters, person: Person | None = None, mode: str = "legacy"
 ) -> AsyncIterator[Assistant]:
     """Connect an assistant to a server. Without a person, its program cannot show forms."""
-    asking = {} if person is None else {"elicitation_callback": person.answer}
-    async with Client(server, mode=mode, **asking) as client:
+    asking = None if person is None else person.answer
+    async with Client(server, mode=mode, elicitation_callback=asking) as client:
         yield Assistant(client)
 
 
