@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
@@ -244,7 +246,7 @@ def _ask_campaign(campaign: str) -> str:
     return _CAMPAIGN_REVIEW.format(campaign=campaign)
 
 
-async def serve_stdio(server: MCPServer[Any], source: BinaryIO | None = None) -> None:
+async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = None) -> None:
     """Serve over stdin and stdout until stdin is closed or the client is gone.
 
     While it serves, standard output carries the protocol only; what other code prints goes to stderr.
@@ -256,7 +258,7 @@ async def serve_stdio(server: MCPServer[Any], source: BinaryIO | None = None) ->
     sender, receiver = anyio.create_memory_object_stream[str](0)
     try:
         async with BlockingPortal() as portal:
-            with receiver:
+            with sender, receiver:
                 # The SDK reads stdin in a thread that cannot be cancelled, so Ctrl-C would wait for the next line. This thread
                 # is a daemon: the process ends without it.
                 reader = partial(_read_lines, source or _open_stdin(), portal, sender)
@@ -273,11 +275,10 @@ def _open_stdin() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def _read_lines(source: BinaryIO, portal: BlockingPortal, sender: MemoryObjectSendStream[str]) -> None:
+def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryObjectSendStream[str]) -> None:
     """Pass each line to the event loop, until the end of the input or of the server."""
-    try:
-        for line in source:
-            portal.call(sender.send, line.decode(errors="replace"))
+    with suppress(RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError):  # the server has ended
+        with suppress(OSError):  # stdin is gone, such as a closed terminal, which is an end too
+            for line in source:
+                portal.call(sender.send, line.decode(errors="replace"))
         portal.call(sender.aclose)
-    except (RuntimeError, OSError, anyio.BrokenResourceError, anyio.get_cancelled_exc_class()):
-        return  # the server has ended

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import mcp_types
 import pytest
-from support.assistants import HOSTILE, MODES, Person, assisted, connected
+from anyio.lowlevel import checkpoint
+from support.assistants import HOSTILE, MODES, assisted, connected
 from support.cli import small_service
 
-from outreach_async import InvalidRequest
-from outreach_async.fake import FakeService
-from outreach_async.mcp_server.tool_server import slim_schema
+from outreach_async import InvalidRequest, OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.mcp_server import create_server
+from outreach_async.mcp_server.tool_server import serve_stdio, slim_schema
 
 READS = ["list_campaigns", "campaign_steps", "list_mailboxes", "list_fields", "audit", "explain_rule", "check_contacts"]
 
@@ -116,10 +121,6 @@ async def test_a_bug_is_logged_and_its_text_is_not_shown(service: FakeService, c
     ],
 )
 async def test_a_server_is_not_created_with_invalid_options(options: dict[str, Any], error: str) -> None:
-    from outreach_async import OutreachClient
-    from outreach_async.fake import FakeTransport
-    from outreach_async.mcp_server import create_server
-
     async with OutreachClient(transport=FakeTransport(small_service())) as client:
         with pytest.raises(InvalidRequest, match=error):
             create_server(client, **{"workspaces": ["space_1"], **options})
@@ -131,12 +132,40 @@ def test_without_the_extra_the_error_names_it() -> None:
     assert done.stderr.endswith("ImportError: mcp is not installed; run: pip install 'outreach_async[mcp]'\n")
 
 
-async def test_a_server_can_be_called_while_another_call_waits(service: FakeService) -> None:
-    person = Person(create=True)
-    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
-        import anyio
-
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(assistant.ask, "list_campaigns")
+async def test_calls_run_at_the_same_time(service: FakeService) -> None:
+    async with assisted(service) as server, connected(server) as assistant, anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(assistant.ask, "list_campaigns")
     assert len(service.requests) == 5
+
+
+class Lines:
+    """An input that never ends, or fails after some lines."""
+
+    def __init__(self, fails_after: int | None = None) -> None:
+        self.read = 0
+        self._fails_after = fails_after
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self.read != self._fails_after:
+            self.read += 1
+            yield b"not the protocol\n"
+        raise OSError("the terminal is closed")
+
+
+async def test_a_cancelled_server_leaves_its_input_alone(service: FakeService) -> None:
+    lines = Lines()
+    async with assisted(service) as server, anyio.create_task_group() as group:
+        group.start_soon(serve_stdio, server, lines)
+        while lines.read < 10:
+            await checkpoint()
+        group.cancel_scope.cancel()
+    for thread in threading.enumerate():
+        if thread.name == "stdin":
+            thread.join(60)
+    assert "stdin" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_an_input_that_fails_ends_the_server(service: FakeService) -> None:
+    async with assisted(service) as server:
+        await serve_stdio(server, Lines(fails_after=3))
