@@ -138,7 +138,7 @@ class Campaigns(_Resource):
             ```
         """
         operation = operations.list_steps(campaign, self._settings.request_defaults)
-        return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
+        return await self._engine.run(operation, self._settings.call_options(timeout, deadline), self._throttle)
 
 
 class Mailboxes(_Resource):
@@ -210,7 +210,8 @@ class Workspaces(_Resource):
             ```
         """
         operation = operations.list_fields(default_to(workspace, self._settings.workspace), self._settings.request_defaults)
-        return (await self._engine.run(operation, self._settings.call_options(timeout, deadline))).data
+        options = self._settings.call_options(timeout, deadline)
+        return (await self._engine.run(operation, options, self._throttle)).data
 
 
 @attrs.frozen

@@ -152,7 +152,12 @@ if __name__ == "__main__":
 
 from __future__ import annotations
 
-from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
+from outreach_async.audit.base_rule import Rule, Sign
+from outreach_async.audit.campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
+from outreach_async.audit.campaign_evaluation import check_campaign
+from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
+from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts
 from outreach_async.audit.evaluation import check
 from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.meter import AuditProgress
@@ -160,7 +165,7 @@ from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, mer
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 from outreach_async.audit.prometheus import write_prometheus
 from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
-from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
+from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
 from outreach_async.audit.run import AuditRun, Findings, audit, stream
 from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
@@ -170,7 +175,13 @@ __all__ = [
     "AuditPart",
     "AuditProgress",
     "AuditRun",
+    "CampaignCase",
+    "CampaignResults",
+    "CampaignRow",
+    "CampaignRule",
+    "CampaignTotals",
     "Case",
+    "ComparisonRule",
     "Delta",
     "Diff",
     "DomainFacts",
@@ -191,10 +202,17 @@ __all__ = [
     "ServerRule",
     "Severity",
     "Sign",
+    "StepCase",
+    "StepComparison",
+    "StepRule",
+    "Variant",
+    "WorkspaceFacts",
     "WorkspacePart",
+    "WorkspaceRule",
     "audit",
     "audit_part",
     "check",
+    "check_campaign",
     "explain",
     "mailbox_score",
     "merge",

@@ -8,11 +8,12 @@ to NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
+from outreach_async.audit.base_rule import Sign, Thresholds
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.values import (
     DAY,
@@ -31,31 +32,6 @@ from outreach_async.vocabulary import MailboxStatus, MailboxType
 
 WORKDAYS = 22
 """Number of working days in 30 days. E-mails are assumed to be sent only on working days."""
-
-Thresholds = Mapping[str, float]
-
-
-@attrs.define(eq=False)
-class Sign:
-    """The problem that a rule's condition found. A condition that does not apply returns `None` instead.
-
-    Attributes:
-        message: Description of the problem, with its figures.
-        figures: The numbers that the message quotes, by name.
-        severity: Severity of the finding; `None` to use the severity of the rule.
-        sure: Whether the sample is large enough for a high confidence in the finding.
-
-    Example:
-        ```python
-        sign = Sign("not in any campaign", {"campaigns": 0}, Severity.WARNING)
-        print(sign.sure)  # -> True
-        ```
-    """
-
-    message: str
-    figures: dict[str, Number] = attrs.field(factory=dict)
-    severity: Severity | None = None
-    sure: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -186,7 +162,7 @@ class Case:
         if _has_valid_figures(mailbox):
             return cls(mailbox, "", now, facts)
         wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
-        doubts = ", ".join(f"{name} is {_describe_invalid(figure)}" for name, figure in wrong.items())
+        doubts = ", ".join(f"{name} is {describe_invalid(figure)}" for name, figure in wrong.items())
         trusted: dict[str, Any] = dict.fromkeys(wrong, math.nan)
         return cls(attrs.evolve(mailbox, **trusted), doubts, now, facts)
 
@@ -273,8 +249,8 @@ def check_authentication(case: Case, _thresholds: Thresholds) -> Sign | None:
 def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
     """Return a `Sign` if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
-    severity = _severity_of(lists, thresholds) if lists else None
-    return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
+    severity = severity_of(lists, thresholds) if lists else None
+    return Sign(f"on {format_quantity(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
@@ -286,7 +262,7 @@ def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     if not sent or not bounced / sent >= thresholds["warning"]:
         return None
     lower = wilson_lower(bounced, sent) if sent >= thresholds["sample"] else 0.0
-    severity = _severity_of(lower, thresholds)
+    severity = severity_of(lower, thresholds)
     proof = f"at least {format_percent(lower)} with 95 % confidence" if severity else "too few e-mails to be certain"
     message = f"{format_percent(bounced / sent)} bounced in 30 days ({format_number(bounced)} of {format_number(sent)}; {proof})"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, severity, sure=severity is not None)
@@ -357,7 +333,7 @@ def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
     ago = parse_relative_time(case.mailbox.last_activity)
     if ago is None or ago.least <= thresholds["days"] * DAY:
         return None
-    message = f"no activity for {_format_days(ago.least)} or more, but {_format_count(campaigns, 'campaign')} may use it"
+    message = f"no activity for {format_days(ago.least)} or more, but {format_quantity(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
@@ -366,7 +342,7 @@ def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
-    message = f"its status is {quote(case.mailbox.status)}, but {_format_count(campaigns, 'campaign')} may use it"
+    message = f"its status is {quote(case.mailbox.status)}, but {format_quantity(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
@@ -410,23 +386,25 @@ def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
     return Sign(" and ".join(f"its {name} is {quote(value)}" for name, value, known in values if value not in known))
 
 
-def _severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
+def severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
     """Return the worst severity whose threshold the figure reaches; `None` if the figure is below every threshold."""
     return next((severity for severity in Severity if severity in thresholds and figure >= thresholds[severity]), None)
 
 
-def _format_count(count: Number, noun: str) -> str:
+def format_quantity(count: Number, noun: str) -> str:
+    """Format a valid figure with its noun."""
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def _format_age(case: Case) -> str:
     age = case.age()
-    return _format_days(age.most if age else 0)
+    return format_days(age.most if age else 0)
 
 
-def _format_days(seconds: float) -> str:
+def format_days(seconds: float) -> str:
+    """Format a time span in whole days, rounded down."""
     days = int(seconds // DAY)
-    return "less than a day" if days < 1 else _format_count(days, "day")
+    return "less than a day" if days < 1 else format_quantity(days, "day")
 
 
 def quote(text: str) -> str:
@@ -434,7 +412,8 @@ def quote(text: str) -> str:
     return repr(shorten(str(text), _MAX_STRING_SHOWN))
 
 
-def _describe_invalid(figure: Number) -> str:
+def describe_invalid(figure: Number) -> str:
+    """Describe why a figure is invalid."""
     if figure < 0:
         return "below 0"
     return "implausibly large" if figure > MAX_FIGURE else "not a number"

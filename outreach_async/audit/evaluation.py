@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign, build_missing_authentication_sign, email_domain
+from outreach_async.audit.base_rule import Rule, Sign
+from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, build_missing_authentication_sign, email_domain
 from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind
 from outreach_async.audit.policy import Policy
-from outreach_async.audit.rules import Rule
 from outreach_async.audit.totals import (
     BLACKLISTED,
     MAX_KEPT,
@@ -266,11 +266,14 @@ class AuditState:
                 elif domain >= 0:
                     self._domains.add_repeated(domain, sent, limit)
 
-    def finish(self, reading_errors: Mapping[str, Sequence[Finding]]) -> FinalFindings:
+    def finish(
+        self, reading_errors: Mapping[str, Sequence[Finding]], campaign_findings: Mapping[str, Sequence[Finding]]
+    ) -> FinalFindings:
         """Return all findings of the audit. Call this method after every mailbox has been read.
 
         Args:
             reading_errors: Findings about errors while reading, by workspace.
+            campaign_findings: Findings about campaigns, by workspace.
         """
         self.trim()
         self._count_once()
@@ -284,7 +287,14 @@ class AuditState:
         late = [finding for finding in findings if finding.rule in self._authentication_rules]
         group_findings = list(self._check_groups(lacking))
         errors = [reading_errors.get(workspace, ()) for workspace in self.workspaces]
-        return FinalFindings(flagged=mailboxes, errors=errors, group_findings=group_findings, deferred=late + group_findings)
+        about_campaigns = [campaign_findings.get(workspace, ()) for workspace in self.workspaces]
+        return FinalFindings(
+            flagged=mailboxes,
+            campaigns=about_campaigns,
+            errors=errors,
+            group_findings=group_findings,
+            deferred=late + group_findings,
+        )
 
     def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:
         """Return a mailbox with the severity of its authentication findings recomputed from the domain's total daily limit."""
@@ -333,12 +343,14 @@ class FinalFindings:
 
     Attributes:
         flagged: For each workspace, its mailboxes with findings.
+        campaigns: For each workspace, the findings about its campaigns.
         errors: For each workspace, the findings about errors while reading it.
         group_findings: The findings about domains and servers.
         deferred: The findings that became final only after every mailbox was read.
     """
 
     flagged: list[list[FlaggedMailbox]]
+    campaigns: list[Sequence[Finding]]
     errors: list[Sequence[Finding]]
     group_findings: list[Finding]
     deferred: list[Finding]
@@ -347,7 +359,8 @@ class FinalFindings:
     def findings(self) -> list[Finding]:
         """All findings, the worst first; those of one severity in the order of workspaces, mailboxes and rules."""
         findings: list[Finding] = []
-        for mailboxes, errors in zip(self.flagged, self.errors, strict=True):
+        for mailboxes, campaigns, errors in zip(self.flagged, self.campaigns, self.errors, strict=True):
             findings += chain.from_iterable(flagged.findings for flagged in mailboxes)
+            findings += campaigns
             findings += errors
         return sorted(findings + self.group_findings, key=lambda finding: finding.severity.rank)

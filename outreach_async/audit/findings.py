@@ -82,6 +82,9 @@ class Finding:
         sent_30days: E-mails that the mailbox, domain or server sent in 30 days. Mean scores weight a mailbox by this number.
             `None` if the finding does not affect any score.
         server_ip: Address of the sending server if the finding is about the mailboxes of a server; otherwise `None`.
+        campaign: Id of the campaign if the finding is about a campaign or one of its steps; otherwise `None`.
+        campaign_name: Name of the campaign, as the service returned it.
+        step: Id of the step if the finding is about a step; otherwise `None`.
         figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
         state: State compared with an earlier audit; `None` if the report was not compared.
 
@@ -103,6 +106,9 @@ class Finding:
     confidence: Literal["high", "low"] = "high"
     sent_30days: Number | None = None
     server_ip: str | None = None
+    campaign: str | None = None
+    campaign_name: str | None = None
+    step: str | None = None
     figures: dict[str, Number] = attrs.field(factory=dict, hash=False)
     state: FindingState | None = None
 

@@ -20,6 +20,7 @@ class AuditProgress:
         workspaces: Number of workspaces that were read, or could not be read.
         total: Number of workspaces of the audit.
         mailboxes: Number of mailboxes read.
+        campaigns: Number of campaigns read, with their steps.
         rate: Recent mailboxes per second.
         state: `running`; `throttled` while a rate limit delays requests; `paused` while nothing is sent, because the service
             asked for a wait or is down.
@@ -39,6 +40,7 @@ class AuditProgress:
     workspaces: int
     total: int
     mailboxes: int
+    campaigns: int = 0
     rate: float
     state: Literal["running", "throttled", "paused"]
     resumes: float
@@ -58,7 +60,7 @@ class ProgressMeter:
     def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
         self._total = workspaces
         self._throttle = throttle
-        self._mailboxes = self._ended = self._pages_read = 0
+        self._mailboxes = self._campaigns = self._ended = self._pages_read = 0
         self._pages_left: dict[str, int] = {}  # by workspace, of the workspaces that were started
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
@@ -68,6 +70,20 @@ class ProgressMeter:
         self._pages_left[workspace] = max(0, left - 1)
         self._pages_read += 1
         self._page_rate.add(1)
+
+    def expect_requests(self, workspace: str, count: int) -> None:
+        """Note that a workspace needs this many requests besides the pages of its mailboxes."""
+        self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
+
+    def add_request(self, workspace: str) -> None:
+        """Count a response that is not a page of mailboxes. Its request counts like a page in the estimate of the time left."""
+        self._pages_left[workspace] = max(0, self._pages_left.get(workspace, 0) - 1)
+        self._pages_read += 1
+        self._page_rate.add(1)
+
+    def add_campaign(self) -> None:
+        """Count a campaign that was read."""
+        self._campaigns += 1
 
     def add_mailboxes(self, count: int) -> None:
         """Count mailboxes that no earlier page contained."""
@@ -89,6 +105,7 @@ class ProgressMeter:
             workspaces=self._ended,
             total=self._total,
             mailboxes=self._mailboxes,
+            campaigns=self._campaigns,
             rate=self._mailbox_rate.rate(now),
             state=state,
             resumes=pause,

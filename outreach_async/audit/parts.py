@@ -55,12 +55,14 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.conditions import Sign, email_domain
+from outreach_async.audit.base_rule import Rule, Sign
+from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
 from outreach_async.audit.findings import Finding, GroupKind, Severity
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
-from outreach_async.audit.rules import UNREADABLE, Rule
+from outreach_async.audit.rules import UNREADABLE
 from outreach_async.audit.run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
 from outreach_async.audit.totals import COLUMN_TYPES, MAX_KEPT, MailboxColumns, digest64
 from outreach_async.client import OutreachClient
@@ -80,6 +82,7 @@ class WorkspacePart:
         workspace: Id of the workspace.
         complete: Whether the workspace was read completely.
         mailboxes: Number of mailboxes read.
+        campaigns: Number of campaigns read; `None` if the audit does not read campaigns.
         data: The mailboxes as columns and the findings, compressed.
 
     Example:
@@ -92,6 +95,7 @@ class WorkspacePart:
     workspace: str
     complete: bool
     mailboxes: int
+    campaigns: int | None = None
     data: bytes = attrs.field(repr=False)
 
 
@@ -163,6 +167,7 @@ async def audit_part(
     at: float,
     salt: str,
     policy: Policy | None = None,
+    campaigns: bool = False,
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
 ) -> AuditPart:
@@ -177,6 +182,7 @@ async def audit_part(
         salt: Key of the digests of mailboxes; the same for all parts, and secret if nobody may test whether a part contains an
             address.
         policy: The policy to apply; the same for all parts, and by default all rules with their default thresholds.
+        campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
         deadline: Limit in seconds for this part; `None` for no limit.
 
@@ -190,7 +196,8 @@ async def audit_part(
         ```
     """
     state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), _require_time(at), key=_require_key(salt))
-    run = AuditRun(client, state, require_display("display", display, mailboxes=True), require_seconds("deadline", deadline))
+    display = require_display("display", display, mailboxes=True)
+    run = AuditRun(client, state, display, require_seconds("deadline", deadline), campaigns=campaigns)
     await run
     return build_part(state, run.summaries)
 
@@ -254,7 +261,9 @@ def merge_parts(parts: Iterable[AuditPart], workspaces: Sequence[str], policy: P
     for part in known:
         for kind, threshold in part.dropped.items():
             state.totals[kind].limit(threshold)
-    summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace) for workspace in workspaces]
+    # A part without workspaces does not say whether the audit reads campaigns.
+    unread = WorkspaceCampaigns() if any(part.campaigns is not None for part in best.values()) else None
+    summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in workspaces]
     return build_report(state, summaries, finish_reading(state, summaries))
 
 
@@ -273,24 +282,33 @@ def _require_equal(parts: Sequence[AuditPart], policy: Policy) -> None:
 
 def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str, WorkspacePart]:
     best: dict[str, WorkspacePart] = {}
+    reads_campaigns: set[bool] = set()
     for each in (each for part in parts for each in part.workspaces):
+        reads_campaigns.add(each.campaigns is not None)
         if each.workspace not in workspaces:
             shown = shorten(repr(each.workspace), 80)
             raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add it to `workspaces`")
         # The data decides between equally complete readings, so that the order of the parts does not.
-        best[each.workspace] = max(best.get(each.workspace, each), each, key=lambda one: (one.complete, one.mailboxes, one.data))
+        best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
+    if len(reads_campaigns) > 1:
+        raise InvalidRequest("parts: expected all or none with campaigns, got both; pass the same `campaigns` everywhere")
     return best
 
 
-def _missing(workspace: str) -> ReadSummary:
+def _completeness(part: WorkspacePart) -> tuple[bool, int, int, bytes]:
+    return part.complete, part.mailboxes, part.campaigns or 0, part.data
+
+
+def _missing(workspace: str, campaigns: WorkspaceCampaigns | None) -> ReadSummary:
     message = "could not be read: no part contains this workspace"
     rule = UNREADABLE
     finding = Finding(rule=rule.id, severity=rule.severity, workspace=workspace, message=message, remedy=rule.remedy)
-    return ReadSummary(workspace, 0, True, False, [finding])
+    return ReadSummary(workspace, 0, True, False, [finding], campaigns)
 
 
 def _hash_rules(policy: Policy) -> str:
     rules = [*policy.mailbox_rules, *policy.domain_rules, *policy.server_rules]
+    rules += [*policy.campaign_rules, *policy.step_rules, *policy.workspace_rules, *policy.comparison_rules]
     about = [[rule.id, rule.severity, rule.condition, rule.remedy, sorted(rule.thresholds.items())] for rule in rules]
     return blake2b(json.dumps([attrs.asdict(policy.used), about]).encode(), digest_size=16).hexdigest()
 
@@ -317,9 +335,16 @@ def _encode(
         "names": used,
         "columns": packed,
         "flagged": [_encode_flagged(each) for each in flagged],
+        "campaigns": summary.campaigns and summary.campaigns.to_dict(),
     }
     data = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
-    return WorkspacePart(workspace=summary.workspace, complete=not summary.unreadable, mailboxes=summary.mailboxes, data=data)
+    return WorkspacePart(
+        workspace=summary.workspace,
+        complete=not summary.unreadable,
+        mailboxes=summary.mailboxes,
+        campaigns=None if summary.campaigns is None else len(summary.campaigns.rows),
+        data=data,
+    )
 
 
 def _encode_flagged(flagged: FlaggedMailbox) -> list[Any]:
@@ -338,7 +363,8 @@ def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
         rules = {rule.id: rule for rule in state.policy.mailbox_rules}
         state.add_flagged(part.workspace, [_decode_flagged(values, part.workspace, rules) for values in content["flagged"]])
         errors = msgspec.convert(content["errors"], list[Finding])
-        return ReadSummary(part.workspace, part.mailboxes, not part.complete, content["denied"], errors)
+        campaigns = None if part.campaigns is None else WorkspaceCampaigns.from_dict(content["campaigns"])
+        return ReadSummary(part.workspace, part.mailboxes, not part.complete, content["denied"], errors, campaigns)
     except (zlib.error, struct.error, ValueError, LookupError, TypeError) as error:
         raise InvalidRequest(f"parts: {part.workspace}: damaged ({type(error).__name__}); run `audit_part` again") from None
 

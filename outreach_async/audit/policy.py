@@ -27,10 +27,12 @@ from typing import Any, Final, Self, TypeVar
 
 import attrs
 
-from outreach_async.audit import rules
-from outreach_async.audit.conditions import Condition, Thresholds, quote
+from outreach_async.audit import campaign_rules, rules
+from outreach_async.audit.base_rule import Rule, Thresholds
+from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit.conditions import Condition, quote
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.rules import DomainRule, MailboxRule, Rule, ServerRule
+from outreach_async.audit.rules import DomainRule, MailboxRule, ServerRule
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import type_name
 
@@ -76,6 +78,10 @@ class Policy:
         mailbox_rules: Rules about one mailbox.
         domain_rules: Rules about the mailboxes of a domain.
         server_rules: Rules about the mailboxes of a sending server.
+        campaign_rules: Rules about one campaign.
+        step_rules: Rules about one step of a campaign.
+        workspace_rules: Rules about the mailboxes and campaigns of a workspace.
+        comparison_rules: Rules about a campaign in two audits, which `Report.since` applies.
         conditions: Condition and thresholds of each rule in `mailbox_rules`, prepared once because every mailbox needs them.
 
     Example:
@@ -89,6 +95,10 @@ class Policy:
     mailbox_rules: tuple[MailboxRule, ...] = attrs.field(repr=False)
     domain_rules: tuple[DomainRule, ...] = attrs.field(repr=False)
     server_rules: tuple[ServerRule, ...] = attrs.field(repr=False)
+    campaign_rules: tuple[CampaignRule, ...] = attrs.field(repr=False)
+    step_rules: tuple[StepRule, ...] = attrs.field(repr=False)
+    workspace_rules: tuple[WorkspaceRule, ...] = attrs.field(repr=False)
+    comparison_rules: tuple[ComparisonRule, ...] = attrs.field(repr=False)
     conditions: tuple[tuple[Condition, Thresholds], ...] = attrs.field(init=False, repr=False)
 
     @conditions.default
@@ -157,6 +167,10 @@ class Policy:
             mailbox_rules=_enabled_rules(rules.MAILBOX_RULES, used),
             domain_rules=_enabled_rules(rules.DOMAIN_RULES, used),
             server_rules=_enabled_rules(rules.SERVER_RULES, used),
+            campaign_rules=_enabled_rules(campaign_rules.CAMPAIGN_RULES, used),
+            step_rules=_enabled_rules(campaign_rules.STEP_RULES, used),
+            workspace_rules=_enabled_rules(campaign_rules.WORKSPACE_RULES, used),
+            comparison_rules=enabled_comparison_rules(used),
         )
 
     def rule(self, name: str) -> Rule:
@@ -203,6 +217,11 @@ def explain(name: str, policy: Policy | None = None) -> str:
         "Remedy": rule.remedy,
     }
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
+
+
+def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
+    """Return the rules about a campaign in two audits, given the policy of the later audit."""
+    return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
 
 
 def _enabled_rules(candidates: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:

@@ -10,9 +10,11 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
+from outreach_async.audit.campaign_evaluation import compare_campaigns
+from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.findings import Finding, Group, GroupKind, Row, Severity
-from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.rules import CATALOGUE, INCOMPLETE, UNKNOWABLE
+from outreach_async.audit.policy import PolicyUsed, enabled_comparison_rules
+from outreach_async.audit.rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit.scoring import Scores
 from outreach_async.audit.values import to_json_values
 from outreach_async.errors import InvalidRequest, shorten
@@ -53,6 +55,9 @@ class Report:
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
         history: Figures of the earlier audits that the report was compared with, and the history in their reports, oldest first;
             at most 100.
+        last_read: For a baseline of briefs: when workspaces that could not be read completely were last read, in Unix seconds.
+            What the report says about them is of that time.
+        campaigns: The campaigns and their figures; `None` if the audit did not read campaigns.
 
     Example:
         ```python
@@ -75,6 +80,8 @@ class Report:
     not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
     diff: Diff | None = None
     history: list[HistoryPoint] = attrs.field(factory=list)
+    last_read: dict[str, float] = attrs.field(factory=dict)
+    campaigns: CampaignResults | None = None
 
     @property
     def counts(self) -> dict[Severity, int]:
@@ -130,8 +137,10 @@ class Report:
             ```
         """
         reports = [earlier, *others]
-        findings, diff = compare_reports(max(reports, key=lambda report: report.at), self)
-        return attrs.evolve(self, findings=findings, diff=diff, history=merge_history(reports, before=self.at))
+        latest = max(reports, key=lambda report: report.at)
+        later = _compare_campaigns(latest, self)
+        findings, diff = compare_reports(latest, later)
+        return attrs.evolve(later, findings=findings, diff=diff, history=merge_history(reports, before=self.at))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values. `from_dict` converts them back to a report.
@@ -170,6 +179,14 @@ class Report:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"report: {error}; pass the output of `audit --json`") from None
+
+
+def _compare_campaigns(earlier: Report, later: Report) -> Report:
+    if earlier.campaigns is None or later.campaigns is None:
+        return later
+    rules = enabled_comparison_rules(later.policy)
+    campaigns, findings = compare_campaigns(earlier.campaigns, later.campaigns, later.findings, rules)
+    return attrs.evolve(later, campaigns=campaigns, findings=findings)
 
 
 @attrs.frozen(kw_only=True)
@@ -220,7 +237,7 @@ def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint
     return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
 
 
-SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
+SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]
 
 
 @attrs.frozen(kw_only=True)
@@ -229,8 +246,9 @@ class Delta:
 
     Attributes:
         kind: Kind of the subject that the figure describes.
-        key: The workspace id, the domain, the server's address, or the mailbox id; empty for the audit as a whole.
-        name: Display name of the subject: a mailbox's address, otherwise the key.
+        key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the audit
+            as a whole.
+        name: Display name of the subject: a mailbox's address, a campaign's name, otherwise the key.
         rule: Id of the rule whose finding contains the figure; `None` if the figure is not part of a finding.
         figure: Name of the figure, such as `score` or `blacklists`; `severity` is a number from 1 (info) to 4 (critical).
         before: Earlier value; `None` if the earlier report does not contain the figure.
@@ -347,12 +365,13 @@ def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tup
 
 
 def _exact_key(finding: Finding) -> Hashable:
-    return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email
+    campaign = finding.campaign, finding.step
+    return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email, campaign
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
     """Return a key without the workspace, unless the finding has no other subject, such as a mailbox or a domain."""
-    shared = finding.domain or finding.server_ip
+    shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
@@ -361,7 +380,12 @@ def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
 
     An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     """
-    unread = [finding for finding in report.findings if finding.rule in INCOMPLETE]
+    errors = [finding for finding in report.findings if finding.rule in INCOMPLETE]
+    unread = [finding for finding in errors if finding.rule not in ABOUT_CAMPAIGNS]
+    about_campaigns = [finding for finding in errors if finding.rule in ABOUT_CAMPAIGNS]
+    unread_campaigns = {(finding.workspace, finding.campaign) for finding in about_campaigns}
+    # If no mailbox of a workspace could be read, its campaigns were not read, without a finding of their own.
+    unread_campaigns |= {(finding.workspace, None) for finding in unread if finding.rule == UNREADABLE.id}
     mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
     workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
     off, checked = set(report.policy.off), set(report.workspaces) - workspaces
@@ -369,6 +393,9 @@ def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
     def is_unchecked(finding: Finding) -> bool:
         if finding.rule in off or finding.workspace not in checked:
             return True
+        if finding.campaign is not None or finding.rule in ABOUT_CAMPAIGNS:
+            subjects = {(finding.workspace, finding.campaign), (finding.workspace, None)}
+            return report.campaigns is None or not subjects.isdisjoint(unread_campaigns)
         return finding.mailbox in mailboxes or (finding.mailbox is None and bool(unread))
 
     return is_unchecked
@@ -381,12 +408,19 @@ _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
     """Yield the figures that differ between two matching findings."""
     old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
-    kind = CATALOGUE[after.rule].scope if after.rule in CATALOGUE and after.mailbox is None else "mailbox"
-    key = after.mailbox or after.domain or after.server_ip or after.workspace
+    kind = CATALOGUE[after.rule].scope if after.rule in CATALOGUE and after.mailbox is None else _subject_kind(after)
+    key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace
     for figure in dict.fromkeys([*old, *new]):
         values = {"before": old.get(figure), "after": new.get(figure)}
         if values["before"] != values["after"]:
-            yield Delta(kind=kind, key=key, name=after.email or key, rule=after.rule, figure=figure, **values)
+            yield Delta(
+                kind=kind, key=key, name=after.email or after.campaign_name or key, rule=after.rule, figure=figure, **values
+            )
+
+
+def _subject_kind(finding: Finding) -> SubjectKind:
+    """Return the kind of a finding's subject, if the finding is about a mailbox or its rule is not in the catalogue."""
+    return "step" if finding.step else "campaign" if finding.campaign else "mailbox"
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
@@ -401,6 +435,8 @@ def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
 def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number | None]:
     figures: dict[tuple[SubjectKind, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
     figures["audit", "", "mailboxes"] = report.mailboxes
+    if report.campaigns is not None:
+        figures["audit", "", "campaigns"] = report.campaigns.checked
     figures |= {("audit", "", severity.value): count for severity, count in report.counts.items()}
     figures |= {("workspace", key, "score"): score.score for key, score in report.scores.workspaces.items()}
     figures |= {("domain", key, "score"): score.score for key, score in report.scores.domains.items()}

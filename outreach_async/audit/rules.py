@@ -2,80 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
 from outreach_async.audit import conditions
-from outreach_async.audit.conditions import Condition, DomainCondition, ServerCondition, Thresholds
+from outreach_async.audit.base_rule import Rule, RuleScope
+from outreach_async.audit.campaign_rules import (
+    CAMPAIGN_READING_RULES,
+    CAMPAIGN_RULES,
+    COMPARISON_RULES,
+    STEP_RULES,
+    WORKSPACE_RULES,
+    CampaignRule,
+    ComparisonRule,
+    StepRule,
+    WorkspaceRule,
+)
+from outreach_async.audit.conditions import Condition, DomainCondition, ServerCondition
 from outreach_async.audit.findings import Severity
-
-RuleScope = Literal["mailbox", "domain", "server_ip", "workspace"]
-"""Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or errors while reading a workspace."""
-
-_PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
-"""Percent signs as `str.format` writes them. Reports write `2 %` everywhere."""
-
-
-@attrs.frozen(kw_only=True)
-class Rule:
-    """A rule of the audit.
-
-    Attributes:
-        id: Id such as `OA101`; never reused for another rule.
-        title: Short title.
-        severity: Severity of a finding, unless a threshold determines the severity.
-        wording: Description of the condition, with thresholds as placeholders `{name}`.
-        source: Source of the thresholds.
-        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
-        thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
-        scope: Subject of the findings.
-
-    Example:
-        ```python
-        print(CATALOGUE["OA903"].condition)  # -> total_found is higher than the number of mailboxes listed
-        ```
-    """
-
-    scope: ClassVar[RuleScope] = "workspace"
-
-    id: str
-    title: str
-    severity: Severity
-    wording: str
-    source: str
-    remedy: str
-    thresholds: Thresholds = MappingProxyType({})
-
-    @property
-    def severities(self) -> list[Severity]:
-        """Severities that a finding can have, mildest first: the severity of the rule, and each severity with a threshold.
-
-        Example:
-            ```python
-            print([severity.value for severity in CATALOGUE["OA110"].severities])  # -> ['error', 'critical']
-            ```
-        """
-        return [severity for severity in reversed(Severity) if severity is self.severity or severity in self.thresholds]
-
-    @property
-    def severity_range(self) -> str:
-        """The mildest and the worst severity of the rule's findings, such as `error to critical`.
-
-        Example:
-            ```python
-            print(CATALOGUE["OA110"].severity_range, "-", CATALOGUE["OA160"].severity_range)  # -> error to critical - info
-            ```
-        """
-        mildest, worst = self.severities[0], self.severities[-1]
-        return mildest.value if mildest is worst else f"{mildest} to {worst}"
-
-    @property
-    def condition(self) -> str:
-        """Description of the condition, with the thresholds filled in."""
-        return _PERCENT.sub(" %", self.wording.format_map(self.thresholds))
 
 
 @attrs.frozen(kw_only=True)
@@ -372,7 +318,17 @@ SERVER_RULES: Final[tuple[ServerRule, ...]] = (
     ),
 )
 
-RULES: Final[tuple[MailboxRule | DomainRule | ServerRule, ...]] = (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES)
+AdjustableRule: TypeAlias = MailboxRule | DomainRule | ServerRule | CampaignRule | ComparisonRule | StepRule | WorkspaceRule
+"""A rule that a policy can turn off or adjust."""
+
+_ABOUT_CAMPAIGNS: Final[tuple[AdjustableRule, ...]] = (*CAMPAIGN_RULES, *COMPARISON_RULES, *STEP_RULES, *WORKSPACE_RULES)
+
+RULES: Final[tuple[AdjustableRule, ...]] = (
+    *MAILBOX_RULES,
+    *DOMAIN_RULES,
+    *SERVER_RULES,
+    *sorted(_ABOUT_CAMPAIGNS, key=lambda rule: rule.id),
+)
 """Every rule that a policy can turn off or adjust.
 
 Example:
@@ -407,10 +363,13 @@ MISSING: Final = Rule(
     "the service's support.",
 )
 
-READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING)
+READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING, *CAMPAIGN_READING_RULES)
 """Rules about errors while reading. A policy cannot turn them off. Their findings make the audit incomplete."""
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
+
+ABOUT_CAMPAIGNS: Final = frozenset(rule.id for rule in (*_ABOUT_CAMPAIGNS, *CAMPAIGN_READING_RULES))
+"""Ids of the rules about campaigns, their steps and errors while reading them. Only an audit of campaigns applies these rules."""
 
 CATALOGUE: Final[dict[str, Rule]] = {rule.id: rule for rule in (*RULES, *READING_RULES)}
 """Every rule by id.
@@ -434,3 +393,9 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
     "the number of DNS lookups of an SPF record (10 at most)",
 )
 """Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""
+
+UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
+    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are shown and never judged",
+    "personalized templates against A/B variants: their contacts are not chosen at random, so they are shown and never compared",
+)
+"""Properties that an audit of campaigns cannot check."""

@@ -10,29 +10,35 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup
 
+from outreach_async.audit.base_rule import Rule
+from outreach_async.audit.campaign_evaluation import WorkspaceUse, evaluate_workspace
+from outreach_async.audit.campaign_reading import MAX_ERROR_SHOWN, CampaignReader, CampaignsRead, explain_end
+from outreach_async.audit.campaigns import WorkspaceCampaigns, build_results
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import AuditState, FinalFindings
 from outreach_async.audit.findings import Finding, GroupKind
 from outreach_async.audit.meter import AuditProgress, ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
-from outreach_async.audit.rules import MISSING, UNDECODABLE, UNKNOWABLE, UNREADABLE, Rule
+from outreach_async.audit.rules import MISSING, UNDECODABLE, UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS, UNREADABLE
 from outreach_async.audit.scoring import GroupScores
 from outreach_async.audit.totals import CompactSet, GroupTotals
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.client import OutreachClient
-from outreach_async.errors import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, shorten
+from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, shorten
 from outreach_async.models import Mailbox, Page, Undecodable
 from outreach_async.pagination import PageCursor
 from outreach_async.retry import explain_status
 from outreach_async.validation import require_display, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
+
+T = TypeVar("T")
 
 _PAGES_AT_ONCE: Final = 2
 """Maximum number of pages of one workspace to request concurrently."""
@@ -40,9 +46,6 @@ _MIN_LARGE_AT_ONCE: Final = 2
 _MAX_LATER_MAILBOXES: Final = 8_000
 """Maximum number of mailboxes on all second and later pages in memory, except that `_MIN_LARGE_AT_ONCE` workspaces may always be
 read. The limit bounds the memory: decoding a page of 2,000 mailboxes takes 4 MB."""
-
-_MAX_ERROR_SHOWN: Final = 400
-"""Maximum number of characters of an error in a finding's message. An error is long if many fields of a mailbox are invalid."""
 
 
 @attrs.frozen
@@ -55,6 +58,7 @@ class ReadSummary:
         unreadable: Whether an error ended the reading early.
         denied: Whether reading ended because the service denied access.
         findings: The findings about errors while reading the workspace.
+        campaigns: The campaigns of the workspace, judged; `None` if the audit does not read campaigns.
     """
 
     workspace: str
@@ -62,6 +66,7 @@ class ReadSummary:
     unreadable: bool
     denied: bool
     findings: list[Finding]
+    campaigns: WorkspaceCampaigns | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +79,7 @@ class WorkspaceReadResult:
         undecodable: Mailboxes that do not match the service's interface. A mailbox with a readable id is listed once.
         missing: Number of mailboxes that `total_found` counts but the pages did not contain.
         error: The error that ended the reading early; `None` if the workspace was read completely.
+        campaigns: The campaigns of the workspace; `None` if the audit does not read campaigns.
     """
 
     workspace: str
@@ -81,12 +87,17 @@ class WorkspaceReadResult:
     undecodable: Sequence[Undecodable] = ()
     missing: int = 0
     error: OutreachError | None = None
+    campaigns: CampaignsRead | None = None
 
     def summary(self) -> ReadSummary:
         """Return what a report needs of the result."""
         error = self.error
         denied = error is not None and explain_status(error.status_code).is_denied
-        return ReadSummary(self.workspace, self.mailboxes, error is not None, denied, self._findings())
+        read, findings = self.campaigns, self._findings()
+        if read is None:
+            return ReadSummary(self.workspace, self.mailboxes, error is not None, denied, findings)
+        unreadable = error is not None or read.error is not None
+        return ReadSummary(self.workspace, self.mailboxes, unreadable, denied, findings + read.errors, read.campaigns)
 
     def _findings(self) -> list[Finding]:
         found: list[Finding] = []
@@ -99,11 +110,11 @@ class WorkspaceReadResult:
             value = item.fields.get("email")
             email = value if isinstance(value, str) else None
             domain = None if email is None else email_domain(email)
-            message = f"does not match the interface: {shorten(item.error, _MAX_ERROR_SHOWN)}"
+            message = f"does not match the interface: {shorten(item.error, MAX_ERROR_SHOWN)}"
             add(UNDECODABLE, message, mailbox=item.id, email=email, domain=domain)
         if self.error is not None:
             read = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
-            add(UNREADABLE, f"could not be read{read}: {shorten(str(self.error), _MAX_ERROR_SHOWN)}")
+            add(UNREADABLE, f"could not be read{read}: {shorten(str(self.error), MAX_ERROR_SHOWN)}")
         if self.missing:
             add(MISSING, f"the service reports more mailboxes than it listed (missing: {self.missing:,})")
         return found
@@ -114,6 +125,7 @@ async def audit(
     workspaces: Iterable[str],
     *,
     policy: Policy | None = None,
+    campaigns: bool = False,
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
     clock: Callable[[], float] = time.time,
@@ -131,6 +143,8 @@ async def audit(
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
+        campaigns: Whether to check the campaigns of the workspaces as well. This costs a steps request for each campaign; see
+            `outreach_async.audit.campaigns`.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
@@ -146,7 +160,7 @@ async def audit(
         print(report.mailboxes, report.unreadable, report.exit_code())  # -> 2 ['space_gone'] 3
         ```
     """
-    return await stream(client, workspaces, policy=policy, display=display, deadline=deadline, clock=clock)
+    return await stream(client, workspaces, policy=policy, campaigns=campaigns, display=display, deadline=deadline, clock=clock)
 
 
 def stream(
@@ -154,6 +168,7 @@ def stream(
     workspaces: Iterable[str],
     *,
     policy: Policy | None = None,
+    campaigns: bool = False,
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
     clock: Callable[[], float] = time.time,
@@ -167,6 +182,8 @@ def stream(
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
+        campaigns: Whether to check the campaigns of the workspaces as well. This costs a steps request for each campaign; see
+            `outreach_async.audit.campaigns`.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
@@ -184,7 +201,8 @@ def stream(
         ```
     """
     state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), clock())
-    return AuditRun(client, state, require_display("display", display, mailboxes=True), require_seconds("deadline", deadline))
+    display = require_display("display", display, mailboxes=True)
+    return AuditRun(client, state, display, require_seconds("deadline", deadline), campaigns=campaigns)
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
@@ -209,12 +227,17 @@ class AuditRun:
         ```
     """
 
-    def __init__(self, client: OutreachClient, state: AuditState, display: int, deadline: float | None) -> None:
+    def __init__(
+        self, client: OutreachClient, state: AuditState, display: int, deadline: float | None, *, campaigns: bool = False
+    ) -> None:
         engine = client._engine  # noqa: SLF001 - an audit is run by the client's engine, as a bulk run is
         # One more than requests in flight: while a failing workspace waits to be retried, another shows if the service works.
         self._workers = engine.max_in_flight + 1
         self._throttle = RunThrottle(engine.limiter, engine.policy)
+        self._client = client
         self._mailboxes = attrs.evolve(client.mailboxes, throttle=self._throttle)
+        self._with_campaigns = campaigns
+        self._campaigns: CampaignReader | None = None
         self._state = state
         self._display = display
         self._deadline = deadline
@@ -245,10 +268,23 @@ class AuditRun:
             self._deadline_at = anyio.current_time() + self._deadline
         self._progress = ProgressMeter(len(self._state.workspaces), self._throttle, anyio.current_time())
         self._findings = Findings(self._progress)
+        if self._with_campaigns:
+            self._campaigns = self._build_campaign_reader()
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run, self._findings)
         return self._findings
+
+    def _build_campaign_reader(self) -> CampaignReader:
+        return CampaignReader(
+            campaigns=attrs.evolve(self._client.campaigns, throttle=self._throttle),
+            workspaces=attrs.evolve(self._client.workspaces, throttle=self._throttle),
+            policy=self._state.policy,
+            now=self._state.now,
+            at_once=self._workers,
+            in_time=self._run_in_time,
+            progress=self._progress,
+        )
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel all remaining reads. An exception of the block propagates unchanged."""
@@ -284,7 +320,7 @@ class AuditRun:
         async def work() -> None:
             # All workers share this iterator. `next` does not await, so no two workers get the same workspace.
             for workspace in waiting:
-                results[workspace] = await self._read_workspace(workspace, findings)
+                results[workspace] = await self._read_everything(workspace, findings)
                 self._progress.end_workspace(workspace)
 
         async with anyio.create_task_group() as group:
@@ -292,7 +328,23 @@ class AuditRun:
                 group.start_soon(work)
         return [results[workspace] for workspace in workspaces]
 
-    async def _read_workspace(self, workspace: str, findings: Findings) -> WorkspaceReadResult:
+    async def _read_everything(self, workspace: str, findings: Findings) -> WorkspaceReadResult:
+        """Read the mailboxes of a workspace and then, if the audit reads campaigns, its campaigns."""
+        if self._campaigns is None:
+            return await self._read_mailboxes(workspace, findings, None)
+        use = WorkspaceUse(self._state.now)
+        result = await self._read_mailboxes(workspace, findings, use)
+        if result.error is not None and not result.mailboxes:  # the campaigns of such a workspace cannot be read either
+            return attrs.evolve(result, campaigns=CampaignsRead(campaigns=WorkspaceCampaigns(), errors=[], error=result.error))
+        read = await self._campaigns.read(workspace)
+        if result.error is None and read.error is None:  # otherwise, the sums would be too low
+            found = evaluate_workspace(use.facts(read.campaigns.rows), self._state.policy, workspace)
+            judged = attrs.evolve(read.campaigns, findings=[*read.campaigns.findings, *found])
+            read = attrs.evolve(read, campaigns=judged)
+        await findings.put(read.campaigns.findings)
+        return attrs.evolve(result, campaigns=read)
+
+    async def _read_mailboxes(self, workspace: str, findings: Findings, use: WorkspaceUse | None) -> WorkspaceReadResult:
         cursor: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
         count = 0
         is_large = False
@@ -301,6 +353,8 @@ class AuditRun:
             nonlocal count, is_large
             count += len(mailboxes)
             self._progress.add_mailboxes(len(mailboxes))
+            if use is not None:
+                use.add_mailboxes(mailboxes)
             found = self._state.add_page(workspace, mailboxes)
             mailboxes.clear()  # frees their memory while the findings wait for the consumer
             await findings.put(found)
@@ -316,10 +370,8 @@ class AuditRun:
             pager = self._mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
             pager = attrs.evolve(pager, fetch=partial(self._fetch_in_time, workspace, pager.fetch))
             await pager.follow(cursor, add_page, _PAGES_AT_ONCE)
-        except BulkStopped as raised:  # the service was down for too long: report the failure, and not the end of a bulk run
-            error = raised.__cause__ if isinstance(raised.__cause__, OutreachError) else raised
         except OutreachError as raised:
-            error = raised
+            error = explain_end(raised)
         finally:
             if is_large:
                 self._large_slots.release()
@@ -330,11 +382,20 @@ class AuditRun:
         self, workspace: str, fetch: Callable[[int], Awaitable[Page[Mailbox]]], number: int
     ) -> Page[Mailbox]:
         """Fetch a page unless the audit's deadline passes first."""
+        page = await self._await_in_time(lambda: fetch(number))
+        self._progress.add_page(workspace, page)
+        return page
+
+    async def _run_in_time(self, workspace: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a call that is not about mailboxes unless the audit's deadline passes first."""
+        result = await self._await_in_time(call)
+        self._progress.add_request(workspace)
+        return result
+
+    async def _await_in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
-                page = await fetch(number)
-                self._progress.add_page(workspace, page)
-                return page
+                return await call()
         raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed")
 
 
@@ -412,26 +473,31 @@ class Findings(AsyncIterator[Finding]):
 
 def finish_reading(state: AuditState, summaries: Iterable[ReadSummary]) -> FinalFindings:
     """Return all findings of an audit from the results of reading its workspaces. This function performs no I/O."""
-    return state.finish({summary.workspace: summary.findings for summary in summaries})
+    known = list(summaries)
+    campaigns = {each.workspace: each.campaigns.findings for each in known if each.campaigns is not None}
+    return state.finish({summary.workspace: summary.findings for summary in known}, campaigns)
 
 
 def build_report(state: AuditState, summaries: Sequence[ReadSummary], final: FinalFindings) -> Report:
     """Build the report of an audit. This function performs no I/O."""
     scores = GroupScores(state.totals, final)
     checked = sum(summary.mailboxes for summary in summaries)
+    campaigns = build_results(state.workspaces, [summary.campaigns for summary in summaries])
+    nothing_read = not checked and not (campaigns and campaigns.checked)
     return Report(
         workspaces=list(state.workspaces),
         mailboxes=checked,
         unreadable=[summary.workspace for summary in summaries if summary.unreadable],
         findings=final.findings,
         scores=scores.scores(),
-        denied=not checked and all(summary.denied for summary in summaries),
+        denied=nothing_read and all(summary.denied for summary in summaries),
         at=state.now,
         policy=state.policy.used,
         groups=scores.groups(),
         totals={kind: totals.distinct for kind, totals in state.totals.items()},
         rows=scores.rows(),
-        not_judged=[*UNKNOWABLE, *_describe_dropped(state.totals)],
+        not_judged=[*UNKNOWABLE, *(UNKNOWABLE_OF_CAMPAIGNS if campaigns else ()), *_describe_dropped(state.totals)],
+        campaigns=campaigns,
     )
 
 

@@ -21,7 +21,7 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 """Points that a rule deducts from the score of a mailbox, by the severity of the finding."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain, and of all mailboxes, if one of their mailboxes or groups has a critical finding.
+"""Maximum score of a domain, and of all mailboxes, if one of their mailboxes, groups or campaigns has a critical finding.
 
 The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because the verdict
 is to stop sending, which a good score would contradict.
@@ -172,8 +172,9 @@ class GroupScores:
         self._stats: dict[GroupKind, defaultdict[str, GroupStats]] = {kind: defaultdict(GroupStats) for kind in GROUP_KINDS}
         for place, flagged in enumerate(self._flagged):
             self._add_mailbox(flagged, place)
-        for finding in chain.from_iterable(final.errors):
+        for finding in chain.from_iterable(chain(final.campaigns, final.errors)):
             self._stats["workspace"][finding.workspace].add([finding.severity.rank])
+            self._overall.capped |= finding.severity is Severity.CRITICAL
         for finding in final.group_findings:
             self._add_group_finding(finding)
         self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}

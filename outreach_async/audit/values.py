@@ -36,6 +36,11 @@ def valid_or_none(value: Number) -> Number | None:
     return value if 0 <= value <= MAX_FIGURE else None
 
 
+def figure_or_none(value: object) -> Number | None:
+    """Return a value of any type if it is a valid figure; otherwise `None`."""
+    return valid_or_none(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def valid_or_zero(value: Number) -> Number:
     """Return the figure, or 0 if it is invalid. Use this for sums."""
     return valid_or_none(value) or 0
@@ -66,6 +71,16 @@ def wilson_lower(events: Number, trials: Number) -> float:
     square = _Z_95 * _Z_95 / trials
     margin = math.sqrt(square * (rate * (1 - rate) + square / 4))
     return min(rate, max(0.0, (rate + square / 2 - margin) / (1 + square)))
+
+
+def wilson_upper(events: Number, trials: Number) -> float:
+    """Return the upper bound of the true rate with 95 % confidence (one-sided Wilson score interval).
+
+    Args:
+        events: Number of events; a number above `trials` counts as `trials`.
+        trials: Number of trials, above 0.
+    """
+    return 1.0 - wilson_lower(trials - min(events, trials), trials)
 
 
 MINUTE: Final = 60.0

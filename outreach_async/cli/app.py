@@ -18,6 +18,7 @@ from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
     "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
+    "brief": ("briefing", "brief", "Show what has changed since the last brief, and what needs a person."),
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("creating", "contacts", "Create a contact."),

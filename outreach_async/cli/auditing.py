@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -109,13 +109,10 @@ def audit(
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
-    chosen = auditing.Policy.default()
-    if policy is not None:
-        with files.explain_read_errors("--policy", policy):
-            chosen = auditing.Policy.load(policy)
+    chosen = load_policy(policy)
     if explain is not None:
         return _explain(screen, explain, chosen)
-    formats = _choose_formats(outputs, form)
+    formats = choose_formats(outputs, form, WRITERS)
     existing = [path for path in earlier if path.exists()]
     files.require_writable(
         files.FileUse.for_reading("--policy", policy),
@@ -126,17 +123,17 @@ def audit(
     )
     if prometheus or "prometheus" in {form, *dict(formats).values()}:
         require_client()
-    reports = list(map(_load_earlier, existing))
+    reports = [load_report("--compare", path) for path in existing]
     for path in earlier:
         if path not in existing:
             screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
-    print_format = None if outputs else _choose_print_format(form, screen)
+    print_format = None if outputs else choose_print_format(form, screen)
 
     async def run_audit() -> int:
         workspaces = workspaces_of(options)
         async with open_client(options, workspace=workspaces[0]) as client:
             run = auditing.stream(client, workspaces, policy=chosen, deadline=deadline, clock=clock_of(options))
-            report = await _run_with_progress(run, len(workspaces), screen)
+            report = await run_with_progress(run, len(workspaces), screen)
         if reports:
             report = report.since(*reports)
         if prometheus:
@@ -148,7 +145,20 @@ def audit(
     return run_async(run_audit)
 
 
-async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
+def load_policy(path: Path | None) -> auditing.Policy:
+    """Read the policy of `--policy`, or return the default policy if `path` is `None`.
+
+    Raises:
+        click.ClickException: The file cannot be read.
+        InvalidRequest: The file is not a valid policy.
+    """
+    if path is None:
+        return auditing.Policy.default()
+    with files.explain_read_errors("--policy", path):
+        return auditing.Policy.load(path)
+
+
+async def run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
     """Run an audit, show its progress on stderr, and return its report."""
     with show_progress("Auditing", workspaces) as show:
         # What cannot be read becomes a finding, so the iteration raises no error that the group could wrap.
@@ -237,8 +247,12 @@ def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
     return OK
 
 
-def _choose_print_format(form: str | None, screen: Screen) -> str | None:
-    """Return the requested format for stdout; `None` for the default format."""
+def choose_print_format(form: str | None, screen: Screen) -> str | None:
+    """Return the requested format for stdout; `None` for the default format.
+
+    Raises:
+        click.UsageError: `--json` asks for another format.
+    """
     if form in {None, "json"}:
         return None
     if screen.as_json:
@@ -246,29 +260,53 @@ def _choose_print_format(form: str | None, screen: Screen) -> str | None:
     return form
 
 
-def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
+def choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
+    """Return the format of each `--output` file: the format of `--format`, or that of its suffix.
+
+    Args:
+        paths: The files.
+        form: The format of `--format`; `None` if it is not given.
+        known: The formats that the command writes.
+
+    Raises:
+        click.UsageError: A folder does not exist, a suffix has no format, or several files have one `--format`.
+    """
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
     for path in paths:
         files.require_folder("--output", path)
-        if form is None and path.suffix.lower() not in SUFFIXES:
-            suffixes = ", ".join(SUFFIXES)
+        if form is None and SUFFIXES.get(path.suffix.lower()) not in known:
+            suffixes = list_suffixes(known)
             raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
     return [(path, form or format_of(path.name)) for path in paths]
 
 
-def _load_earlier(path: Path) -> auditing.Report:
-    with files.explain_read_errors("--compare", path):
+def list_suffixes(known: Collection[str]) -> str:
+    """Return the suffixes of files in these formats, separated by commas."""
+    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
+
+
+def load_report(flag: str, path: Path) -> auditing.Report:
+    """Read the JSON report of an earlier audit.
+
+    Args:
+        flag: The option that names the file.
+        path: The file.
+
+    Raises:
+        click.ClickException: The file cannot be read, or is not a report.
+    """
+    with files.explain_read_errors(flag, path):
         text = path.read_bytes()
     try:
         return auditing.Report.from_dict(
             json.loads(text, parse_constant=_parse_number, parse_float=_parse_number, parse_int=_parse_integer)
         )
     except InvalidRequest as error:
-        raise click.UsageError(f"--compare {path}: {error}") from error
+        raise click.UsageError(f"{flag} {path}: {error}") from error
     except (ValueError, RecursionError) as error:
         at = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise click.UsageError(f"--compare {path}: not a JSON report{at}; pass one written by 'audit --json'.") from error
+        raise click.UsageError(f"{flag} {path}: not a JSON report{at}; pass one written by 'audit --json'.") from error
 
 
 def _parse_integer(text: str) -> int:

@@ -1,4 +1,4 @@
-"""The command `demo`: an import and an audit on the embedded service, in a few seconds."""
+"""The command `demo`: an import, an audit and a brief on the embedded service, in a few seconds."""
 
 from __future__ import annotations
 
@@ -9,22 +9,33 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-import attrs
 import click
 
-from outreach_async.audit import audit
+from outreach_async.audit import Report, audit
+from outreach_async.audit.reports.brief import build_brief
 from outreach_async.bulk import BulkReport
-from outreach_async.cli.auditing import clock_of, show_audit
-from outreach_async.cli.connection import open_client
+from outreach_async.cli.auditing import show_audit
+from outreach_async.cli.briefing import show_brief
 from outreach_async.cli.exits import INTERRUPTED, OK
 from outreach_async.cli.importing import ImportJob, run_import
-from outreach_async.cli.options import FAKE, Options, shared_options
+from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
-from outreach_async.cli.serving import CAMPAIGN, WORKSPACES
+from outreach_async.cli.serving import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async.client import OutreachClient
+from outreach_async.fake import FakeService
+from outreach_async.fake.transport import FakeTransport
 from outreach_async.importer import CsvFile
 
 _MAX_LISTED: Final = 8
+_NO_DKIM: Final = "OA102"
+_FIXED_DOMAIN: Final = "northwind-team.example"
+_LISTED_DOMAIN: Final = "get-northwind.example"
+_PAUSED_CAMPAIGN: Final = "camp_renewals"
+_STORY: Final = f"""\
+Campaigns have sent e-mails; {_FIXED_DOMAIN} signs with DKIM;
+{_LISTED_DOMAIN} is on blacklists; somebody has paused {_PAUSED_CAMPAIGN}.
+"""
 _NEXT_STEPS: Final = """
 This ran on an embedded service: no network was used, and nothing is stored.
 Try next:
@@ -36,6 +47,8 @@ Try next:
   {command} audit --base-url fake:
     run the audit alone; --output audit.html writes a page for your browser,
     and --explain OA120 explains a rule
+  {command} brief --base-url fake:
+    show the brief alone; with --since last.json, run it every morning
   {command} import your.csv --base-url fake:
     import a file of your own; --dry-run only checks it
   {command} serve
@@ -49,7 +62,7 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Import contacts and audit mailboxes on an embedded service. The demo needs no network and no setup."""
+    """Import contacts, audit mailboxes and show a brief on an embedded service. The demo needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:
         return run_async(partial(_run_demo, options, path))
 
@@ -57,26 +70,45 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
-    # The demo uses the embedded service only: it never contacts a real one, whatever options and variables are set.
-    options = attrs.evolve(options, base_url=FAKE, workspaces=(), owner_key=None, headers={})
-    async with open_client(options) as client:
+    # The demo uses the embedded service only: it never contacts a real one, whatever variables are set.
+    world = create_demo_world()
+    async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
         reports: list[BulkReport] = []
         code = await run_import(client, job, screen, _MAX_LISTED, lambda report, _failures: reports.append(report))
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
             screen.print_result({"import": reports[-1].to_dict()})
             return code
-        _announce_audit(screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
-        audited = await audit(client, WORKSPACES, clock=clock_of(options))
-    show_audit(screen, audited)
+        _announce(screen, f"Auditing the mailboxes of {' and '.join(WORKSPACES)}")  # pragma: no cover - as above
+        audited = await audit(client, WORKSPACES, clock=lambda: world.now)
+        show_audit(screen, audited)
+        _announce(screen, "Two days later")
+        screen.print_lines(_STORY)
+        await _simulate_two_days(client, world, audited)
+        later = await audit(client, WORKSPACES, clock=lambda: world.now)
+    briefed = build_brief(later, audited)
+    show_brief(screen, briefed)
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
-    screen.print_result({"import": reports[-1].to_dict(), "audit": audited.to_dict()})
+    screen.print_result({"import": reports[-1].to_dict(), "audit": audited.to_dict(), "brief": briefed.to_dict()})
     return OK
 
 
-def _announce_audit(screen: Screen) -> None:
+def _announce(screen: Screen, text: str) -> None:
     screen.print_line()
-    screen.print_line(f"Auditing the mailboxes of {' and '.join(WORKSPACES)}", "bold")
+    screen.print_line(text, "bold")
+
+
+async def _simulate_two_days(client: OutreachClient, world: FakeService, report: Report) -> None:
+    """Let two days pass on the embedded service. Campaigns send, and `_STORY` happens."""
+    for finding in report.findings:
+        if finding.rule == _NO_DKIM and finding.domain == _FIXED_DOMAIN and finding.mailbox:
+            world.set_mailbox(finding.mailbox, dkim=True)
+    async for mailbox in client.mailboxes.list():
+        if mailbox.email.endswith(f"@{_LISTED_DOMAIN}"):
+            world.set_mailbox(mailbox.id, blacklists=3)
+    world.advance(days=1)
+    world.set_campaign(_PAUSED_CAMPAIGN, status="paused")
+    world.advance(days=1)
 
 
 def program_name(program: str) -> str:

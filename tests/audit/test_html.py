@@ -6,7 +6,6 @@ import re
 import sys
 from base64 import b64encode
 from hashlib import sha256
-from html.parser import HTMLParser
 from pathlib import Path
 from subprocess import run
 from time import process_time
@@ -16,51 +15,12 @@ from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
 from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, make_report, row, with_history
 from support.examples import scaled
+from support.pages import Page
 
 from outreach_async.audit import Diff, Policy, PolicyUsed, Report, Severity
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.view import build_authentication
 from outreach_async.errors import StatusError
-
-EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}
-
-
-class Page(HTMLParser):
-    """A parsed page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.within: list[str] = []
-        self.inline: dict[str, str] = {}
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in EMPTY:
-            self.within.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        assert tag in EMPTY
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.within.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.within and self.within[-1] in {"script", "style"}:
-            self.inline[self.within[-1]] = data
-        else:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    def all(self, name: str) -> list[dict[str, str | None]]:
-        return [attributes for tag, attributes in self.elements if tag == name]
 
 
 def page(found: Report) -> Page:

@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from support.audit import REPORTS
 from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 from support.examples import scaled
+from support.pages import MARKDOWN_TOKENS, tokens
 
 from outreach_async.audit import PolicyUsed, Report
 from outreach_async.audit.report import Delta, Diff
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.markdown import escape_markdown, format_code
 
-PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-
-PAIRS = [
-    "heading",
-    "paragraph",
-    "strong",
-    "bullet_list",
-    "ordered_list",
-    "list_item",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-]
-OURS = {"inline", "text", "softbreak", "hardbreak", "code_inline"} | {
-    f"{name}_{end}" for name in PAIRS for end in ("open", "close")
-}
-"""The only tokens of a report: it has no links, images, HTML or emphasis."""
-
-
-def tokens(text: str) -> Iterator[Token]:
-    for token in PARSER.parse(text):
-        yield token
-        yield from token.children or ()
-
 
 @given(HOSTILE_REPORTS)
 @settings(max_examples=scaled(25))
 def test_no_string_becomes_markup(report: Report) -> None:
-    assert {token.type for token in tokens(write(report, "markdown"))} <= OURS
+    assert {token.type for token in tokens(write(report, "markdown"))} <= MARKDOWN_TOKENS
 
 
 @given(REPORTS)
@@ -98,7 +68,7 @@ def test_a_remedy_cannot_begin_a_list_a_heading_or_a_quotation(remedy: str) -> N
     text = write(make_report([attrs.evolve(finding(), remedy=remedy)]), "markdown")
 
     assert remedy in [token.content for token in tokens(text) if token.type == "text"]
-    assert {token.type for token in tokens(text)} <= OURS
+    assert {token.type for token in tokens(text)} <= MARKDOWN_TOKENS
 
 
 def test_text_that_is_no_markup_has_no_backslashes() -> None:

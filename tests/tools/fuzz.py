@@ -142,11 +142,11 @@ def audit(data: bytes) -> None:
     from support.fuzz import an_audit
 
     from outreach_async.audit.reports import WRITERS, write
-    from outreach_async.cli.auditing import _load_earlier
+    from outreach_async.cli.auditing import load_report
     from outreach_async.errors import InvalidRequest
 
     with suppress(InvalidRequest, click.ClickException):
-        earlier = _load_earlier(scratch("audit.json", data))
+        earlier = load_report("--compare", scratch("audit.json", data))
         report = an_audit().since(earlier)
         for form in WRITERS:
             write(report, form)

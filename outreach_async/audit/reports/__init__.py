@@ -31,16 +31,17 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.prometheus import render_prometheus
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.html_page import render_html
-from outreach_async.audit.reports.markdown import render_markdown
-from outreach_async.audit.reports.text import render_text
+from outreach_async.audit.reports.brief import Brief
+from outreach_async.audit.reports.html_page import render_brief_html, render_html
+from outreach_async.audit.reports.markdown import render_brief_markdown, render_markdown
+from outreach_async.audit.reports.text import render_brief_text, render_text
 from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 from outreach_async.spreadsheets import escape_formula
@@ -73,14 +74,29 @@ def render_json(report: Report) -> str:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`."""
-    text = (files("outreach_async.audit.reports") / "data" / "report.schema.json").read_text(encoding="utf-8")
+    return _load_schema("report")
+
+
+def brief_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`."""
+    return _load_schema("brief")
+
+
+def _load_schema(name: str) -> dict[str, Any]:
+    text = (files("outreach_async.audit.reports") / "data" / f"{name}.schema.json").read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
     return values
 
 
-__all__ = ["SUFFIXES", "WRITERS", "Writer", "format_of", "schema", "write"]
+def render_brief_json(brief: Brief) -> str:
+    """Render a brief as one JSON object."""
+    return f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n"
+
+
+__all__ = ["BRIEF_WRITERS", "SUFFIXES", "WRITERS", "Writer", "brief_schema", "format_of", "schema", "write", "write_brief"]
 
 Writer = Callable[[Report], str]
+T = TypeVar("T")
 
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
     {
@@ -93,6 +109,16 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
     }
 )
 """Writers by format name; `terminal` is plain text of at most 80 columns."""
+
+BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
+    {
+        "terminal": render_brief_text,
+        "json": render_brief_json,
+        "markdown": render_brief_markdown,
+        "html": render_brief_html,
+    }
+)
+"""Writers of briefs by format name."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -117,6 +143,12 @@ _FIRST_BYTES: Final = {
     "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
     "prometheus": re.compile(b"# HELP outreach_audit_"),
 }
+_FIRST_BRIEF_BYTES: Final = {
+    "terminal": re.compile(b"Outreach brief: "),
+    "json": re.compile(rb'\s*\{\s*"version":\s*[0-9]+,\s*"at":'),
+    "markdown": re.compile(b"# Outreach brief\r?\n"),
+    "html": re.compile(b"<!doctype html>.*?<title>Outreach brief, ", re.DOTALL),
+}
 _HEAD_SIZE: Final = 4096
 
 
@@ -126,8 +158,21 @@ def has_format(form: str, path: Path) -> bool:
     Raises:
         OSError: The file cannot be read.
     """
+    return _starts_with(_FIRST_BYTES[form], path)
+
+
+def has_brief_format(form: str, path: Path) -> bool:
+    """Return whether a file starts like a brief of this format.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    return _starts_with(_FIRST_BRIEF_BYTES[form], path)
+
+
+def _starts_with(pattern: re.Pattern[bytes], path: Path) -> bool:
     with path.open("rb") as file:
-        return _FIRST_BYTES[form].match(file.read(_HEAD_SIZE)) is not None
+        return pattern.match(file.read(_HEAD_SIZE)) is not None
 
 
 def write(report: Report, form: str) -> str:
@@ -140,10 +185,26 @@ def write(report: Report, form: str) -> str:
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
-    writer = WRITERS.get(form)
-    if writer is None:
-        raise InvalidRequest(f"form: expected one of {', '.join(WRITERS)}, got {form!r}; pass one of them")
-    return writer(report)
+    return _find_writer(WRITERS, form)(report)
+
+
+def write_brief(brief: Brief, form: str) -> str:
+    """Render a brief as a string.
+
+    Args:
+        brief: The brief.
+        form: Name of the format, a key of `BRIEF_WRITERS`.
+
+    Raises:
+        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+    """
+    return _find_writer(BRIEF_WRITERS, form)(brief)
+
+
+def _find_writer(writers: Mapping[str, Callable[[T], str]], form: str) -> Callable[[T], str]:
+    if form not in writers:
+        raise InvalidRequest(f"form: expected one of {', '.join(writers)}, got {form!r}; pass one of them")
+    return writers[form]
 
 
 def format_of(name: str) -> str:

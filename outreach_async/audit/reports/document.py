@@ -1,4 +1,4 @@
-"""Build the content of a report as blocks, which the terminal, plain text and Markdown formats render."""
+"""Build the content of a report or a brief as blocks, which the terminal, plain text and Markdown formats render."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ import attrs
 
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
+from outreach_async.audit.reports.brief import Brief, Task
+from outreach_async.audit.reports.brief_view import (
+    BRIEF_TITLE,
+    format_brief_changes,
+    format_brief_headline,
+    format_news,
+    format_notes,
+    list_gaps,
+    split_urgent,
+)
 from outreach_async.audit.reports.summary import Action, Changes
 from outreach_async.audit.reports.view import (
     AUTHENTICATION_RULES,
@@ -26,6 +36,7 @@ STRONG: Final = "strong"
 SOFT: Final = "soft"
 
 _MAX_PLACES: Final = 5
+_MAX_TASKS: Final = 5
 _MAX_CHANGES: Final = 10
 
 
@@ -157,15 +168,15 @@ def _extent(action: Action) -> Line:
 def _action_entry(action: Action) -> Entry:
     details = [_prose(action.remedy)]
     if len(action.groups) > 1:
-        details.append(list(_places(action)))
+        details.append(list(_places(action.groups)))
     line = [Span(action.title, STRONG), Span(": "), *_extent(action)]
     return Entry(line, details, action.severity, action.rule)
 
 
-def _places(action: Action) -> Iterator[Span]:
-    yield from _join([Span(name, CODE), Span(f" ({count:,})")] for name, count in action.groups[:_MAX_PLACES])
-    if len(action.groups) > _MAX_PLACES:
-        yield Span(f" and {len(action.groups) - _MAX_PLACES:,} more")
+def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
+    yield from _join([Span(name, CODE), Span(f" ({count:,})")] for name, count in groups[:_MAX_PLACES])
+    if len(groups) > _MAX_PLACES:
+        yield Span(f" and {len(groups) - _MAX_PLACES:,} more")
 
 
 def _change_lines(changes: Changes) -> Iterator[Line]:
@@ -217,6 +228,41 @@ def _domain_detail(domain: DomainView) -> Iterator[Block]:
             for issue in domain.visible_issues
         ]
     )
+
+
+def build_brief_document(brief: Brief) -> Iterator[Block]:
+    """Yield the blocks of a brief: the verdict, what to do, and what is resolved."""
+    yield Title(1, [Span(BRIEF_TITLE)])
+    yield Paragraph([[Span(format_brief_headline(brief))], [Span(brief.verdict, STRONG)], [Span(format_brief_changes(brief))]])
+    if gaps := list(list_gaps(brief)):
+        entries = [Entry([Span(name, CODE), Span(f": {text}")] if name else [Span(text)]) for name, text in gaps]
+        yield from (_section("Missing or out of date"), Entries(entries))
+    urgent, others = split_urgent(brief)
+    if urgent:
+        yield _section("What to do, most urgent first")
+        yield Entries([_task_entry(task, detailed=True) for task in urgent[:_MAX_TASKS]], numbered=True)
+    if others := [*urgent[_MAX_TASKS:], *others]:
+        entries = [_task_entry(task, detailed=False) for task in others[:_MAX_TASKS]]
+        yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_TASKS)]))
+    if brief.resolved:
+        entries = [Entry([Span(f"{task.title}: "), *_extent(task)]) for task in brief.resolved[:_MAX_TASKS]]
+        yield from (_section("Resolved"), Entries([*entries, *_more_entries(len(brief.resolved) - _MAX_TASKS)]))
+    if notes := format_notes(brief):
+        yield Paragraph([[Span(notes, SOFT)]])
+
+
+def _task_entry(task: Task, *, detailed: bool) -> Entry:
+    entry, news = _action_entry(task), format_news(task)
+    line = [*entry.line, Span(" ("), Span(news, STRONG), Span(")")] if news else entry.line
+    if not detailed:
+        return Entry(line, (), task.severity, task.rule)
+    if len(task.groups) == 1 or task.new in {0, task.findings}:
+        return attrs.evolve(entry, line=line)
+    return attrs.evolve(entry, line=line, details=[*entry.details, [Span("New: ", STRONG), *_places(task.new_groups)]])
+
+
+def _more_entries(count: int) -> list[Entry]:
+    return [Entry([Span(f"and {format_count(count, 'more rule')}")])] if count > 0 else []
 
 
 def plain(line: Line) -> str:

@@ -1,4 +1,7 @@
-"""Render a report as one self-contained HTML page (extra `html`). The folder `templates` holds its markup, style and script."""
+"""Render a report or a brief as one self-contained HTML page (extra `html`).
+
+The folder `templates` holds the markup, style and script of both pages.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,16 @@ import attrs
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
+from outreach_async.audit.reports.brief import Brief
+from outreach_async.audit.reports.brief_view import (
+    BRIEF_TITLE,
+    format_brief_changes,
+    format_brief_size,
+    format_news,
+    format_notes,
+    list_gaps,
+    split_urgent,
+)
 from outreach_async.audit.reports.view import (
     Overview,
     build_authentication,
@@ -22,7 +35,7 @@ from outreach_async.audit.reports.view import (
     format_size,
     score_tone,
 )
-from outreach_async.audit.reports.wording import format_count, format_figure, replace_unprintable, split_code
+from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable, split_code
 from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 
@@ -61,6 +74,8 @@ def render_html(report: Report) -> str:
             report=report,
             view=view,
             health=health,
+            title="Mailbox audit",
+            at=view.audited_at,
             size=format_size(report),
             tiles=[
                 *((health.boxes[severity], label, severity.value) for severity, label in _TILE_LABELS.items()),
@@ -70,6 +85,36 @@ def render_html(report: Report) -> str:
             **_chart_values(report, view, health),
             **_table_values(report),
             facts=list(_policy_facts(report)),
+        )
+    )
+
+
+def render_brief_html(brief: Brief) -> str:
+    """Render a brief as one self-contained HTML page in the style of the audit's page.
+
+    Raises:
+        InvalidRequest: The extra `html` is not installed.
+    """
+    urgent, later = split_urgent(brief)
+    resolved = sum(task.findings for task in brief.resolved)
+    return (
+        load_templates()
+        .get_template("brief.html")
+        .render(
+            brief=brief,
+            title=BRIEF_TITLE,
+            at=format_time(brief.at),
+            size=format_brief_size(brief),
+            tone=next((severity.value for severity, count in brief.counts.items() if count), "good"),
+            changes=format_brief_changes(brief),
+            tiles=[(brief.new, "new findings", "error"), (resolved, "resolved", "good")] if brief.since else [],
+            gaps=list(list_gaps(brief)),
+            urgent=urgent,
+            later=later,
+            news={task.rule: format_news(task) for task in brief.tasks},
+            notes=format_notes(brief),
+            max_groups=_MAX_GROUPS,
+            max_resolved=_MAX_CHANGED_ACTIONS,
         )
     )
 

@@ -1,4 +1,4 @@
-"""Render a report as Markdown. The source is readable too, for chats and issues that do not render it."""
+"""Render a report or a brief as Markdown. The source is readable too, for chats and issues that do not render it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from outreach_async.audit.report import Report
+from outreach_async.audit.reports.brief import Brief
 from outreach_async.audit.reports.document import (
     CODE,
     SOFT,
@@ -18,6 +19,7 @@ from outreach_async.audit.reports.document import (
     Paragraph,
     Span,
     Title,
+    build_brief_document,
     build_document,
 )
 from outreach_async.audit.reports.wording import replace_unprintable
@@ -41,7 +43,16 @@ _PLAIN_STYLES: Final = {"", SOFT}
 
 def render_markdown(report: Report) -> str:
     """Render a report as Markdown, with the recommended actions before the findings."""
-    lines = [line for block in build_document(report, max_domains=_MAX_DOMAINS) for line in (*_block_lines(block), "")]
+    return _join_blocks(build_document(report, max_domains=_MAX_DOMAINS))
+
+
+def render_brief_markdown(brief: Brief) -> str:
+    """Render a brief as Markdown, short enough for a chat."""
+    return _join_blocks(build_brief_document(brief))
+
+
+def _join_blocks(blocks: Iterable[Block]) -> str:
+    lines = [line for block in blocks for line in (*_block_lines(block), "")]
     return "".join(f"{line}\n" for line in lines[:-1])
 
 

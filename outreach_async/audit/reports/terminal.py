@@ -1,4 +1,4 @@
-"""Render a report for a terminal with rich (extra `cli`). No other module of the audit imports this module."""
+"""Render a report or a brief for a terminal with rich (extra `cli`). No other module of the audit imports this module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.document import SOFT, STRONG, build_document
+from outreach_async.audit.reports.brief import Brief
+from outreach_async.audit.reports.document import SOFT, STRONG, build_brief_document, build_document
 from outreach_async.audit.reports.text import lay_out
 
 _STYLES: Final = {
@@ -29,11 +30,13 @@ _STYLES: Final = {
 
 @attrs.frozen
 class StyledReport:
-    """A report as a rich renderable: the content of the plain text format, coloured and wrapped to the console width."""
+    """A report or brief as a rich renderable: the content of the plain text, coloured and wrapped to the console width."""
 
-    report: Report
+    report: Report | Brief
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines of the report."""
-        for line in lay_out(build_document(self.report), options.max_width):
+        """Yield the lines of the report or brief."""
+        shown = self.report
+        blocks = build_brief_document(shown) if isinstance(shown, Brief) else build_document(shown)
+        for line in lay_out(blocks, options.max_width):
             yield Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line), overflow="fold")

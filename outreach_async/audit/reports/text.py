@@ -1,4 +1,4 @@
-"""Render a report as plain text of at most 80 columns, and wrap its lines for the terminal."""
+"""Render a report or a brief as plain text of at most 80 columns, and wrap its lines for the terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Final
 
 from outreach_async.audit.report import Report
+from outreach_async.audit.reports.brief import Brief
 from outreach_async.audit.reports.document import (
     CODE,
     STRONG,
@@ -20,6 +21,7 @@ from outreach_async.audit.reports.document import (
     Paragraph,
     Span,
     Title,
+    build_brief_document,
     build_document,
     plain,
 )
@@ -36,7 +38,16 @@ _NO_BREAK: Final = "\0"
 
 def render_text(report: Report) -> str:
     """Render a report as plain text, with the recommended actions before the findings."""
-    return "".join(f"{plain(line)}\n" for line in lay_out(build_document(report), WIDTH, upper=True))
+    return _join_lines(build_document(report))
+
+
+def render_brief_text(brief: Brief) -> str:
+    """Render a brief as plain text."""
+    return _join_lines(build_brief_document(brief))
+
+
+def _join_lines(blocks: Iterable[Block]) -> str:
+    return "".join(f"{plain(line)}\n" for line in lay_out(blocks, WIDTH, upper=True))
 
 
 def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:

@@ -1,0 +1,325 @@
+"""The rules about campaigns, steps and workspaces, and about errors while reading campaigns."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+import attrs
+
+from outreach_async.audit import campaign_conditions as conditions
+from outreach_async.audit.base_rule import Rule, RuleScope
+from outreach_async.audit.campaign_conditions import CampaignCondition, ComparisonCondition, StepCondition, WorkspaceCondition
+from outreach_async.audit.findings import Severity
+
+
+@attrs.frozen(kw_only=True)
+class CampaignRule(Rule):
+    """A rule about one campaign.
+
+    Attributes:
+        applies: The condition, a function without side effects.
+
+    Example:
+        ```python
+        rule = Policy.default().campaign_rules[0]
+        print(rule.id, rule.scope, rule.title)  # -> OA201 campaign Live but not sending
+        ```
+    """
+
+    scope: ClassVar[RuleScope] = "campaign"
+
+    applies: CampaignCondition = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ComparisonRule(Rule):
+    """A rule about a campaign in two audits. `Report.since` applies it.
+
+    Attributes:
+        applies: The condition, a function without side effects.
+
+    Example:
+        ```python
+        (rule,) = Policy.default().comparison_rules
+        print(rule.id, rule.scope, rule.title)  # -> OA204 campaign Estimated end slips
+        ```
+    """
+
+    scope: ClassVar[RuleScope] = "campaign"
+
+    applies: ComparisonCondition = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class StepRule(Rule):
+    """A rule about one step of a campaign.
+
+    Attributes:
+        applies: The condition, a function without side effects.
+
+    Example:
+        ```python
+        rule = Policy.default().step_rules[0]
+        print(rule.id, rule.scope, rule.title)  # -> OA220 step Step without live templates
+        ```
+    """
+
+    scope: ClassVar[RuleScope] = "step"
+
+    applies: StepCondition = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceRule(Rule):
+    """A rule about the mailboxes and campaigns of a workspace.
+
+    Attributes:
+        applies: The condition, a function without side effects.
+
+    Example:
+        ```python
+        (rule,) = Policy.default().workspace_rules
+        print(rule.id, rule.scope, rule.title)  # -> OA240 workspace Unused daily limits
+        ```
+    """
+
+    scope: ClassVar[RuleScope] = "workspace"
+
+    applies: WorkspaceCondition = attrs.field(repr=False)
+
+
+CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
+    CampaignRule(
+        id="OA201",
+        title="Live but not sending",
+        severity=Severity.ERROR,
+        wording="status is live, e-mails are left to send, and last_activity is certainly more than {days} days longer ago than "
+        "the longest wait_time of its steps; without any activity, the creation counts",
+        thresholds=MappingProxyType({"days": 4}),
+        applies=conditions.check_sending,
+        source="our own threshold: four days without sending are longer than a weekend with a public holiday",
+        remedy="Check that its mailboxes are connected and below their daily limits, and that its schedule has sending times.",
+    ),
+    CampaignRule(
+        id="OA202",
+        title="Live without steps or contacts",
+        severity=Severity.WARNING,
+        wording="status is live, and steps or contacts is 0",
+        applies=conditions.check_content,
+        source="a campaign sends the e-mails of its steps to its contacts",
+        remedy="Add what is missing, or pause the campaign.",
+    ),
+    CampaignRule(
+        id="OA203",
+        title="Live, but everything is sent",
+        severity=Severity.INFO,
+        wording="status is live, e-mails were sent, and left_to_send of every step is 0",
+        applies=conditions.check_end,
+        source="section Step of the service's interface: left_to_send counts the contacts that still have to go through a step",
+        remedy="Add contacts, or pause the campaign.",
+    ),
+    CampaignRule(
+        id="OA205",
+        title="Stale draft",
+        severity=Severity.INFO,
+        wording="status is draft, and created and last_activity are certainly more than {days} days ago",
+        thresholds=MappingProxyType({"days": 30}),
+        applies=conditions.check_stale_draft,
+        source="our own threshold: contacts and offers of a month ago need a review before they are used",
+        remedy="Review and start it, or delete it.",
+    ),
+    CampaignRule(
+        id="OA206",
+        title="Paused for long",
+        severity=Severity.INFO,
+        wording="status is paused, e-mails are left to send, and created and last_activity are certainly over {days} days ago",
+        thresholds=MappingProxyType({"days": 30}),
+        applies=conditions.check_paused,
+        source="our own threshold: follow-ups after a month without contact read like new e-mails",
+        remedy="Resume it if its contacts are still current, or delete it.",
+    ),
+    CampaignRule(
+        id="OA210",
+        title="High bounce rate of a campaign",
+        severity=Severity.WARNING,
+        wording="the lower 95 % confidence bound (Wilson) of bounces_num / e-mails sent is {warning:.1%} or more; error from "
+        "{error:.1%}, critical from {critical:.1%}; from {sample} e-mails sent",
+        thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
+        applies=conditions.check_campaign_bounces,
+        source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
+        "WarmySender: sample of 50 e-mails or more",
+        remedy="Pause it, verify the addresses of its remaining contacts, and remove those that fail.",
+    ),
+    CampaignRule(
+        id="OA211",
+        title="Low reply rate",
+        severity=Severity.WARNING,
+        wording="the upper 95 % confidence bound (Wilson) of replies / e-mails sent is below {warning:.1%}, and the campaign was "
+        "created {days} days ago or earlier",
+        thresholds=MappingProxyType({"warning": 0.01, "days": 7}),
+        applies=conditions.check_replies,
+        source="below 1 % are significant problems with targeting, message or deliverability (suplexmail.com), the average is "
+        "3.4 % (Instantly, 2026); the 7 days, in which replies arrive, are our own",
+        remedy="Test inbox placement first; then narrow the list of contacts, or rewrite the first e-mail.",
+    ),
+    CampaignRule(
+        id="OA212",
+        title="High unsubscribe rate",
+        severity=Severity.WARNING,
+        wording="the lower 95 % confidence bound (Wilson) of unsubscribes / e-mails sent is {warning:.1%} or more; error from "
+        "{error:.1%}; from {sample} e-mails sent",
+        thresholds=MappingProxyType({"warning": 0.01, "error": 0.02, "sample": 50}),
+        applies=conditions.check_unsubscribes,
+        source="cold e-mail: below 0.5 % is good, above 1 % is a problem (firstsales.io; automatedbdr.com); above 2 % the list "
+        "does not fit (mailwarm.com)",
+        remedy="Narrow the list of contacts to those that the offer fits, and send fewer follow-ups.",
+    ),
+    CampaignRule(
+        id="OA213",
+        title="Impossible figures of a campaign",
+        severity=Severity.ERROR,
+        wording="bounces_num is above the e-mails sent, or a figure is negative, not a number or implausibly large",
+        applies=conditions.check_campaign_figures,
+        source="sections Campaign, Step and Template of the service's interface: these fields are counts, percentages and times",
+        remedy="Do not rely on the figures of this campaign; report the figures named in the message to the service's support.",
+    ),
+    CampaignRule(
+        id="OA290",
+        title="Unknown status of a campaign, or type of a step",
+        severity=Severity.INFO,
+        wording="the campaign's status or a step's type is a value that is not in the service's interface",
+        applies=conditions.check_known_states,
+        source="the service's interface shows the statuses draft, live and paused, and the type auto_email",
+        remedy="Inspect the campaign in the service; if the value is normal, turn this rule off in the policy.",
+    ),
+)
+"""The rules about one campaign, in the order in which a campaign's findings are listed."""
+
+COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
+    ComparisonRule(
+        id="OA204",
+        title="Estimated end slips",
+        severity=Severity.WARNING,
+        wording="status is live, and the estimated end is {days} days or more after its first estimate since contacts were last "
+        "added; only if the report is compared with an earlier one",
+        thresholds=MappingProxyType({"days": 3}),
+        applies=conditions.check_slip,
+        source="our own threshold: the service rounds the estimate to days, and weekends move it by up to two",
+        remedy="Add mailboxes to it or raise their daily limits within what is safe, or accept the later end.",
+    ),
+)
+"""The rules about a campaign in two audits."""
+
+STEP_RULES: Final[tuple[StepRule, ...]] = (
+    StepRule(
+        id="OA220",
+        title="Step without live templates",
+        severity=Severity.ERROR,
+        wording="a live step with contacts left, or of a draft, has no template with the status live; warning unless the "
+        "campaign is live",
+        applies=conditions.check_live_templates,
+        source="the service sends live templates only; contacts wait at a step without one",
+        remedy="Make a template of the step live, or delete the step.",
+    ),
+    StepRule(
+        id="OA221",
+        title="Step not live",
+        severity=Severity.WARNING,
+        wording="the campaign is live, contacts are left for the step, and the step's status is not live",
+        applies=conditions.check_step_status,
+        source="section Step of the service's interface: live means running",
+        remedy="Make the step live, or delete it; until then its contacts wait.",
+    ),
+    StepRule(
+        id="OA222",
+        title="Unknown placeholder",
+        severity=Severity.ERROR,
+        wording="a live template of a step with contacts left, or of a draft, has a placeholder in double curly braces that is "
+        "not the code of a field of the workspace; warning unless it resembles a code",
+        applies=conditions.check_placeholders,
+        source="section Workspace field of the service's interface lists every field and variable of a workspace",
+        remedy="Correct the placeholder, or create the field; until then recipients may read the placeholder itself.",
+    ),
+    StepRule(
+        id="OA230",
+        title="A variant gets more replies",
+        severity=Severity.INFO,
+        wording="contacts are left, and the evidence that a live variant gets more replies than another is {odds} times the "
+        "number of pairs of variants or more; not compared if their e-mails sent differ by more than {difference:.1%}",
+        thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
+        applies=conditions.check_variants,
+        source="an e-value of 20 is wrong in at most 5 % of all tests, however often one looks (Ville's inequality; Turner, Ly "
+        "and Grünwald, arXiv 2106.02693); the 10 % are our own",
+        remedy="Turn off the variants with fewer replies.",
+    ),
+)
+"""The rules about one step, in the order in which a step's findings are listed."""
+
+WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
+    WorkspaceRule(
+        id="OA240",
+        title="Unused daily limits",
+        severity=Severity.WARNING,
+        wording="sent_30days of the workspace's mailboxes is below {share:.1%} of their daily_limit x 22 working days, and its "
+        "live campaigns have {days} times the sum of daily_limit or more left to send; mailboxes and campaigns younger than 30 "
+        "days do not count",
+        thresholds=MappingProxyType({"share": 0.30, "days": 5}),
+        applies=conditions.check_unused_limits,
+        source="our own thresholds: with more than a week of e-mails left, less than a third of the limits is used",
+        remedy="Add the idle mailboxes to the live campaigns, and check the sending times of their schedules.",
+    ),
+)
+"""The rules about a workspace."""
+
+CAMPAIGNS_UNREAD: Final = Rule(
+    id="OA911",
+    title="Campaigns not read",
+    severity=Severity.ERROR,
+    wording="a page of the workspace's campaigns could not be read",
+    source="campaigns that cannot be read cannot be checked",
+    remedy="Check the permission to read the workspace and the connection to the service, then run the audit again.",
+)
+CAMPAIGN_UNDECODABLE: Final = Rule(
+    id="OA912",
+    title="Campaign not readable",
+    severity=Severity.ERROR,
+    wording="a campaign does not match the service's interface",
+    source="section Campaign of the service's interface",
+    remedy="Inspect the campaign in the service, and report the fields named in the message to the service's support.",
+)
+CAMPAIGNS_MISSING: Final = Rule(
+    id="OA913",
+    title="Campaigns not listed",
+    severity=Severity.ERROR,
+    wording="total_found is higher than the number of campaigns listed",
+    source="section List campaigns of the service's interface",
+    remedy="Run the audit again: campaigns may have been added during the audit. If the finding persists, report the figures to "
+    "the service's support.",
+)
+STEPS_UNREAD: Final = Rule(
+    id="OA914",
+    title="Steps not read",
+    severity=Severity.ERROR,
+    wording="the steps of a campaign could not be read",
+    source="section List steps of a campaign of the service's interface",
+    remedy="Run the audit again: the campaign may have been deleted during the audit. If the finding persists, report the error "
+    "to the service's support.",
+)
+FIELDS_UNREAD: Final = Rule(
+    id="OA915",
+    title="Fields not read",
+    severity=Severity.ERROR,
+    wording="the fields of the workspace could not be read, so placeholders were not checked",
+    source="section List fields of a workspace of the service's interface",
+    remedy="Check the permission to read the workspace's fields, then run the audit again.",
+)
+
+CAMPAIGN_READING_RULES: Final[tuple[Rule, ...]] = (
+    CAMPAIGNS_UNREAD,
+    CAMPAIGN_UNDECODABLE,
+    CAMPAIGNS_MISSING,
+    STEPS_UNREAD,
+    FIELDS_UNREAD,
+)
+"""Rules about errors while reading campaigns. A policy cannot turn them off. Their findings make the audit incomplete."""

@@ -1,0 +1,323 @@
+"""Campaigns in an audit: what is wrong with them, their figures, and the verdicts about A/B variants.
+
+`audit(client, spaces, campaigns=True)` also reads the campaigns of each workspace, and `outreach-async audit --campaigns` does so
+on the command line. This costs one request for each page of 100 campaigns, one steps request for each campaign that has steps,
+and one request for the fields of each workspace whose templates contain placeholders. It is therefore off by default:
+
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        report = await audit(client, ["space_1"], campaigns=True)
+    for finding in report.findings:
+        if finding.campaign:
+            print(finding.severity, finding.rule, finding.campaign_name, "-", finding.message)
+    for row in report.campaigns.rows:
+        print(row.name, row.status, row.sent, "sent,", row.left_to_send, "left")  # -> Spring live 0 sent, 80 left
+
+
+anyio.run(main)
+```
+
+Findings
+--------
+The rules `OA201` to `OA290` judge campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. They
+work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and `since`
+marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
+score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
+
+Some figures are shown and never judged: open rates, because Apple Mail loads the images of e-mails that nobody opens, and
+personalized templates beside A/B variants, because their contacts are not chosen at random. `Report.not_judged` says so.
+
+What cannot be read is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is judged.
+
+Figures
+-------
+`report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign with its figures; a figure that
+is missing or invalid is `None`, and so are the figures from the steps if a campaign's steps were not read. `end` is the estimated
+end. `totals` adds up the rows of each workspace. `comparisons` has a row for each step that has several variants; see the guide
+`outreach_async.audit.variants`.
+
+To follow the campaigns from day to day, compare with the report of the day before. `planned_end` is the first estimate of the end
+since contacts were last added; `since` takes it over from the earlier report, and rule `OA204` fires when the end slips:
+
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        monday = await audit(client, ["space_1"], campaigns=True)
+        tuesday = await audit(client, ["space_1"], campaigns=True)
+    compared = tuesday.since(monday)
+    for row in compared.campaigns.rows:
+        print(row.name, (row.end - row.planned_end) < 86_400)  # -> Spring True
+
+
+anyio.run(main)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self
+
+import attrs
+import msgspec
+
+from outreach_async.audit.findings import Finding, Severity
+from outreach_async.audit.values import to_json_values
+from outreach_async.audit.variants import Verdict
+from outreach_async.models import Number
+from outreach_async.vocabulary import CampaignStatus
+
+MAX_CAMPAIGN_ROWS: Final = 10_000
+"""Maximum number of campaigns, and of compared steps, that a report lists individually. The worst are kept."""
+
+LIVE: Final = CampaignStatus.LIVE.value
+
+
+@attrs.frozen(kw_only=True)
+class CampaignRow:
+    """A campaign, for tables and comparisons. A figure is `None` if it is invalid, or if the steps it comes from were not read.
+
+    Attributes:
+        id: Id of the campaign.
+        name: Name of the campaign, as the service returned it.
+        workspace: Id of the workspace.
+        status: Status of the campaign, as the service returned it.
+        severity: Severity of the worst finding; `None` if there are no findings.
+        rules: Ids of the rules that apply to the campaign or its steps, without duplicates.
+        steps: Number of steps.
+        contacts: Number of contacts.
+        sent: E-mails sent, over all templates of all steps.
+        opens: Open rate, in percent; never judged.
+        replies_num: Count of replies.
+        interested_num: Count of interested replies.
+        bounces_num: Count of bounces.
+        unsubscribed_num: Count of unsubscribes, over all templates of all steps.
+        left_to_send: E-mails left to send, over all steps.
+        end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
+        planned_end: First estimate of the end since contacts were last added, in this report or those it was compared with.
+        created: Creation time, in Unix seconds.
+        last_activity: Time since the last activity, as human-readable text.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"], campaigns=True)
+        print([(row.name, row.status, row.left_to_send) for row in report.campaigns.rows])  # -> [('Spring', 'live', 80)]
+        ```
+    """
+
+    id: str
+    name: str
+    workspace: str
+    status: str
+    severity: Severity | None
+    rules: list[str]
+    steps: Number | None
+    contacts: Number | None
+    sent: Number | None
+    opens: Number | None
+    replies_num: Number | None
+    interested_num: Number | None
+    bounces_num: Number | None
+    unsubscribed_num: Number | None
+    left_to_send: Number | None
+    end: Number | None
+    planned_end: Number | None
+    created: Number | None
+    last_activity: str
+
+
+@attrs.frozen(kw_only=True)
+class CampaignTotals:
+    """The sums over the campaigns of a workspace. Missing and invalid figures count as 0.
+
+    Attributes:
+        campaigns: Number of campaigns.
+        live: Number of campaigns with the status `live`.
+        contacts: Number of contacts; a contact in two campaigns counts twice.
+        sent: E-mails sent.
+        replies_num: Count of replies.
+        bounces_num: Count of bounces.
+        left_to_send: E-mails left to send in live campaigns.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"], campaigns=True)
+        print(report.campaigns.totals["space_1"].live)  # -> 1
+        ```
+    """
+
+    campaigns: int = 0
+    live: int = 0
+    contacts: Number = 0
+    sent: Number = 0
+    replies_num: Number = 0
+    bounces_num: Number = 0
+    left_to_send: Number = 0
+
+    @classmethod
+    def of(cls, rows: Iterable[CampaignRow]) -> Self:
+        """Add up rows.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"], campaigns=True)
+            print(CampaignTotals.of(report.campaigns.rows).contacts)  # -> 40
+            ```
+        """
+        rows = list(rows)
+        live = [row for row in rows if row.status == LIVE]
+        return cls(
+            campaigns=len(rows),
+            live=len(live),
+            contacts=sum(row.contacts or 0 for row in rows),
+            sent=sum(row.sent or 0 for row in rows),
+            replies_num=sum(row.replies_num or 0 for row in rows),
+            bounces_num=sum(row.bounces_num or 0 for row in rows),
+            left_to_send=sum(row.left_to_send or 0 for row in live),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Variant:
+    """A template of a step, beside the other templates of the step.
+
+    Attributes:
+        id: Id of the template.
+        letter: Letter of the variant; `PER` for the personalized entry.
+        name: Name of the template.
+        sent: E-mails sent; `None` if the figure is invalid.
+        replied_num: Count of replies; `None` if the figure is invalid.
+        compared: Whether the variant is compared with others; false for a personalized entry and for invalid figures.
+
+    Example:
+        ```python
+        fake.add_campaign("space_1", name="Test", status="live", steps=[{"templates": "A|B|PER", "sent": 300}])
+        report = await audit(client, ["space_1"], campaigns=True)
+        print([(each.letter, each.sent, each.compared) for each in report.campaigns.comparisons[0].variants])
+        # -> [('A', 100, True), ('B', 100, True), ('PER', 100, False)]
+        ```
+    """
+
+    id: str
+    letter: str
+    name: str
+    sent: Number | None
+    replied_num: Number | None
+    compared: bool
+
+
+@attrs.frozen(kw_only=True)
+class StepComparison:
+    """The live templates of a step, and whether one of the variants gets more replies. See `outreach_async.audit.variants`.
+
+    Attributes:
+        workspace: Id of the workspace.
+        campaign: Id of the campaign.
+        campaign_name: Name of the campaign.
+        step: Id of the step.
+        order: Position of the step, from 1.
+        variants: The live templates of the step, in the service's order.
+        verdict: `better`, `too_early`, `unequal_sends` or `not_compared`.
+        better: Letter of the variant that gets more replies; `None` without that verdict.
+        worse: Letters of the variants that certainly get fewer replies than `better`.
+        evidence: The largest e-value of a pair of variants; `None` if no pair could be compared.
+        sends_needed: Estimated further e-mails per variant until the difference is proven; `None` if unknown.
+
+    Example:
+        ```python
+        fake.add_campaign("space_1", name="Test", status="live", steps=[{"templates": "A|B", "sent": 300}])
+        report = await audit(client, ["space_1"], campaigns=True)
+        print([(each.campaign_name, each.order, each.verdict) for each in report.campaigns.comparisons])
+        # -> [('Test', 1, 'too_early')]
+        ```
+    """
+
+    workspace: str
+    campaign: str
+    campaign_name: str
+    step: str
+    order: Number
+    variants: list[Variant]
+    verdict: Verdict
+    better: str | None = None
+    worse: list[str] = attrs.field(factory=list)
+    evidence: float | None = None
+    sends_needed: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CampaignResults:
+    """The campaigns of an audit.
+
+    Attributes:
+        checked: Number of campaigns read.
+        totals: Sums by workspace id, in the order of the audit; a workspace without campaigns has zeros.
+        rows: The campaigns: those with findings first, the worst first, then live ones; at most 10,000.
+        comparisons: The steps that have sent e-mails of several templates: those with a better variant first; at most 10,000.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"], campaigns=True)
+        print(report.campaigns.checked, report.campaigns.rows[0].contacts)  # -> 1 40
+        ```
+    """
+
+    checked: int
+    totals: dict[str, CampaignTotals]
+    rows: list[CampaignRow]
+    comparisons: list[StepComparison]
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceCampaigns:
+    """The campaigns of one workspace, judged. A part of an audit stores them as JSON.
+
+    Attributes:
+        rows: The campaigns, in the service's order.
+        findings: Findings about the campaigns, their steps and the workspace, in the order of campaigns and rules.
+        comparisons: The compared steps.
+    """
+
+    rows: list[CampaignRow] = attrs.field(factory=list)
+    findings: list[Finding] = attrs.field(factory=list)
+    comparisons: list[StepComparison] = attrs.field(factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the campaigns as JSON-compatible values."""
+        return to_json_values(self)
+
+    @classmethod
+    def from_dict(cls, values: object) -> Self:
+        """Convert JSON values back. `msgspec.ValidationError`, a `ValueError`, is raised if they are damaged."""
+        return msgspec.convert(values, cls)
+
+
+def build_results(workspaces: Sequence[str], parts: Sequence[WorkspaceCampaigns | None]) -> CampaignResults | None:
+    """Combine the campaigns of the workspaces; return `None` if the audit did not read campaigns."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    rows = [row for part in known for row in part.rows]
+    comparisons = [each for part in known for each in part.comparisons]
+    return CampaignResults(
+        checked=len(rows),
+        totals={space: CampaignTotals.of(part.rows) for space, part in zip(workspaces, parts, strict=True) if part is not None},
+        rows=sort_rows(rows)[:MAX_CAMPAIGN_ROWS],
+        comparisons=sorted(comparisons, key=lambda each: each.better is None)[:MAX_CAMPAIGN_ROWS],
+    )
+
+
+def sort_rows(rows: Iterable[CampaignRow]) -> list[CampaignRow]:
+    """Return rows with findings first, the worst first, then live ones. Of equal rows, the order does not change."""
+    return sorted(rows, key=lambda row: (len(Severity) if row.severity is None else row.severity.rank, row.status != LIVE))

@@ -1,0 +1,405 @@
+"""Daily brief: one page on what has changed since the last brief, and what needs a person.
+
+A brief summarizes a report and compares it with an earlier one. Findings of one rule become one task with a remedy, however many
+mailboxes they are about. `build_brief` and `build_baseline` are pure functions: read and write the files as you like.
+
+```python
+import json
+from pathlib import Path
+
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.atomic import atomic_write
+from outreach_async.audit import Report, audit
+from outreach_async.audit.reports.brief import build_baseline, build_brief
+from outreach_async.audit.reports import write_brief
+
+
+async def main() -> None:
+    path = Path("last.json")
+    earlier = Report.from_dict(json.loads(path.read_bytes())) if path.exists() else None
+    async with OutreachClient() as client:
+        report = await audit(client, ["space_1"], campaigns=True)
+    brief = build_brief(report, earlier)
+    for task in brief.tasks:
+        print(task.severity, task.title, task.mailboxes, task.new)  # -> error No SPF 1 0
+    for campaign in brief.campaigns or []:
+        print(campaign.name, campaign.sent, campaign.new_sent)  # -> Spring 0 None
+    print(write_brief(brief, "markdown").splitlines()[0])  # -> # Outreach brief
+    if baseline := build_baseline(report, earlier):
+        atomic_write(path, json.dumps(baseline.to_dict()))
+
+
+anyio.run(main)
+```
+
+The command `outreach-async brief --since last.json` does the same. The file is a JSON report, such as `audit --output` writes.
+
+Workspaces that cannot be read
+------------------------------
+If a workspace cannot be read completely, `build_baseline` keeps what the earlier report knew about it: its findings, unless they
+were checked again, and the figures of its campaigns. The next brief that can read the workspace compares it with that. Nothing is
+reported as new twice, and no e-mail or reply is missing from the sums or counted twice. `Report.last_read` holds the times. If
+nothing could be read, the baseline is the earlier report, unchanged. A workspace that the later audit does not cover is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.audit.campaigns import MAX_CAMPAIGN_ROWS, CampaignResults, CampaignRow
+from outreach_async.audit.findings import Finding, Severity
+from outreach_async.audit.report import Delta, Diff, Report
+from outreach_async.audit.reports.summary import Action, build_actions
+from outreach_async.audit.reports.view import format_verdict
+from outreach_async.audit.rules import INCOMPLETE
+from outreach_async.audit.values import to_json_values
+from outreach_async.models import Number
+
+__all__ = ["Brief", "CampaignBrief", "Task", "WorkspaceBrief", "build_baseline", "build_brief"]
+
+BRIEF_VERSION: Final = 1
+"""Version of the JSON format of briefs."""
+
+_FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
+"""Figures of a campaign whose increase a brief shows."""
+
+
+@attrs.frozen(kw_only=True)
+class Task(Action):
+    """The findings of one rule, with the action that they need. The other attributes are those of an action in a report.
+
+    Attributes:
+        new: Number of findings that the earlier report does not have.
+        new_groups: Domains, servers or workspaces of the new findings, each with its number of findings.
+        worse: Number of findings that were milder in the earlier report.
+
+    Example:
+        ```python
+        (task,) = build_brief(await audit(client, ["space_1"])).tasks
+        print(task.severity, task.rule, task.title, task.extent)  # -> error OA101 No SPF 1 mailbox on north.example
+        ```
+    """
+
+    new: int
+    new_groups: list[tuple[str, int]]
+    worse: int
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceBrief:
+    """A workspace in a brief.
+
+    Attributes:
+        id: Id of the workspace.
+        mailboxes: Number of checked mailboxes.
+        score: Score of its mailboxes; `None` if no mailbox was checked.
+        score_before: Score in the earlier report; `None` if there was none.
+        error: Description of the error, if the workspace could not be read completely; otherwise `None`.
+        since: Time since which its changes are counted, in Unix seconds; `None` if the earlier report does not cover it.
+
+    Example:
+        ```python
+        brief = build_brief(await audit(client, ["space_1"]))
+        print(brief.workspaces[0].id, brief.workspaces[0].score, brief.workspaces[0].since)  # -> space_1 89.8 None
+        ```
+    """
+
+    id: str
+    mailboxes: int
+    score: float | None
+    score_before: float | None
+    error: str | None
+    since: float | None
+
+
+@attrs.frozen(kw_only=True)
+class CampaignBrief:
+    """A campaign in a brief. A figure is `None` if it is unknown.
+
+    Attributes:
+        id: Id of the campaign.
+        name: Name of the campaign, as the service returned it.
+        workspace: Id of the workspace.
+        status: Status of the campaign, as the service returned it.
+        status_before: Status in the earlier report; `None` if the campaign is not in it.
+        contacts: Number of contacts.
+        sent: E-mails sent, over all steps.
+        replies_num: Count of replies.
+        bounces_num: Count of bounces.
+        left_to_send: E-mails left to send, over all steps.
+        new_contacts: Contacts added since the earlier report. This and the next three figures are `None` if the earlier report
+            does not have the figure, or if the figure has decreased.
+        new_sent: E-mails sent since the earlier report.
+        new_replies: Replies since the earlier report.
+        new_bounces: Bounces since the earlier report.
+        end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
+        end_before: Estimated end in the earlier report, in Unix seconds.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"], campaigns=True)
+        fake.advance(days=1)
+        (campaign,) = build_brief(await audit(client, ["space_1"], campaigns=True), before).campaigns
+        print(campaign.name, campaign.status, campaign.new_sent)  # -> Spring live 40
+        ```
+    """
+
+    id: str
+    name: str
+    workspace: str
+    status: str
+    status_before: str | None
+    contacts: Number | None
+    sent: Number | None
+    replies_num: Number | None
+    bounces_num: Number | None
+    left_to_send: Number | None
+    new_contacts: Number | None
+    new_sent: Number | None
+    new_replies: Number | None
+    new_bounces: Number | None
+    end: Number | None
+    end_before: Number | None
+
+
+@attrs.frozen(kw_only=True)
+class Brief:
+    """One page on what has changed, and what needs a person.
+
+    Attributes:
+        at: Time of the audit, in Unix seconds.
+        since: Time of the earlier audit, in Unix seconds; `None` in the first brief.
+        verdict: Conclusion in one or two sentences.
+        mailboxes: Number of checked mailboxes.
+        score: Score of all mailboxes; `None` if no mailbox was checked.
+        score_before: Score in the earlier report; `None` if there was none.
+        counts: Number of findings by severity.
+        new: Number of findings that the earlier report does not have.
+        unchanged: Number of findings that both reports have.
+        not_judged: Number of earlier findings that could not be checked again.
+        workspaces: The workspaces, in the order of the audit.
+        dropped: Ids of workspaces that only the earlier report covers.
+        tasks: What needs a person, the most urgent first: warnings or worse. Of one severity, new and worse findings come first.
+        resolved: Earlier findings that no longer apply, by rule.
+        campaigns: The campaigns, by workspace, those that have sent most since the earlier report first; `None` if the audit did
+            not read campaigns.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        brief = build_brief(await audit(client, ["space_1"]), before)
+        print(brief.verdict, [task.title for task in brief.resolved])  # -> No problems found. ['No SPF']
+        ```
+    """
+
+    at: float
+    since: float | None
+    verdict: str
+    mailboxes: int
+    score: float | None
+    score_before: float | None
+    counts: dict[Severity, int]
+    new: int
+    unchanged: int
+    not_judged: int
+    workspaces: list[WorkspaceBrief]
+    dropped: list[str]
+    tasks: list[Task]
+    resolved: list[Task]
+    campaigns: list[CampaignBrief] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the brief as JSON-compatible values; `outreach_async.audit.reports.brief_schema()` describes them.
+
+        Example:
+            ```python
+            brief = build_brief(await audit(client, ["space_1"]))
+            print(brief.to_dict()["version"], brief.to_dict()["counts"]["error"])  # -> 1 1
+            ```
+        """
+        return {"version": BRIEF_VERSION, **to_json_values(self)}
+
+
+def build_brief(report: Report, earlier: Report | None = None) -> Brief:
+    """Summarize a report, and compare it with an earlier one. This function performs no I/O.
+
+    Args:
+        report: The report of an audit.
+        earlier: The baseline of the last brief, or any earlier report; `None` for the first brief.
+
+    Example:
+        ```python
+        brief = build_brief(await audit(client, ["space_1"]))
+        print(brief.verdict, brief.since)  # -> Fix 1 mailbox on north.example today; nothing is critical. None
+        ```
+    """
+    compared = report.since(earlier) if earlier else report
+    diff = compared.diff if earlier and compared.diff else Diff(at=0.0, new=[], unchanged=[], resolved=[])
+    worse = Counter(delta.rule for delta in diff.deltas if _is_worse(delta))
+    needing = [finding for finding in compared.findings if finding.severity.reaches(Severity.WARNING)]
+    return Brief(
+        at=report.at,
+        since=earlier.at if earlier else None,
+        verdict=format_verdict(compared),
+        mailboxes=report.mailboxes,
+        score=report.scores.overall,
+        score_before=earlier.scores.overall if earlier else None,
+        counts=compared.counts,
+        new=len(diff.new),
+        unchanged=len(diff.unchanged),
+        not_judged=len(diff.not_judged),
+        workspaces=[_build_workspace(workspace, report, earlier) for workspace in report.workspaces],
+        dropped=diff.removed_workspaces,
+        tasks=_build_tasks(needing, worse, report),
+        resolved=_build_tasks(diff.resolved, Counter(), report),
+        campaigns=_build_campaigns(report, earlier),
+    )
+
+
+def _is_worse(delta: Delta) -> bool:
+    return delta.figure == "severity" and (delta.before or 0) < (delta.after or 0)
+
+
+def _build_tasks(findings: Sequence[Finding], worse: Mapping[str | None, int], report: Report) -> list[Task]:
+    used = report.policy
+    news = {action.rule: action for action in build_actions([each for each in findings if each.state == "new"], used)}
+    tasks = [
+        Task(
+            **attrs.asdict(action, recurse=False),
+            new=news[action.rule].findings if action.rule in news else 0,
+            new_groups=news[action.rule].groups if action.rule in news else [],
+            worse=worse.get(action.rule, 0),
+        )
+        for action in build_actions(findings, used)
+    ]
+    return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse)))
+
+
+def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> WorkspaceBrief:
+    score = report.scores.workspaces.get(workspace)
+    before = earlier.scores.workspaces.get(workspace) if earlier else None
+    return WorkspaceBrief(
+        id=workspace,
+        mailboxes=score.mailboxes if score else 0,
+        score=score.score if score else None,
+        score_before=before.score if before else None,
+        error=_reading_errors(report).get(workspace) if workspace in report.unreadable else None,
+        since=_last_read(earlier).get(workspace),
+    )
+
+
+def _reading_errors(report: Report) -> dict[str, str]:
+    """Return the first error while reading each workspace, apart from errors about single mailboxes."""
+    errors = [finding for finding in report.findings if finding.rule in INCOMPLETE and not finding.mailbox]
+    return {finding.workspace: finding.message for finding in reversed(errors)}
+
+
+def _last_read(report: Report | None) -> dict[str, float]:
+    """Return the time at which each workspace of a baseline was last read completely, in Unix seconds."""
+    if report is None:
+        return {}
+    unread = set(report.unreadable)
+    return {workspace: report.at for workspace in report.workspaces if workspace not in unread} | report.last_read
+
+
+def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBrief] | None:
+    if report.campaigns is None:
+        return None
+    before = _campaign_rows(earlier)
+    places = {workspace: place for place, workspace in enumerate(report.workspaces)}
+    campaigns = [_build_campaign(row, before.get((row.workspace, row.id))) for row in report.campaigns.rows]
+    return sorted(campaigns, key=lambda campaign: (places[campaign.workspace], -(campaign.new_sent or 0)))
+
+
+def _campaign_rows(report: Report | None) -> dict[tuple[str, str], CampaignRow]:
+    return {(row.workspace, row.id): row for row in report.campaigns.rows} if report and report.campaigns else {}
+
+
+def _build_campaign(row: CampaignRow, before: CampaignRow | None) -> CampaignBrief:
+    return CampaignBrief(
+        id=row.id,
+        name=row.name,
+        workspace=row.workspace,
+        status=row.status,
+        status_before=before.status if before else None,
+        contacts=row.contacts,
+        sent=row.sent,
+        replies_num=row.replies_num,
+        bounces_num=row.bounces_num,
+        left_to_send=row.left_to_send,
+        new_contacts=_increase(row.contacts, before and before.contacts),
+        new_sent=_increase(row.sent, before and before.sent),
+        new_replies=_increase(row.replies_num, before and before.replies_num),
+        new_bounces=_increase(row.bounces_num, before and before.bounces_num),
+        end=row.end,
+        end_before=before.end if before else None,
+    )
+
+
+def _increase(now: Number | None, before: Number | None) -> Number | None:
+    return None if now is None or before is None or now < before else now - before
+
+
+def build_baseline(report: Report, earlier: Report | None = None) -> Report | None:
+    """Return the report to compare the next brief with. This function performs no I/O.
+
+    It is `report`, with what `earlier` knew about everything that could not be read this time: findings that could not be checked
+    again, figures of campaigns, and the score of each workspace that could not be read completely.
+
+    Args:
+        report: The report of an audit.
+        earlier: The earlier baseline; `None` for the first brief.
+
+    Returns:
+        The baseline. If nothing could be read, it is `earlier`, unchanged.
+
+    Example:
+        ```python
+        first = await audit(client, ["space_1"])
+        later = await audit(client, ["space_1", "space_gone"])
+        print(build_baseline(later, first).workspaces, build_baseline(first) == first)  # -> ['space_1', 'space_gone'] True
+        ```
+    """
+    unread = set(report.unreadable)
+    if unread.issuperset(report.workspaces) and not report.mailboxes and not (report.campaigns and report.campaigns.checked):
+        return earlier
+    if earlier is None:
+        return report
+    compared = report.since(earlier)
+    covered, off = unread.intersection(earlier.workspaces), set(report.policy.off)
+    unchecked = compared.diff.not_judged if compared.diff else []
+    kept = [finding for finding in unchecked if finding.workspace in report.workspaces and finding.rule not in off]
+    scores = {key: score for key, score in earlier.scores.workspaces.items() if key in covered}
+    return attrs.evolve(
+        compared,
+        diff=None,
+        findings=sorted([*compared.findings, *kept], key=lambda finding: finding.severity.rank),
+        scores=attrs.evolve(report.scores, workspaces=report.scores.workspaces | scores),
+        campaigns=_keep_campaigns(compared, earlier),
+        last_read={key: at for key, at in _last_read(earlier).items() if key in covered},
+    )
+
+
+def _keep_campaigns(report: Report, earlier: Report) -> CampaignResults | None:
+    """Return the campaigns of a report, with the earlier figures of what could not be read."""
+    if report.campaigns is None:
+        return earlier.campaigns
+    before = _campaign_rows(earlier)
+    rows = [_keep_figures(row, before.pop((row.workspace, row.id), None)) for row in report.campaigns.rows]
+    # A campaign that is missing from a workspace that was read completely has been deleted.
+    incomplete = {finding.workspace for finding in report.findings if finding.rule in INCOMPLETE}
+    missing = [row for row in before.values() if row.workspace in incomplete]
+    return attrs.evolve(report.campaigns, rows=[*rows, *missing][:MAX_CAMPAIGN_ROWS])
+
+
+def _keep_figures(row: CampaignRow, before: CampaignRow | None) -> CampaignRow:
+    if before is None:
+        return row
+    figures: dict[str, Any] = {name: getattr(before, name) for name in _FIGURES if getattr(row, name) is None}
+    return attrs.evolve(row, **figures)

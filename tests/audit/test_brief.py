@@ -1,0 +1,232 @@
+"""The brief: what has changed since an earlier report, what needs a person, and what the next brief compares with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import SHARED_FLEETS, Shown, reading, report
+from support.audit_reports import AT, HOSTILE_REPORTS, finding, make_report
+from support.examples import scaled
+
+from outreach_async.audit import Report, Score, Severity
+from outreach_async.audit.policy import PolicyUsed
+from outreach_async.audit.reports.brief import build_baseline, build_brief
+from outreach_async.errors import StatusError
+
+DAY = 86_400.0
+WORSE = Severity.CRITICAL
+
+
+def on_day(day: int, *findings: object, **about: object) -> Report:
+    return make_report(findings, **{"at": AT + day * DAY, **about})  # type: ignore[arg-type]
+
+
+def unread(workspace: str = "space_2", message: str = "could not be read: 503") -> object:
+    return finding("OA901", workspace=workspace, mailbox=None, email=None, domain=None, message=message, sent_30days=None)
+
+
+def two_spaces(day: int, *findings: object, gone: Sequence[str] = ()) -> Report:
+    """Return the report of two workspaces; those in `gone` could not be read."""
+    lost = [unread(workspace) for workspace in gone]
+    return on_day(day, *findings, *lost, workspaces=["space_1", "space_2"], unreadable=list(gone))
+
+
+def elsewhere(rule: str = "OA102") -> object:
+    return finding(rule, workspace="space_2", mailbox="mailbox_2", email="bo@two.example", domain="two.example")
+
+
+def test_the_first_brief_has_tasks_and_nothing_new() -> None:
+    brief = build_brief(on_day(0, finding()))
+
+    assert (brief.since, brief.new, brief.unchanged, brief.resolved, brief.score_before) == (None, 0, 0, [], None)
+    assert [(task.rule, task.new, task.new_groups, task.worse) for task in brief.tasks] == [("OA101", 0, [], 0)]
+    assert brief.workspaces[0].since is None
+
+
+def test_many_mailboxes_with_one_fault_are_one_task_with_a_remedy() -> None:
+    brief = build_brief(on_day(0, *(finding(mailbox=f"mailbox_{at}", email=f"a{at}@one.example") for at in range(300))))
+
+    (task,) = brief.tasks
+    assert (task.findings, task.mailboxes, task.extent) == (300, 300, "300 mailboxes on one.example")
+    assert task.remedy.startswith("Publish one TXT record")
+
+
+def test_notes_need_nobody() -> None:
+    brief = build_brief(on_day(0, finding("OA160")))
+
+    assert (brief.tasks, brief.counts[Severity.INFO]) == ([], 1)
+
+
+def test_tasks_are_ordered_by_severity_and_then_by_news() -> None:
+    old = [
+        finding("OA101", mailbox="mailbox_1"),
+        finding("OA101", mailbox="mailbox_2"),
+        finding("OA170", mailbox=None, email=None),
+    ]
+    new = [finding("OA102"), finding("OA104", severity=Severity.CRITICAL)]
+
+    brief = build_brief(on_day(1, *old, *new), on_day(0, *old))
+
+    assert [(task.rule, task.new) for task in brief.tasks] == [("OA104", 1), ("OA102", 1), ("OA101", 0), ("OA170", 0)]
+    assert (brief.new, brief.unchanged) == (2, 3)
+
+
+def test_a_task_names_the_groups_of_its_new_findings() -> None:
+    old, new = finding(), finding(mailbox="mailbox_9", email="zoe@new.example", domain="new.example")
+
+    (task,) = build_brief(on_day(1, old, new), on_day(0, old)).tasks
+
+    assert (task.groups, task.new_groups) == ([("new.example", 1), ("one.example", 1)], [("new.example", 1)])
+
+
+def test_a_finding_that_became_worse_counts_as_worse() -> None:
+    before, after = finding("OA110", severity=Severity.ERROR), finding("OA110", severity=Severity.CRITICAL)
+
+    (task,) = build_brief(on_day(1, after), on_day(0, before)).tasks
+    (milder,) = build_brief(on_day(1, before), on_day(0, after)).tasks
+
+    assert (task.new, task.worse, milder.worse) == (0, 1, 0)
+
+
+def test_resolved_findings_are_grouped_by_rule() -> None:
+    old = [finding("OA110", mailbox="mailbox_1"), finding("OA110", mailbox="mailbox_2"), finding("OA101")]
+
+    brief = build_brief(on_day(1), on_day(0, *old))
+
+    assert [(task.rule, task.findings) for task in brief.resolved] == [("OA110", 2), ("OA101", 1)]
+    assert brief.verdict == "No problems found."
+
+
+def test_a_workspace_has_its_score_now_and_before() -> None:
+    earlier = on_day(0)
+    scores = attrs.evolve(earlier.scores, workspaces={"space_1": Score(score=95.0, mailboxes=7, sent_30days=0)})
+
+    (space,) = build_brief(on_day(1, scores=scores), earlier).workspaces
+
+    assert (space.id, space.mailboxes, space.score, space.score_before, space.error) == ("space_1", 7, 95.0, 80.0, None)
+    assert space.since == AT
+
+
+def test_a_workspace_without_checked_mailboxes_has_no_score() -> None:
+    scores = attrs.evolve(on_day(0).scores, workspaces={})
+
+    (space,) = build_brief(on_day(1, scores=scores), on_day(0, scores=scores)).workspaces
+
+    assert (space.mailboxes, space.score, space.score_before) == (0, None, None)
+
+
+def test_an_unreadable_workspace_has_the_error_and_the_time_it_was_last_read() -> None:
+    brief = build_brief(two_spaces(1, gone=["space_2"]), two_spaces(0))
+
+    assert [(space.error, space.since) for space in brief.workspaces] == [(None, AT), ("could not be read: 503", AT)]
+
+
+def test_workspaces_that_are_no_longer_covered_are_named() -> None:
+    assert build_brief(on_day(1), two_spaces(0)).dropped == ["space_2"]
+
+
+def test_the_baseline_of_a_complete_audit_is_its_report() -> None:
+    first, second = two_spaces(0, finding()), two_spaces(1, elsewhere())
+
+    assert build_baseline(first) is first
+    baseline = build_baseline(second, first)
+    assert baseline is not None
+    assert attrs.evolve(baseline, history=[]) == second
+    assert [point.at for point in baseline.history] == [AT]
+
+
+def test_a_workspace_that_cannot_be_read_loses_nothing() -> None:
+    first = two_spaces(0, finding(), elsewhere())
+    second = build_baseline(two_spaces(1, finding(), gone=["space_2"]), first)
+    third = build_baseline(two_spaces(2, finding(), gone=["space_2"]), second)
+
+    brief = build_brief(two_spaces(3, finding(), elsewhere()), third)
+
+    assert third is not None
+    assert third.last_read == {"space_2": AT}
+    assert (brief.new, brief.unchanged, brief.not_judged) == (0, 2, 0)
+    assert [task.rule for task in brief.resolved] == ["OA901"]
+    assert [space.since for space in brief.workspaces] == [AT + 2 * DAY, AT]
+
+
+def test_the_score_of_an_unread_workspace_is_kept() -> None:
+    first = two_spaces(0)
+    scores = attrs.evolve(
+        first.scores, workspaces={**first.scores.workspaces, "space_2": Score(score=70, mailboxes=3, sent_30days=1)}
+    )
+
+    baseline = build_baseline(two_spaces(1, gone=["space_2"]), attrs.evolve(first, scores=scores))
+
+    assert baseline is not None
+    assert [score.score for score in baseline.scores.workspaces.values()] == [80.0, 70]
+
+
+def test_the_baseline_keeps_findings_about_an_unreadable_mailbox() -> None:
+    first = on_day(0, finding("OA110"))
+    second = on_day(1, finding("OA902", message="does not match the interface"))
+
+    baseline = build_baseline(second, first)
+
+    assert baseline is not None
+    assert [each.rule for each in baseline.findings] == ["OA902", "OA110"]
+
+
+def test_the_baseline_forgets_dropped_workspaces_and_rules_that_are_off() -> None:
+    first = two_spaces(0, elsewhere(), finding("OA110"))
+
+    baseline = build_baseline(on_day(1, policy=PolicyUsed(off=["OA110"])), first)
+
+    assert baseline is not None
+    assert (baseline.findings, baseline.workspaces) == ([], ["space_1"])
+
+
+def test_if_nothing_could_be_read_the_baseline_does_not_change() -> None:
+    first = on_day(0, finding())
+    nothing = on_day(1, unread("space_1"), unreadable=["space_1"], mailboxes=0)
+
+    assert build_baseline(nothing, first) is first
+    assert build_baseline(nothing) is None
+
+
+def test_part_of_the_only_workspace_is_better_than_nothing() -> None:
+    partly = on_day(1, finding(), unread("space_1"), unreadable=["space_1"], mailboxes=1)
+
+    baseline = build_baseline(partly, on_day(0, finding("OA102")))
+
+    assert baseline is not None
+    assert {each.rule for each in baseline.findings} == {"OA101", "OA102", "OA901"}
+
+
+@given(SHARED_FLEETS, st.data())
+@settings(max_examples=scaled(40))
+def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown], data: st.DataObject) -> None:
+    def audit(lost: frozenset[int], day: int) -> Report:
+        spaces = [attrs.evolve(each, reading=attrs.evolve(each.reading, error=None)) for each in shown]
+        failed = StatusError("down", status_code=503)
+        names = [each.reading.workspace for each in spaces]
+        read = [reading([], workspace=names[at], error=failed) if at in lost else each for at, each in enumerate(spaces)]
+        return attrs.evolve(report(*read), at=AT + day * DAY)
+
+    none: frozenset[int] = frozenset()
+    first = audit(none, 0)
+    baseline: Report | None = first
+    for day in (1, 2):
+        baseline = build_baseline(audit(data.draw(st.frozensets(st.integers(0, len(shown) - 1))), day), baseline)
+
+    brief = build_brief(audit(none, 3), baseline)
+
+    assert (brief.new, brief.not_judged) == (0, 0)
+    assert {task.rule for task in brief.resolved} <= {"OA901"}
+
+
+@given(HOSTILE_REPORTS, HOSTILE_REPORTS)
+@settings(max_examples=scaled(25))
+def test_a_baseline_survives_its_file(one: Report, other: Report) -> None:
+    baseline = build_baseline(other, one)
+
+    assert baseline is not None
+    assert Report.from_dict(json.loads(json.dumps(baseline.to_dict()))) == baseline

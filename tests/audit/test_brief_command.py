@@ -1,0 +1,220 @@
+"""The `brief` command: its arguments, output, exit codes, and the file of the last brief."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.console import Console
+from support.audit_reports import finding, make_report
+from support.cli import COMMAND, KEY, Shell, environment
+
+from outreach_async.audit import Report
+from outreach_async.audit.reports import brief_schema
+from outreach_async.audit.reports.brief import build_brief
+from outreach_async.cli.briefing import show_brief
+from outreach_async.cli.output import Screen
+from outreach_async.fake import FakeService
+from outreach_async.fake.faults import status
+
+FAKE = ("--base-url", "fake:")
+
+
+def stored(path: Path) -> Report:
+    return Report.from_dict(json.loads(path.read_bytes()))
+
+
+def test_the_first_brief_creates_the_file_and_the_next_one_compares(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "last.json"
+    first = shell("brief", *server_options, "--since", str(path))
+    service.add_mailbox("space_1", id="mailbox_9", email="a@new.example", spf=False)
+    second = shell("brief", *server_options, "--since", str(path))
+    service.set_mailbox("mailbox_9", spf=True)
+    _, third = shell.json("brief", *server_options, "--since", str(path))
+
+    assert (first.code, first.err, second.code, second.err) == (0, "", 1, "")
+    assert "There is no earlier brief to compare with." in first.out
+    assert "No SPF: 1 mailbox on new.example (new)" in second.out
+    assert [task["title"] for task in third["resolved"]] == ["No SPF"]
+    assert [each.name for each in tmp_path.iterdir()] == ["last.json"]
+
+
+def test_the_file_may_begin_as_a_report_of_the_audit(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "audit.json"
+    shell("audit", *FAKE, "--output", str(path))
+
+    _, value = shell.json("brief", *FAKE, "--since", str(path))
+
+    assert (value["new"], value["unchanged"] > 90) == (0, True)
+    assert "Nothing changed since " in shell("audit", *FAKE, "--compare", str(path)).out
+
+
+def test_no_replace_shows_the_same_changes_again(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "last.json"
+    shell("brief", *server_options, "--since", str(path), "--no-replace")
+    assert not path.exists()
+    shell("brief", *server_options, "--since", str(path))
+    before = path.read_bytes()
+    service.add_mailbox("space_1", email="a@new.example", spf=False)
+
+    for _ in range(2):
+        assert "(new)" in shell("brief", *server_options, "--since", str(path), "--no-replace").out
+    assert path.read_bytes() == before
+
+
+def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    service.add_workspace("space_2")
+    service.add_mailbox("space_2", email="a@two.example", spf=False)
+    path = tmp_path / "last.json"
+    both = (*server_options, "--workspace", "space_2", "--since", str(path))
+    shell("brief", *both)
+    service.faults.add(status(404), operation="list_mailboxes", workspace="space_2")
+
+    incomplete = shell("brief", *both)
+    service.faults.clear()
+    code, value = shell.json("brief", *both)
+
+    assert incomplete.code == 3
+    assert "space_2: could not be read: " in incomplete.out
+    assert (code, value["new"], [task["rule"] for task in value["resolved"]]) == (1, 0, ["OA901"])
+
+
+@pytest.mark.parametrize(("answer", "code"), [(403, 77), (404, 3)])
+def test_a_brief_that_could_read_nothing_leaves_the_file_as_it_is(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, answer: int, code: int
+) -> None:
+    path, other = tmp_path / "last.json", tmp_path / "other.json"
+    shell("brief", *server_options, "--since", str(path))
+    before = path.read_bytes()
+    service.faults.add(status(answer))
+
+    assert shell("brief", *server_options, "--since", str(path)).code == code
+    assert shell("brief", *server_options, "--since", str(other)).code == code
+    assert (path.read_bytes(), other.exists()) == (before, False)
+
+
+def test_a_brief_that_nobody_saw_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "last.json"
+    read, write = os.pipe()
+    os.close(read)
+    command = [*COMMAND, "brief", *FAKE, "--since", str(path)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=environment(), check=False)
+    os.close(write)
+
+    assert (done.returncode != 0, done.stderr, path.exists()) == (True, "", False)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, tmp_path: Path) -> None:
+    ended = shell("brief", *FAKE, "--since", str(tmp_path / "none" / "last.json"))
+
+    assert (ended.code, ended.out) == (2, "")
+    assert f"--since {tmp_path / 'none' / 'last.json'}: the folder " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("b.txt", "Outreach brief: "), ("b.md", "# Outreach brief"), ("b.html", "<!doctype html>"), ("b.json", '{\n "version": 1,')],
+)
+def test_the_file_suffix_selects_the_output_format(shell: Shell, tmp_path: Path, name: str, begins: str) -> None:
+    path = tmp_path / name
+    for _ in range(2):  # a later brief may replace it
+        ended = shell("brief", *FAKE, "--output", str(path))
+        assert (ended.code, ended.err) == (1, "")
+    assert path.read_text(encoding="utf-8").startswith(begins)
+    assert ended.out.splitlines()[0].startswith("Outreach brief: 340 mailboxes")
+    assert ended.out.splitlines()[-1] == f"Written: {path}"
+
+
+def test_an_output_does_not_replace_the_file_of_the_last_brief(shell: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "last.json")
+    shell("brief", *FAKE, "--since", path)
+
+    same = shell("brief", *FAKE, "--since", path, "--output", path)
+    other = shell("brief", *FAKE, "--output", path)
+
+    assert (same.code, other.code) == (2, 2)
+    assert "are the same file" in same.err
+    assert "is not an earlier output of this option" in other.err
+
+
+def test_a_brief_is_not_an_earlier_report(shell: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "b.json")
+    shell("brief", *FAKE, "--output", path)
+
+    ended = shell("brief", *FAKE, "--since", path)
+
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert f"--since {path}: " in ended.err
+
+
+def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
+    described = json.loads(shell("brief", "--schema").out)
+    code, value = shell.json("brief", *FAKE)
+
+    assert described == brief_schema() == shell.json("brief", "--schema")[1]
+    assert (code, value["version"]) == (1, 1)
+    Draft202012Validator(described).validate(value)
+
+
+def test_the_format_option_applies_to_stdout(shell: Shell) -> None:
+    assert shell("brief", *FAKE, "--format", "markdown").out.startswith("# Outreach brief\n")
+    assert json.loads(shell("brief", *FAKE, "--format", "json").out)["mailboxes"] == 340
+
+
+def test_fail_on_and_policy_decide_the_exit_code(shell: Shell, tmp_path: Path, server_options: tuple[str, ...]) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('off = ["OA160"]\n', encoding="utf-8")
+
+    assert shell("brief", *server_options, "--fail-on", "info").code == 1
+    assert shell("brief", *server_options, "--fail-on", "info", "--policy", str(policy)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--since", __file__), f"--since {__file__}: the file exists and is not an earlier output"),
+        (("--since", __file__, "--no-replace"), f"--since {__file__}: not a JSON report"),
+        (
+            ("--output", "b.csv"),
+            "--output b.csv: expected a name ending in one of .txt, .json, .md, .markdown, .html, .htm; rename",
+        ),
+        (("--format", "csv"), "Invalid value for '--format'"),
+        (("--json", "--format", "html"), "--format html: conflicts with --json"),
+        (("--policy", "no-such-file.toml"), "no-such-file.toml"),
+    ],
+)
+def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
+    ended = shell("brief", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_terminal_gets_the_styled_brief(tmp_path: Path) -> None:
+    with (tmp_path / "screen").open("w+", encoding="utf-8") as page:
+        screen = Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True))
+        show_brief(screen, build_brief(make_report([finding()])))
+        page.seek(0)
+        shown = page.read()
+
+    assert "\x1b[" in shown
+    assert "What to do, most urgent first" in shown
+
+
+def test_no_file_contains_a_key(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    shell("brief", *server_options, "--since", str(tmp_path / "last.json"), "--output", str(tmp_path / "b.json"))
+
+    assert all(KEY not in path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == 2

@@ -1,0 +1,272 @@
+"""The brief in every format: on a terminal, as text, Markdown, JSON and HTML."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from rich.console import Console
+from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_report
+from support.examples import scaled
+from support.pages import MARKDOWN_TOKENS, Page, tokens
+
+from outreach_async.audit import Report, Severity
+from outreach_async.audit.reports import BRIEF_WRITERS, brief_schema, write_brief
+from outreach_async.audit.reports.brief import Brief, Task, WorkspaceBrief, build_brief
+from outreach_async.audit.reports.brief_view import format_span
+from outreach_async.audit.reports.terminal import StyledReport
+from outreach_async.errors import InvalidRequest
+
+BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.one_of(st.none(), HOSTILE_REPORTS))
+"""Any strings that a service may send."""
+
+DAY = 86_400.0
+
+
+def brief_of(*findings: Any, since: Report | None = None, **about: Any) -> Brief:
+    return build_brief(make_report(findings, **about), since)
+
+
+def earlier(*findings: Any, **about: Any) -> Report:
+    return make_report(findings, at=AT - DAY, **about)
+
+
+def lines_of(brief: Brief) -> list[str]:
+    return write_brief(brief, "terminal").splitlines()
+
+
+def test_an_empty_brief_has_three_lines() -> None:
+    assert lines_of(brief_of(since=earlier())) == [
+        "Outreach brief: 1 mailbox, 1 workspace. Score 80 of 100.",
+        "No problems found.",
+        "Since 2026-03-01 08:00 UTC (24 hours): 0 new findings, 0 resolved, 0 unchanged.",
+    ]
+
+
+def test_the_first_brief_says_that_there_is_none_to_compare_with() -> None:
+    assert lines_of(brief_of())[2] == "Audited 2026-03-02 08:00 UTC. There is no earlier brief to compare with."
+
+
+def test_a_changed_score_is_shown_with_the_earlier_one() -> None:
+    scores = attrs.evolve(make_report().scores, overall=62.5)
+    unknown = attrs.evolve(make_report().scores, overall=None)
+
+    assert lines_of(brief_of(since=earlier(scores=scores)))[0].endswith("Score 80 of 100, was 62.5.")
+    assert lines_of(brief_of(since=earlier(), scores=unknown))[0].endswith("No score.")
+
+
+def test_three_hundred_mailboxes_with_one_fault_are_one_entry() -> None:
+    found = [finding(mailbox=f"mailbox_{at}", email=f"a{at}@one.example") for at in range(300)]
+
+    text = write_brief(brief_of(*found), "terminal")
+
+    assert text.count("OA101") == 1
+    assert "ERROR     OA101  No SPF: 300 mailboxes on one.example" in text
+    assert "a7@one.example" not in text
+
+
+def test_news_are_marked_and_located() -> None:
+    old, other = finding("OA110"), finding("OA101")
+    new = finding("OA110", mailbox="mailbox_9", email="zoe@new.example", domain="new.example")
+    text = write_brief(brief_of(old, new, other, finding("OA102"), since=earlier(old, other)), "terminal")
+
+    assert "On blacklists: 2 mailboxes on 2 domains (1 new)\n" in text
+    assert "            New: new.example (1)\n" in text
+    assert "No DKIM: 1 mailbox on one.example (new)\n" in text
+    assert "No SPF: 1 mailbox on one.example\n" in text
+
+
+def test_a_worse_finding_is_marked() -> None:
+    before, after = finding("OA110", severity=Severity.ERROR), finding("OA110", severity=Severity.CRITICAL)
+
+    assert "On blacklists: 1 mailbox on one.example (1 worse)" in write_brief(brief_of(after, since=earlier(before)), "terminal")
+
+
+def test_only_the_most_urgent_tasks_have_their_remedy() -> None:
+    errors = [finding(rule) for rule in ("OA101", "OA102", "OA103", "OA110", "OA130", "OA141")]
+    warnings = [finding(rule, severity=Severity.WARNING) for rule in ("OA131", "OA132", "OA140", "OA150", "OA170")]
+    lines = lines_of(brief_of(*errors, *warnings))
+
+    urgent, rest = lines[: lines.index("LESS URGENT")], lines[lines.index("LESS URGENT") + 1 :]
+    assert sum(line.startswith("  ERROR ") for line in urgent) == 5
+    assert len(urgent) > 15
+    assert [line.split()[0] for line in rest if " OA" in line] == ["ERROR", "WARNING", "WARNING", "WARNING", "WARNING"]
+    assert rest[-1] == "  and 1 more rule"
+
+
+def test_warnings_have_a_remedy_if_nothing_is_worse() -> None:
+    lines = lines_of(brief_of(finding("OA132", severity=Severity.WARNING)))
+
+    assert "LESS URGENT" not in lines
+    assert "            Lower its daily limit" in "\n".join(lines)
+
+
+def test_notes_are_only_counted() -> None:
+    assert lines_of(brief_of(finding("OA160"), finding("OA133")))[-1] == "2 notes. The audit lists every finding."
+
+
+def test_resolved_rules_are_listed_with_their_extent() -> None:
+    rules = ("OA101", "OA102", "OA103", "OA110", "OA130", "OA141")
+    lines = lines_of(brief_of(since=earlier(*map(finding, rules))))
+
+    section = lines[lines.index("RESOLVED") + 1 :]
+    assert "  No SPF: 1 mailbox on one.example" in section
+    assert (len(section), section[-1]) == (6, "  and 1 more rule")
+
+
+def space(id_: str, **about: Any) -> WorkspaceBrief:
+    values = {"mailboxes": 1, "score": 90.0, "score_before": None, "error": None, "since": AT - DAY}
+    return WorkspaceBrief(id=id_, **(values | about))
+
+
+def gaps(*spaces: WorkspaceBrief, **about: Any) -> list[str]:
+    brief = attrs.evolve(brief_of(since=earlier()), workspaces=list(spaces), **about)
+    lines = lines_of(brief)
+    return lines[lines.index("MISSING OR OUT OF DATE") + 1 :] if "MISSING OR OUT OF DATE" in lines else []
+
+
+def test_a_workspace_that_is_up_to_date_is_not_mentioned() -> None:
+    assert gaps(space("space_1")) == []
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        ({"error": "refused"}, "  space_1: refused (last read 2026-03-01 08:00 UTC)"),
+        ({"error": "refused", "since": None}, "  space_1: refused (never read before)"),
+        ({"since": None}, "  space_1: is covered for the first time."),
+        ({"since": AT - 3 * DAY}, "  space_1: its changes are since 2026-02-27 08:00 UTC, when it was last read."),
+    ],
+)
+def test_a_workspace_that_is_not_up_to_date_is_named(about: dict[str, Any], line: str) -> None:
+    assert gaps(space("space_1", **about)) == [line]
+
+
+def test_dropped_workspaces_and_unchecked_findings_are_gaps() -> None:
+    assert gaps(space("space_1"), dropped=["space_2"], not_judged=3) == [
+        "  space_2: is no longer covered.",
+        "  3 earlier findings could not be checked again.",
+    ]
+
+
+def test_five_gaps_are_named() -> None:
+    lines = gaps(*(space(f"space_{at}", since=None) for at in range(8)))
+
+    assert (len(lines), lines[-1]) == (6, "  and 3 more workspaces")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0 minutes"),
+        (59, "1 minute"),
+        (7_199, "120 minutes"),
+        (7_200, "2 hours"),
+        (86_400, "24 hours"),
+        (172_800, "2 days"),
+        (8 * 86_400, "8 days"),
+    ],
+)
+def test_a_span_is_in_minutes_hours_or_days(seconds: float, text: str) -> None:
+    assert format_span(seconds) == text
+
+
+@given(BRIEFS)
+@settings(max_examples=scaled(25))
+def test_text_fits_80_columns_without_control_characters(brief: Brief) -> None:
+    lines = lines_of(brief)
+
+    assert max(map(len, lines)) <= 80
+    assert all(line.isprintable() for line in lines)
+
+
+@given(BRIEFS, st.integers(20, 120))
+@settings(max_examples=scaled(15))
+def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width: int) -> None:
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None).print(StyledReport(brief))
+
+    assert "".join(page.getvalue().split()).casefold() == "".join(write_brief(brief, "terminal").split()).casefold()
+
+
+def test_a_terminal_shows_colours() -> None:
+    page = io.StringIO()
+    Console(file=page, width=80, color_system="standard", force_terminal=True).print(StyledReport(brief_of(finding())))
+
+    assert "\x1b[1;31mERROR" in page.getvalue()
+
+
+@given(BRIEFS)
+@settings(max_examples=scaled(25))
+def test_no_string_becomes_markdown(brief: Brief) -> None:
+    assert {token.type for token in tokens(write_brief(brief, "markdown"))} <= MARKDOWN_TOKENS
+
+
+def test_markdown_numbers_the_tasks() -> None:
+    text = write_brief(brief_of(finding("OA101"), finding("OA102")), "markdown")
+
+    assert text.startswith("# Outreach brief\n")
+    assert re.findall(r"^\d\. \*\*ERROR\*\* OA10\d", text, re.MULTILINE) == ["1. **ERROR** OA101", "2. **ERROR** OA102"]
+
+
+@given(BRIEFS)
+@settings(max_examples=scaled(15))
+def test_no_string_becomes_html(brief: Brief) -> None:
+    text = write_brief(brief, "html")
+    shown = Page(text)
+
+    assert not shown.within
+    assert len(shown.all("script")) == len(shown.all("style")) == 1
+    assert not shown.all("img")
+    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on") or name == "style"]
+    assert not set(text) & set("\u202e\u2066\x1b\x00\r")
+
+
+def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
+    brief = build_brief(fleet(300, sick=0.5), attrs.evolve(fleet(300, sick=0.5, seed=2), at=AT - DAY))
+    words = Page(write_brief(brief, "html")).text
+
+    assert "What to do, most urgent first" in words
+    assert f"{brief.new:,} new findings" in words
+    assert all(task.title in words for task in (*brief.tasks, *brief.resolved[:8]))
+    assert "Missing or out of date" not in words
+    assert "is no longer covered." in Page(write_brief(attrs.evolve(brief, dropped=["space_9"]), "html")).text
+
+
+def test_json_is_the_brief_and_conforms_to_the_strict_schema() -> None:
+    Draft202012Validator.check_schema(brief_schema())
+    brief = brief_of(finding(), finding("OA102"), since=earlier(finding("OA110")))
+
+    assert json.loads(write_brief(brief, "json")) == json.loads(json.dumps(brief.to_dict()))
+
+
+@given(BRIEFS)
+@settings(max_examples=scaled(20))
+def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:
+    Draft202012Validator(brief_schema()).validate(json.loads(write_brief(brief, "json")))
+
+
+@pytest.mark.parametrize(("name", "model"), [("task", Task), ("workspace", WorkspaceBrief)])
+def test_the_schema_describes_every_field(name: str, model: type[attrs.AttrsInstance]) -> None:
+    members = {field.name for field in attrs.fields(model)}
+    part = brief_schema()["$defs"][name]
+
+    assert set(part["properties"]) == set(part["required"]) == members
+
+
+def test_the_schema_describes_every_field_of_a_brief() -> None:
+    members = {"version", *(field.name for field in attrs.fields(Brief))}
+
+    assert set(brief_schema()["properties"]) == set(brief_schema()["required"]) == members
+
+
+def test_an_unknown_format_is_an_error_with_the_known_ones() -> None:
+    with pytest.raises(InvalidRequest, match=f"^form: expected one of {', '.join(BRIEF_WRITERS)}, got 'csv'; pass one of them$"):
+        write_brief(brief_of(), "csv")
