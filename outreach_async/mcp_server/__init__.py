@@ -19,13 +19,15 @@ shell: give the full path of the command if it is not found, and set its variabl
 Tools
 -----
 `list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` list what the service has, in pages of 20. `audit` audits
-mailboxes and returns what to do, most urgent first; with `rule`, it lists the findings of a rule. `explain_rule` explains a rule,
-and `check_contacts` checks rows as an import does, without sending them. The tools read the workspaces of `--workspace` and no
-others; the first one is the default. A campaign is found by its id alone, because the service reads steps without a workspace.
+mailboxes and, with `campaigns`, campaigns too. It returns what to do, most urgent first; with `rule`, it lists the findings of a
+rule. `brief` says what has changed and what needs a person: with `--since last.json`, since the command `brief --since last.json`
+last ran, whose file it only reads. `explain_rule` explains a rule, and `check_contacts` checks rows as an import does, without
+sending them. The tools read the workspaces of `--workspace` and no others; the first one is the default. A campaign is found by
+its id alone, because the service reads steps without a workspace.
 
-The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown) and
-the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are the two usual questions: `morning` (what happened, what
-is wrong, and what to do) and `campaign` (how a campaign is doing, and what to change).
+The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
+last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are the two usual
+questions: `morning` (what happened, what is wrong, and what to do) and `campaign` (how a campaign is doing, and what to change).
 
 Third-party data
 ----------------
@@ -60,8 +62,8 @@ from outreach_async.mcp_server import create_server
 
 async def main() -> None:
     async with OutreachClient() as client, Client(create_server(client, ["space_1"])) as assistant:
-        print([tool.name for tool in (await assistant.list_tools()).tools])
-        # -> ['list_campaigns', 'campaign_steps', 'list_mailboxes', 'list_fields', 'audit', 'explain_rule', 'check_contacts']
+        print([tool.name for tool in (await assistant.list_tools()).tools][4:])
+        # -> ['audit', 'brief', 'explain_rule', 'check_contacts']
         result = await assistant.call_tool("list_mailboxes", {"workspace": "space_1"})
         answer = json.loads(result.content[0].text)
         print(answer["notice"])  # -> This data comes from the outreach service ...

@@ -12,9 +12,12 @@ import anyio.to_thread
 from pydantic import Field
 
 from outreach_async.audit import CATALOGUE, Report, audit, explain
-from outreach_async.audit.reports import write
+from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports.brief import Brief, build_brief
+from outreach_async.audit.reports.brief_view import format_brief_changes, format_brief_headline, list_gaps
 from outreach_async.audit.reports.summary import Action, build_actions, subject_name
 from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
+from outreach_async.audit.rules import ABOUT_CAMPAIGNS
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import columns_for, open_file
@@ -27,6 +30,7 @@ from outreach_async.models import CampaignSteps, Mailbox, Page
 MAX_ROWS: Final = 50
 """Maximum number of rows or contacts in a call."""
 REPORT_URI: Final = "outreach://audit/latest"
+BRIEF_URI: Final = "outreach://brief/latest"
 
 PageNumber = Annotated[int, Field(ge=1)]
 Rows = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ROWS)]
@@ -44,6 +48,10 @@ _TEMPLATE: Final = (
     *("test_letter", "status", "subject", "body_text", "sent", "opened", "clicked", "replied", "replied_num"),
     "unsubscribed",
 )
+_CAMPAIGN_NEWS: Final = (
+    *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
+    *("new_contacts", "new_sent", "new_replies", "new_bounces", "end", "end_before"),
+)
 _MAX_PLACES: Final = 3
 """Maximum number of domains, servers or workspaces that an action of an audit names."""
 
@@ -56,15 +64,26 @@ class ReadTools:
         workspaces: Ids of the workspaces that the tools may read.
         deadline: Time limit of an audit, in seconds.
         clock: Returns the time of an audit, in Unix seconds.
+        read_earlier: Returns the report that a brief compares with; `None` if there is none.
     """
 
-    def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: OutreachClient,
+        workspaces: Sequence[str],
+        *,
+        deadline: float,
+        clock: Callable[[], float],
+        read_earlier: Callable[[], Report | None],
+    ) -> None:
         self._client = client
         self._workspaces = tuple(workspaces)
         self._deadline = deadline
         self._clock = clock
         self._answers = AnswerWriter.of(client)
+        self._read_earlier = read_earlier
         self._report: Report | None = None
+        self._brief: Brief | None = None
 
     async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
         """List the campaigns of a workspace."""
@@ -98,14 +117,35 @@ class ReadTools:
         rows = [pick(field, ("code", "label")) for field in cut_page(fields, page)]
         return self._answers.write(workspace=space, **_paging(page, len(fields)), fields=rows)
 
-    async def audit(self, workspaces: list[str] | None = None, rule: str | None = None, page: PageNumber = 1) -> str:
-        """Audit the mailboxes of workspaces, or list the findings of a rule or a further page of the last audit."""
-        spaces = [self._choose_workspace(space) for space in workspaces or self._workspaces]
-        report = self._report
-        if report is None or report.workspaces != list(dict.fromkeys(spaces)) or (rule is None and page == 1):
-            report = await audit(self._client, spaces, deadline=self._deadline, clock=self._clock)
-            self._report = report
-        return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
+    async def audit(
+        self,
+        workspaces: list[str] | None = None,
+        campaigns: bool = False,  # noqa: FBT001, FBT002 - the arguments of a tool have names
+        rule: str | None = None,
+        page: PageNumber = 1,
+    ) -> str:
+        """Audit workspaces, or list the findings of a rule or a further page of the last audit."""
+        spaces = self._choose_workspaces(workspaces)
+        if rule is not None:
+            explain(rule)  # raises an error that suggests a similar id if no rule has this one
+            campaigns = campaigns or rule.strip().upper() in ABOUT_CAMPAIGNS
+        report = self._report if rule is not None or page > 1 else None
+        if report is None or report.workspaces != spaces or (campaigns and report.campaigns is None):
+            report = await self._audit(spaces, campaigns=campaigns)
+        return self._write_actions(report, page) if rule is None else self._write_findings(report, rule.strip().upper(), page)
+
+    async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
+        """Summarize what has changed and what needs a person, or return a further page of the last brief."""
+        spaces = self._choose_workspaces(workspaces)
+        brief = self._brief if page > 1 else None
+        if brief is None or [space.id for space in brief.workspaces] != spaces:
+            earlier = await anyio.to_thread.run_sync(self._read_earlier)
+            brief = self._brief = build_brief(await self._audit(spaces, campaigns=True), earlier)
+        return self._write_brief(brief, page)
+
+    async def _audit(self, workspaces: Sequence[str], *, campaigns: bool) -> Report:
+        self._report = await audit(self._client, workspaces, campaigns=campaigns, deadline=self._deadline, clock=self._clock)
+        return self._report
 
     async def explain_rule(self, rule: str) -> str:
         """Explain a rule of the audit."""
@@ -148,6 +188,16 @@ class ReadTools:
         """
         return self._answers.mask(f"> {NOTICE}\n\n{write(self._require_report(), 'markdown')}")
 
+    def read_brief(self) -> str:
+        """Return the last brief as Markdown.
+
+        Raises:
+            InvalidRequest: There was no brief yet.
+        """
+        if self._brief is None:
+            raise InvalidRequest("brief: there was no brief yet; call the tool brief first")
+        return self._answers.mask(f"> {NOTICE}\n\n{write_brief(self._brief, 'markdown')}")
+
     def _require_report(self) -> Report:
         if self._report is None:
             raise InvalidRequest("report: there was no audit yet; call the tool audit first")
@@ -162,6 +212,10 @@ class ReadTools:
         if given is not None and given not in self._workspaces:
             raise InvalidRequest(f"workspace: expected one of {', '.join(self._workspaces)}, got another id; pass one of them")
         return given or self._workspaces[0]
+
+    def _choose_workspaces(self, given: list[str] | None) -> list[str]:
+        """Return the given workspaces without duplicates, or all that the server may read."""
+        return list(dict.fromkeys(self._choose_workspace(space) for space in given or self._workspaces))
 
     def _write_page(self, workspace: str, page: int, found: Page[Any], name: str, members: Sequence[str]) -> str:
         unreadable = {"unreadable": len(found.undecodable)} if found.undecodable else {}
@@ -186,9 +240,20 @@ class ReadTools:
             actions=[_describe_action(action) for action in cut_page(actions, page)],
         )
 
-    def _write_findings(self, report: Report, rule: str, page: int) -> str:
-        name = rule.strip().upper()
-        explain(name)  # raises an error that suggests a similar id if no rule has this one
+    def _write_brief(self, brief: Brief, page: int) -> str:
+        campaigns = brief.campaigns or []
+        return self._answers.write(
+            MAX_PROSE,
+            summary=f"{format_brief_headline(brief)} {brief.verdict} {format_brief_changes(brief)}",
+            not_up_to_date=[f"{name} {text}".strip() for name, text in list_gaps(brief)],
+            full_brief=BRIEF_URI,
+            **_paging(page, max(len(brief.tasks), len(campaigns))),
+            tasks=[{**_describe_action(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
+            resolved=[pick(task, ("rule", "title", "findings")) for task in cut_page(brief.resolved, page)],
+            campaigns=[pick(campaign, _CAMPAIGN_NEWS) for campaign in cut_page(campaigns, page)],
+        )
+
+    def _write_findings(self, report: Report, name: str, page: int) -> str:
         found = [finding for finding in report.findings if finding.rule == name]
         rows = [
             {"workspace": each.workspace, "subject": subject_name(each), "severity": each.severity.value, "message": each.message}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp.client.stdio import StdioServerParameters
 from support.assistants import HOSTILE, MODES, Person, command_for, connected
@@ -87,6 +88,29 @@ async def test_a_service_that_is_down_is_a_tool_error(tmp_path: Path) -> None:
         assert "call the tool again later" in await assistant.fail("list_campaigns")
         answer = await assistant.ask("audit")
     assert answer["unreadable"] == ["space_1"]
+
+
+async def test_the_brief_compares_with_the_last_brief_of_the_command(served: str, tmp_path: Path) -> None:
+    path = tmp_path / "last.json"
+    options = ("--base-url", served, "--workspace", "space_1", "--since", str(path))
+    async with connected(command_for(*options)) as assistant:
+        first = await assistant.ask("brief")
+        done = await anyio.run_process([*COMMAND, "brief", *options], check=False)
+        written = path.read_bytes()
+        second = await assistant.ask("brief")
+    assert done.returncode == 1, done.stderr
+    assert "There is no earlier brief" in first["summary"]
+    assert "0 new findings, 0 resolved" in second["summary"]
+    assert len(first["campaigns"]) == len(HOSTILE)
+    assert path.read_bytes() == written
+
+
+def test_a_wrong_file_of_the_last_brief_is_an_error_at_the_start(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "last.json"
+    path.write_text("[]", encoding="utf-8")
+    done = shell("mcp", *FAKE, "--since", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert f"--since {path}: " in done.err
 
 
 def ended(text: str, *arguments: str) -> Any:

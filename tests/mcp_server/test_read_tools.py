@@ -11,6 +11,8 @@ from mcp.shared.exceptions import MCPError
 from support.assistants import HOSTILE, MODES, Assistant, assisted, connected
 from support.cli import small_service
 
+from outreach_async import InvalidRequest
+from outreach_async.audit import Report
 from outreach_async.fake import FakeService, faults
 from outreach_async.mcp_server.answers import NOTICE, PAGE_SIZE
 
@@ -39,7 +41,7 @@ async def test_the_tools_give_the_same_answers_in_every_version_of_the_protocol(
     answers = []
     for mode in MODES:
         async with assisted(service, clock=lambda: 0.0) as server, connected(server, mode=mode) as assistant:
-            tools = ("list_campaigns", "list_mailboxes", "list_fields", "audit")
+            tools = ("list_campaigns", "list_mailboxes", "list_fields", "audit", "brief")
             answers.append([await assistant.ask(tool) for tool in tools])
             answers[-1].append(await assistant.ask("campaign_steps", campaign="camp_1"))
             answers[-1].append(await assistant.ask("check_contacts", rows=[{"email": "a@a.example"}]))
@@ -146,6 +148,71 @@ async def test_an_audit_of_a_workspace_that_may_not_be_read_is_refused(service: 
     assert len(service.requests) == 0
 
 
+async def test_campaigns_are_audited_on_request(service: FakeService, assistant: Assistant) -> None:
+    await assistant.ask("audit")
+    assert len(service.requests.of("list_steps")) == 0
+    await assistant.ask("audit", campaigns=True)
+    assert len(service.requests.of("list_steps")) == 1
+    await assistant.ask("audit", workspaces=["space_1"])
+    await assistant.ask("audit", workspaces=["space_1"], rule="OA201")  # a rule about campaigns needs them
+    await assistant.ask("audit", workspaces=["space_1"], rule="OA202")
+    assert len(service.requests.of("list_steps")) == 2
+
+
+async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: FakeService) -> None:
+    reports: list[Report] = []
+    options: dict[str, Any] = {"clock": lambda: service.now, "read_earlier": lambda: reports[0] if reports else None}
+    service.set_mailbox("mailbox_a", spf=True)
+    async with assisted(service, ("space_1", "space_2"), **options) as server, connected(server) as assistant:
+        first = await assistant.ask("brief")
+        report = json.loads(await assistant.read("outreach://audit/latest"))["report"]
+        reports.append(Report.from_dict(report))
+        service.advance(days=1)
+        service.set_mailbox("mailbox_a", spf=False)
+        service.set_mailbox("mailbox_b", blacklists=0)
+        second = await assistant.ask("brief")
+        markdown = await assistant.read("outreach://brief/latest")
+    assert "There is no earlier brief to compare with." in first["summary"]
+    assert "1 new finding, 1 resolved" in second["summary"]
+    assert next((task["rule"], task["new"], task["findings"]) for task in second["tasks"]) == ("OA101", 1, 1)
+    assert all(task["remedy"] for task in second["tasks"])
+    assert "OA110" in {task["rule"] for task in second["resolved"]}
+    assert [(campaign["name"], campaign["workspace"]) for campaign in second["campaigns"]] == [("Spring", "space_1")]
+    assert (first["campaigns"][0]["new_sent"], second["campaigns"][0]["new_sent"]) == (None, 0)
+    assert (second["not_up_to_date"], second["page"], second["pages"]) == ([], 1, 1)
+    assert markdown.startswith(f"> {NOTICE}\n\n# ")
+
+
+async def test_a_further_page_of_a_brief_costs_no_request(service: FakeService, assistant: Assistant) -> None:
+    for number in range(PAGE_SIZE):
+        service.add_campaign("space_1", name=f"Campaign {number}")
+    first = await assistant.ask("brief")
+    sent = len(service.requests)
+    second = await assistant.ask("brief", page=2)
+    assert len(service.requests) == sent
+    assert (first["pages"], first["total"]) == (2, PAGE_SIZE + 1)
+    names = {campaign["name"] for answer in (first, second) for campaign in answer["campaigns"]}
+    assert len(names) == PAGE_SIZE + 1
+    await assistant.ask("brief", page=2, workspaces=["space_2"])
+    assert len(service.requests) > sent
+
+
+async def test_a_workspace_that_cannot_be_read_is_in_the_brief(service: FakeService, assistant: Assistant) -> None:
+    service.faults.add(faults.status(403), times=20)
+    answer = await assistant.ask("brief")
+    assert [text.partition(" ")[0] for text in answer["not_up_to_date"][:2]] == ["space_1", "space_2"]
+    assert "never read before" in answer["not_up_to_date"][0]
+
+
+async def test_a_file_of_the_last_brief_that_is_damaged_is_an_error(service: FakeService) -> None:
+    def fail() -> None:
+        raise InvalidRequest("--since last.json: not a JSON report; pass one written by 'audit --json'")
+
+    async with assisted(service, read_earlier=fail) as server, connected(server) as assistant:
+        assert (await assistant.fail("brief")).startswith("--since last.json: not a JSON report")
+    assert len(service.requests) == 0
+
+
 async def test_a_rule_is_explained(assistant: Assistant) -> None:
     result = await assistant.call("explain_rule", rule="oa120")
     assert "OA120  High bounce rate" in str(result.content)
@@ -157,6 +224,8 @@ async def test_the_last_audit_is_a_resource(assistant: Assistant) -> None:
     for uri in ("outreach://audit/latest", "outreach://audit/latest.md"):
         with pytest.raises(MCPError, match="there was no audit yet; call the tool audit first"):
             await assistant.read(uri)
+    with pytest.raises(MCPError, match="there was no brief yet; call the tool brief first"):
+        await assistant.read("outreach://brief/latest")
     await assistant.ask("audit")
     value = json.loads(await assistant.read("outreach://audit/latest"))
     assert (value["notice"], value["report"]["mailboxes"]) == (NOTICE, 5)
@@ -207,17 +276,18 @@ async def test_hostile_names_stay_data_in_short_answers(service: FakeService, as
 async def require_short_answers(service: FakeService, assistant: Assistant, name: str) -> None:
     service.faults.script("list_campaigns", faults.drift("data.name", name))
     service.faults.script("list_steps", faults.drift("data.templates.body_text", name))
-    service.faults.script("list_mailboxes", *[faults.drift("data.email", f"{name}@x.example")] * 3)
+    service.faults.script("list_mailboxes", *[faults.drift("data.email", f"{name}@x.example")] * 5)
     service.faults.script("list_fields", faults.drift("data.label", name))
     calls: list[tuple[str, dict[str, Any]]] = [
         ("list_campaigns", {}),
         ("campaign_steps", {"campaign": "camp_1"}),
         ("list_mailboxes", {}),
         ("list_fields", {}),
-        ("audit", {}),
+        ("audit", {"campaigns": True}),
         ("check_contacts", {"rows": [{"email": "a@a.example", name[:50]: name}], "columns": {name[:50]: "custom_1"}}),
     ]
-    for tool, arguments in calls:
+    service.faults.script("list_campaigns", *[faults.drift("data.name", name)] * 2)
+    for tool, arguments in [*calls, ("brief", {})]:
         result = await assistant.call(tool, **arguments)
         assert not result.is_error
         text = str(result.content[0].text)  # type: ignore[union-attr]  # all content is text

@@ -20,7 +20,8 @@ from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.mcp_server import create_server
 from outreach_async.mcp_server.tool_server import serve_stdio, slim_schema
 
-READS = ["list_campaigns", "campaign_steps", "list_mailboxes", "list_fields", "audit", "explain_rule", "check_contacts"]
+LISTS = ["list_campaigns", "campaign_steps", "list_mailboxes", "list_fields"]
+READS = [*LISTS, "audit", "brief", "explain_rule", "check_contacts"]
 
 
 @pytest.mark.parametrize("mode", MODES)
