@@ -32,7 +32,7 @@ from outreach_async.validation import require_id
     "--deadline",
     type=float,
     metavar="SECONDS",
-    help="Time limit of each request and of each audit.  [default: 50, as many assistants give up after a minute]",
+    help="Time limit of a call.  [default: 50, because many assistants give up after a minute]",
 )
 @click.option(
     "--since",

@@ -157,7 +157,7 @@ def create_server(
         workspaces: Ids of the workspaces that the tools may read; the first is the default.
         allow_writes: Ids of the workspaces in which contacts may be created. Without any, no tool can create contacts. These
             workspaces may be read, too.
-        deadline: Time limit of each request and of each audit, in seconds.
+        deadline: Time limit of a call, in seconds.
         clock: Returns the time of an audit, in Unix seconds.
         read_earlier: Returns the report that a brief compares with, or `None`. It is called in a thread, for each brief, and may
             raise `InvalidRequest`.
@@ -184,7 +184,7 @@ def create_server(
         )
     ]
     if writable:
-        tools.append(_build_tool(build_create_function(WriteTool(limited, writable)), _CREATES))
+        tools.append(_build_tool(build_create_function(WriteTool(limited, writable, deadline)), _CREATES))
     writes = f" create_contacts works in: {', '.join(writable)}." if writable else ""
     server = ToolServer(
         "outreach-async",

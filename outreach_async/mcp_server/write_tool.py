@@ -5,20 +5,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
+import anyio
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
-from outreach_async.bulk import ContactOutcome
+from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
 from outreach_async.mcp_server.answers import MAX_PROSE, AnswerWriter, clean_text
 from outreach_async.mcp_server.read_tools import Rows
 from outreach_async.validation import check_contact, require_id, to_contact
-from outreach_async.vocabulary import Outcome
+from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
 Duplicates = Literal["skip", "update_missing_fields"]
 """What the tool may do with a contact that exists. It never overwrites one."""
@@ -31,8 +32,6 @@ _MAX_SHOWN: Final = 40
 """Maximum number of characters of a value in the question."""
 _MAX_PROBLEMS: Final = 5
 """Maximum number of invalid contacts that an error names."""
-_MAX_OUTAGE: Final = 20.0
-"""Time after which a call gives up if the service is down, in seconds. A person is waiting for the answer."""
 
 
 class Confirmation(BaseModel):
@@ -47,10 +46,12 @@ class WriteTool:
     Args:
         client: The client that sends the requests. It has an owner key.
         workspaces: Ids of the workspaces in which the tool may create contacts.
+        deadline: Time limit of a call, in seconds.
     """
 
-    def __init__(self, client: OutreachClient, workspaces: Sequence[str]) -> None:
+    def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
         self._client = client
+        self._deadline = deadline
         self._workspaces = tuple(workspaces)
         self._answers = AnswerWriter.of(client)
 
@@ -84,8 +85,10 @@ class WriteTool:
     ) -> CallToolResult:
         """Create the contacts, and return the outcome of each.
 
-        If the service refuses all of them, the result is an error that still has the outcomes.
+        If the run stops early, because an error concerns every contact or the time limit passes, the result is an error that
+        still has the outcome of each contact.
         """
+        half = self._deadline / 2
         run = self._client.contacts.create_many(
             contacts,
             workspace=workspace,
@@ -93,20 +96,16 @@ class WriteTool:
             duplicates=duplicates,
             order="input",
             stop_after_rejects=None,
-            max_outage=_MAX_OUTAGE,
+            max_outage=half,
+            deadline=half,
         )
-        outcomes: list[ContactOutcome] = []
-        stopped: BulkStopped | None = None
-        try:
-            async with run as found:
-                async for outcome in found:
-                    outcomes.append(outcome)  # noqa: PERF401 - those before an error count
-        except BulkStopped as error:
-            stopped = error
+        outcomes, stopped = await _collect(run, half)
         # A run that stops has read no further row, so it is certain that the remaining contacts were not sent.
         outcomes += [
             unsent_outcome(index, contacts[index], Outcome.NOT_APPLIED, stopped) for index in range(len(outcomes), len(contacts))
         ]
+        if not any(outcome.status in FAILED_OUTCOMES for outcome in outcomes):
+            stopped = None  # the last answers arrived although the time limit had passed
         rows = [self._describe_outcome(outcome, contacts[outcome.index]) for outcome in outcomes]
         reason = {} if stopped is None else {"error": self._answers.describe(stopped)}
         text = self._answers.write(MAX_PROSE, workspace=workspace, campaign=campaign, **reason, contacts=rows)
@@ -126,6 +125,31 @@ class WriteTool:
 
     def _explain(self, error: OutreachError) -> str:
         return self._answers.write_error(str(error))
+
+
+async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
+    """Return the outcomes of a run, and the error that stopped it early.
+
+    After some seconds, nothing further is sent, because a person waits for the answer. Requests in flight still get theirs.
+    """
+    outcomes: list[ContactOutcome] = []
+    stopped: BulkStopped | None = None
+
+    async def stop_in_time(found: Outcomes) -> None:
+        nonlocal stopped
+        await anyio.sleep(seconds)
+        stopped = BulkStopped(f"the time limit passed after {seconds:g} s; contacts that are not_applied were not sent")
+        found.drain()
+
+    async with run as found, anyio.create_task_group() as group:
+        group.start_soon(stop_in_time, found)
+        try:
+            async for outcome in found:
+                outcomes.append(outcome)  # noqa: PERF401 - those before an error count
+        except BulkStopped as error:
+            stopped = error
+        group.cancel_scope.cancel()
+    return outcomes, stopped
 
 
 def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> None:

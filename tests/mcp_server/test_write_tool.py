@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import anyio
 import pytest
 from support.assistants import HOSTILE, MODES, Person, assisted, connected
-from support.cli import KEY
+from support.cli import KEY, small_service
+from support.time import virtual_time
 
 from outreach_async.fake import FakeService, faults
 from outreach_async.mcp_server.answers import NOTICE
@@ -166,6 +169,32 @@ async def test_a_run_that_stops_is_an_error_that_labels_every_contact(service: F
     assert "ask the person who runs this server to check its key" in text
     assert text.count('"status": "not_applied", "certain": true, "possible": ["not_applied"]') == 50
     assert len(service.contacts("space_1")) == 0
+
+
+@virtual_time
+async def test_a_long_wait_ends_in_time_with_a_label_for_every_contact() -> None:
+    service = small_service()
+    service.faults.script("create_contact", *[faults.status(429, retry_after=600)] * 60)
+    contacts = [{"email": f"user{number}@a.example"} for number in range(50)]
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        began = anyio.current_time()
+        text = await assistant.fail("create_contacts", workspace="space_1", contacts=contacts)
+    assert anyio.current_time() - began <= 50
+    rows = json.loads(text)["contacts"]
+    assert [(row["status"], row["certain"]) for row in rows] == [("not_applied", True)] * 50
+    assert len(service.contacts("space_1")) == 0
+
+
+@virtual_time
+async def test_answers_that_arrive_after_half_of_the_time_count() -> None:
+    service = small_service()
+    service.faults.script("create_contact", faults.status(429, retry_after=20), faults.latency(15))
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        began = anyio.current_time()
+        answer = await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN])
+    assert 25 < anyio.current_time() - began < 50
+    assert "error" not in answer
+    assert [row["status"] for row in answer["contacts"]] == ["added"]
 
 
 async def test_the_question_shows_hostile_values_as_one_line_each(service: FakeService) -> None:
