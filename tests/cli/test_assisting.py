@@ -191,6 +191,10 @@ def test_stdout_carries_only_the_protocol_and_logs_go_to_stderr() -> None:
         ((*FAKE, "--allow-writes", "camp_1"), "--allow-writes: expected a string starting with 'space_'"),
         ((*FAKE, "--deadline", "0"), "--deadline: expected more than 0 seconds"),
         ((*FAKE, "--json"), "No such option"),
+        ((*FAKE, "--timeout", "0"), "--timeout: expected more than 0 seconds"),
+        ((*FAKE, "--rate", "0"), "--rate: expected a finite number"),
+        ((*FAKE, "--header", "x"), "--header: expected 'Name: value'"),
+        ((*FAKE, "--owner-key", "space_1"), "--owner-key: expected a string starting with 'key_'"),
     ],
 )
 def test_wrong_usage_is_an_error_that_names_the_option(shell: Shell, arguments: tuple[str, ...], error: str) -> None:

@@ -22,7 +22,7 @@ from outreach_async.importer.checks import CHECKS
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 NAMES = [
-    *("audit", "campaigns", "completion", "contacts", "demo", "fields", "import", "mailboxes", "report", "serve", "steps"),
+    *("audit", "campaigns", "completion", "contacts", "demo", "fields", "import", "mailboxes", "mcp", "report", "serve", "steps"),
 ]
 
 BASH = """
