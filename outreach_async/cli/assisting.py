@@ -42,9 +42,9 @@ from outreach_async.validation import require_id
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
-    """Serve tools for assistants over stdin and stdout (Model Context Protocol), until stdin is closed.
+    """Serve tools for assistants over stdin and stdout.
 
-    Assistants start this command themselves; add it to their configuration. The tools list campaigns, steps, mailboxes and
+    Assistants that speak the Model Context Protocol start this command themselves: add it to their configuration. The tools list campaigns, steps, mailboxes and
     fields, audit and brief, explain rules, and check rows before an import. They read only the workspaces of --workspace.
 
     With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and

@@ -47,7 +47,7 @@ ARGUMENTS = {
     "report": ("{journal}",),
     "steps": ("camp_1",),
 }
-"""The arguments with which each command succeeds. `completion` has no shared option, and tests of processes run `serve` and `mcp`."""
+"""The arguments with which each command succeeds. `completion` has no shared option; other tests run `serve` and `mcp`."""
 
 PROBES = {
     "base_url": ("--base-url", "http://127.0.0.1:1"),
