@@ -48,8 +48,8 @@ No schema, answer or error shows the owner key or a credential in a header. An e
 
 From Python
 -----------
-`create_server` returns a server of the official SDK, which can serve it over HTTP. The SDK's client can call it in the same
-process, as in a test:
+`create_server` returns a server of the official SDK, which can serve it over HTTP; add authentication there, because whoever
+connects can call every tool. The SDK's client can call it in the same process, as in a test:
 
 ```python
 import json

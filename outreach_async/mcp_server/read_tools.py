@@ -13,10 +13,11 @@ from pydantic import Field
 
 from outreach_async.audit import CATALOGUE, Report, audit, explain
 from outreach_async.audit.reports import write, write_brief
-from outreach_async.audit.reports.brief import Brief, build_brief
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.audit.reports.brief_view import format_brief_changes, format_brief_headline, list_gaps
 from outreach_async.audit.reports.summary import Action, build_actions, subject_name
 from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
+from outreach_async.audit.reports.wording import format_time
 from outreach_async.audit.rules import ABOUT_CAMPAIGNS
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
@@ -50,7 +51,7 @@ _TEMPLATE: Final = (
 )
 _CAMPAIGN_NEWS: Final = (
     *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
-    *("new_contacts", "new_sent", "new_replies", "new_bounces", "end", "end_before"),
+    *("new_contacts", "new_sent", "new_replies", "new_bounces"),
 )
 _MAX_PLACES: Final = 3
 """Maximum number of domains, servers or workspaces that an action of an audit names."""
@@ -250,7 +251,7 @@ class ReadTools:
             **_paging(page, max(len(brief.tasks), len(campaigns))),
             tasks=[{**_describe_action(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
             resolved=[pick(task, ("rule", "title", "findings")) for task in cut_page(brief.resolved, page)],
-            campaigns=[pick(campaign, _CAMPAIGN_NEWS) for campaign in cut_page(campaigns, page)],
+            campaigns=[_describe_campaign(campaign) for campaign in cut_page(campaigns, page)],
         )
 
     def _write_findings(self, report: Report, name: str, page: int) -> str:
@@ -295,6 +296,12 @@ def _describe_action(action: Action) -> Mapping[str, Any]:
         "example": action.example,
         "remedy": action.remedy,
     }
+
+
+def _describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
+    """Return a campaign of a brief, with dates instead of Unix seconds."""
+    ends = pick(campaign, ("end", "end_before"))
+    return {**pick(campaign, _CAMPAIGN_NEWS), **{name: None if at is None else format_time(at) for name, at in ends.items()}}
 
 
 def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:

@@ -150,7 +150,8 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create a server with the tools, resources and prompts for a client. Nothing is sent.
 
-    The SDK can serve it over stdin and stdout (`server.run()`) or over HTTP (`server.run("streamable-http")`).
+    The SDK can serve it over stdin and stdout (`await server.run_stdio_async()`) or over HTTP
+    (`await server.run_streamable_http_async()`). Whoever connects can call every tool, and sees the last audit.
 
     Args:
         client: The client that sends the requests. It must stay open while the server is used.

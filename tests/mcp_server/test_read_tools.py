@@ -162,6 +162,8 @@ async def test_campaigns_are_audited_on_request(service: FakeService, assistant:
 async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: FakeService) -> None:
     reports: list[Report] = []
     options: dict[str, Any] = {"clock": lambda: service.now, "read_earlier": lambda: reports[0] if reports else None}
+    box = service.add_mailbox("space_1", email="carl@north.example")
+    service.add_campaign("space_1", name="Busy", status="live", mailboxes=[box], steps=["A"], contacts=400)
     service.set_mailbox("mailbox_a", spf=True)
     async with assisted(service, ("space_1", "space_2"), **options) as server, connected(server) as assistant:
         first = await assistant.ask("brief")
@@ -177,8 +179,15 @@ async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: Fa
     assert next((task["rule"], task["new"], task["findings"]) for task in second["tasks"]) == ("OA101", 1, 1)
     assert all(task["remedy"] for task in second["tasks"])
     assert "OA110" in {task["rule"] for task in second["resolved"]}
-    assert [(campaign["name"], campaign["workspace"]) for campaign in second["campaigns"]] == [("Spring", "space_1")]
-    assert (first["campaigns"][0]["new_sent"], second["campaigns"][0]["new_sent"]) == (None, 0)
+    assert [(campaign["name"], campaign["workspace"]) for campaign in second["campaigns"]] == [
+        ("Busy", "space_1"),
+        ("Spring", "space_1"),
+    ]
+    assert {campaign["new_sent"] for campaign in first["campaigns"]} == {None}
+    busy, spring = second["campaigns"]
+    assert busy["new_sent"] > 0
+    assert (spring["new_sent"], spring["end"]) == (0, None)
+    assert busy["end"].endswith(" UTC")
     assert (second["not_up_to_date"], second["page"], second["pages"]) == ([], 1, 1)
     assert markdown.startswith(f"> {NOTICE}\n\n# ")
 
