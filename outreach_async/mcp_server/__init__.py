@@ -32,9 +32,10 @@ questions: `morning` (what happened, what is wrong, and what to do) and `campaig
 Third-party data
 ----------------
 Anyone who can name a campaign or answer an e-mail can write a text that an assistant reads. Every answer with such data is one
-JSON object whose first member says that the rest is data and never instructions. Strings are cut, and control characters,
-characters that change the direction of text, and invisible characters are escaped. No such measure is complete: an assistant
-may still follow an instruction in the data, so decide what it may do at the worst. Without `--allow-writes`, it can only read.
+JSON object whose first member says that the rest is data and never instructions; Markdown begins with the same sentence. Strings
+are cut, and control characters, characters that change the direction of text, and invisible characters are escaped. No such
+measure is complete: an assistant may still follow an instruction in the data, so decide what it may do at the worst. Without
+`--allow-writes`, it can only read.
 
 Creating contacts
 -----------------

@@ -40,6 +40,8 @@ MAX_PROSE: Final = 500
 MAX_ERROR: Final = 800
 """Maximum number of characters of an error."""
 
+_MAX_LINE: Final = 5000
+"""Maximum number of characters of a line of a document."""
 _MASKED_BEYOND: Final = 1000
 """Number of characters that are masked beyond the end of a string that is cut: more than a form of a secret has."""
 _MAX_INTEGER: Final = 2**53
@@ -130,6 +132,10 @@ class AnswerWriter:
     def write(self, limit: int = MAX_TEXT, /, **members: Any) -> str:
         """Return an answer as one JSON object that begins with `NOTICE`. `limit` is the maximum length of a string."""
         return self.mask(json.dumps({"notice": NOTICE, **clean_value(members, limit, self.mask)}, ensure_ascii=False))
+
+    def write_document(self, text: str) -> str:
+        """Return a Markdown document whose lines are clean, after a quotation of `NOTICE`."""
+        return "\n".join([f"> {NOTICE}", "", *(clean_text(line, _MAX_LINE) for line in self.mask(text).splitlines()), ""])
 
     def write_error(self, text: str) -> str:
         """Return the text of an error as one clean line. Anything that looks like an owner key is masked too."""

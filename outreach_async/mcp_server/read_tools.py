@@ -25,7 +25,7 @@ from outreach_async.importer import columns_for, open_file
 from outreach_async.importer.checks import CheckPolicy, Checks
 from outreach_async.importer.columns import UnmappedColumns
 from outreach_async.importer.table import Row
-from outreach_async.mcp_server.answers import MAX_PROSE, NOTICE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
+from outreach_async.mcp_server.answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
 from outreach_async.models import CampaignSteps, Mailbox, Page
 
 MAX_ROWS: Final = 50
@@ -187,7 +187,7 @@ class ReadTools:
         Raises:
             InvalidRequest: There was no audit yet.
         """
-        return self._answers.mask(f"> {NOTICE}\n\n{write(self._require_report(), 'markdown')}")
+        return self._answers.write_document(write(self._require_report(), "markdown"))
 
     def read_brief(self) -> str:
         """Return the last brief as Markdown.
@@ -197,7 +197,7 @@ class ReadTools:
         """
         if self._brief is None:
             raise InvalidRequest("brief: there was no brief yet; call the tool brief first")
-        return self._answers.mask(f"> {NOTICE}\n\n{write_brief(self._brief, 'markdown')}")
+        return self._answers.write_document(write_brief(self._brief, "markdown"))
 
     def _require_report(self) -> Report:
         if self._report is None:

@@ -14,6 +14,7 @@ from support.assistants import HOSTILE
 from outreach_async import (
     DeadlineExceeded,
     InvalidRequest,
+    OutreachClient,
     OutreachError,
     RateLimited,
     StatusError,
@@ -21,6 +22,7 @@ from outreach_async import (
     UnexpectedResponse,
 )
 from outreach_async.errors import BulkStopped, Forbidden, NotFound, Unauthorized
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.mcp_server.answers import (
     MAX_ERROR,
     MAX_TEXT,
@@ -102,6 +104,14 @@ def test_an_answer_and_an_error_show_the_key_in_no_form(form: str) -> None:
 @pytest.mark.parametrize("before", range(MAX_TEXT - len(KEY), MAX_TEXT + 1))
 def test_a_cut_leaves_no_part_of_the_key(before: int) -> None:
     assert "key_" not in WRITER.write(name="x" * before + KEY + "y" * MAX_TEXT)
+
+
+def test_the_secrets_are_those_of_the_client() -> None:
+    headers = {"authorization": "Bearer t0ken-abc"}
+    writer = AnswerWriter.of(OutreachClient(transport=FakeTransport(FakeService()), owner_key=KEY, headers=headers))
+    text = f"{KEY} t0ken-abc"
+    assert json.loads(writer.write(name=text))["name"] == writer.write_error(text) == "*** ***"
+    assert writer.write_document(text).splitlines()[-1] == "*** ***"
 
 
 def test_an_error_masks_keys_that_are_not_the_clients_own() -> None:

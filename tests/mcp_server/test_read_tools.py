@@ -303,6 +303,10 @@ async def require_short_answers(service: FakeService, assistant: Assistant, name
         assert text.isprintable()
         assert len(text) < LONGEST
         assert next(iter(json.loads(text).items())) == ("notice", NOTICE)
+    for uri in ("outreach://audit/latest.md", "outreach://brief/latest"):
+        text = await assistant.read(uri)
+        assert all(line.isprintable() and len(line) < LONGEST for line in text.split("\n"))
+        assert "\U000e0101" not in text
 
 
 async def test_a_hostile_error_of_the_service_stays_one_line(service: FakeService, assistant: Assistant) -> None:
