@@ -89,6 +89,8 @@ def brief(
     \b
     outreach-async brief --since last.json
 
+    The command reads mailboxes and campaigns, with one request for each campaign.
+
     If a workspace cannot be read, the file keeps what it knew about the workspace. It is replaced after the brief was written.
     Exit codes are those of the command audit.
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
@@ -113,7 +115,7 @@ def brief(
     async def run_brief() -> int:
         workspaces = workspaces_of(options)
         async with open_client(options, workspace=workspaces[0]) as client:
-            run = auditing.stream(client, workspaces, policy=chosen, deadline=deadline, clock=clock_of(options))
+            run = auditing.stream(client, workspaces, policy=chosen, campaigns=True, deadline=deadline, clock=clock_of(options))
             report = await run_with_progress(run, len(workspaces), screen)
         _output_brief(screen, build_brief(report, earlier), dict(formats), print_format)
         baseline = build_baseline(report, earlier)
@@ -121,7 +123,7 @@ def brief(
             # Last: if the brief could not be shown, the next one must show these changes again.
             with files.explain_write_errors("--since", since):
                 atomic_write(since, write(baseline, "json"))
-        return report.exit_code(fail_on)
+        return (report.since(earlier) if earlier else report).exit_code(fail_on)
 
     return run_async(run_brief)
 

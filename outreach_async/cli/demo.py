@@ -32,9 +32,12 @@ _NO_DKIM: Final = "OA102"
 _FIXED_DOMAIN: Final = "northwind-team.example"
 _LISTED_DOMAIN: Final = "get-northwind.example"
 _PAUSED_CAMPAIGN: Final = "camp_renewals"
+_FILLED_CAMPAIGN: Final = "camp_dach"
+_ADDED_CONTACTS: Final = 400
 _STORY: Final = f"""\
 Campaigns have sent e-mails; {_FIXED_DOMAIN} signs with DKIM;
-{_LISTED_DOMAIN} is on blacklists; somebody has paused {_PAUSED_CAMPAIGN}.
+{_LISTED_DOMAIN} is on blacklists; somebody has paused {_PAUSED_CAMPAIGN},
+and has added {_ADDED_CONTACTS} contacts to {_FILLED_CAMPAIGN}.
 """
 _NEXT_STEPS: Final = """
 This ran on an embedded service: no network was used, and nothing is stored.
@@ -80,12 +83,12 @@ async def _run_demo(options: Options, path: Path) -> int:
             screen.print_result({"import": reports[-1].to_dict()})
             return code
         _announce(screen, f"Auditing the mailboxes of {' and '.join(WORKSPACES)}")  # pragma: no cover - as above
-        audited = await audit(client, WORKSPACES, clock=lambda: world.now)
+        audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
         show_audit(screen, audited)
         _announce(screen, "Two days later")
         screen.print_lines(_STORY)
         await _simulate_two_days(client, world, audited)
-        later = await audit(client, WORKSPACES, clock=lambda: world.now)
+        later = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
     briefed = build_brief(later, audited)
     show_brief(screen, briefed)
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
@@ -108,6 +111,7 @@ async def _simulate_two_days(client: OutreachClient, world: FakeService, report:
             world.set_mailbox(mailbox.id, blacklists=3)
     world.advance(days=1)
     world.set_campaign(_PAUSED_CAMPAIGN, status="paused")
+    world.add_contacts(WORKSPACES[1], _ADDED_CONTACTS, campaign=_FILLED_CAMPAIGN)
     world.advance(days=1)
 
 

@@ -45,6 +45,7 @@ nothing could be read, the baseline is the earlier report, unchanged. A workspac
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -184,7 +185,8 @@ class Brief:
         not_judged: Number of earlier findings that could not be checked again.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: What needs a person, the most urgent first: warnings or worse. Of one severity, new and worse findings come first.
+        tasks: What needs a person, the most urgent first: warnings or worse, and then new notes. Of one severity, new and worse
+            findings come first.
         resolved: Earlier findings that no longer apply, by rule.
         campaigns: The campaigns, by workspace, those that have sent most since the earlier report first; `None` if the audit did
             not read campaigns.
@@ -242,7 +244,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
     compared = report.since(earlier) if earlier else report
     diff = compared.diff if earlier and compared.diff else Diff(at=0.0, new=[], unchanged=[], resolved=[])
     worse = Counter(delta.rule for delta in diff.deltas if _is_worse(delta))
-    needing = [finding for finding in compared.findings if finding.severity.reaches(Severity.WARNING)]
+    needing = [each for each in compared.findings if each.severity.reaches(Severity.WARNING) or each.state == "new"]
     return Brief(
         at=report.at,
         since=earlier.at if earlier else None,
@@ -312,16 +314,21 @@ def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBri
     if report.campaigns is None:
         return None
     before = _campaign_rows(earlier)
+    since = earlier.at if earlier else math.inf
     places = {workspace: place for place, workspace in enumerate(report.workspaces)}
-    campaigns = [_build_campaign(row, before.get((row.workspace, row.id))) for row in report.campaigns.rows]
-    return sorted(campaigns, key=lambda campaign: (places[campaign.workspace], -(campaign.new_sent or 0)))
+    campaigns = [_build_campaign(row, before.get((row.workspace, row.id)), since) for row in report.campaigns.rows]
+    return sorted(campaigns, key=lambda campaign: (places.get(campaign.workspace, len(places)), -(campaign.new_sent or 0)))
 
 
 def _campaign_rows(report: Report | None) -> dict[tuple[str, str], CampaignRow]:
     return {(row.workspace, row.id): row for row in report.campaigns.rows} if report and report.campaigns else {}
 
 
-def _build_campaign(row: CampaignRow, before: CampaignRow | None) -> CampaignBrief:
+def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
+    # Of a campaign that was created after the earlier audit, every figure is new.
+    known = dict.fromkeys(_FIGURES, 0) if (row.created or 0) > since else {}
+    if before is not None:
+        known = {name: getattr(before, name) for name in _FIGURES}
     return CampaignBrief(
         id=row.id,
         name=row.name,
@@ -333,10 +340,10 @@ def _build_campaign(row: CampaignRow, before: CampaignRow | None) -> CampaignBri
         replies_num=row.replies_num,
         bounces_num=row.bounces_num,
         left_to_send=row.left_to_send,
-        new_contacts=_increase(row.contacts, before and before.contacts),
-        new_sent=_increase(row.sent, before and before.sent),
-        new_replies=_increase(row.replies_num, before and before.replies_num),
-        new_bounces=_increase(row.bounces_num, before and before.bounces_num),
+        new_contacts=_increase(row.contacts, known.get("contacts")),
+        new_sent=_increase(row.sent, known.get("sent")),
+        new_replies=_increase(row.replies_num, known.get("replies_num")),
+        new_bounces=_increase(row.bounces_num, known.get("bounces_num")),
         end=row.end,
         end_before=before.end if before else None,
     )

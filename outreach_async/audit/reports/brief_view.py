@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import attrs
+
+from outreach_async.audit.campaigns import LIVE
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.reports.brief import Brief, Task, WorkspaceBrief
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief
 from outreach_async.audit.reports.view import count_severity
-from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
+from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable
+from outreach_async.models import Number
 
 BRIEF_TITLE: Final = "Outreach brief"
 
@@ -27,8 +31,10 @@ def format_brief_headline(brief: Brief) -> str:
 
 
 def format_brief_size(brief: Brief) -> str:
-    """Return the number of mailboxes and workspaces."""
+    """Return the number of mailboxes, campaigns and workspaces."""
     sizes = {"mailbox": brief.mailboxes, "workspace": len(brief.workspaces)}
+    if brief.campaigns is not None:
+        sizes = {"mailbox": brief.mailboxes, "campaign": len(brief.campaigns), "workspace": len(brief.workspaces)}
     return ", ".join(format_count(count, noun) for noun, count in sizes.items())
 
 
@@ -92,3 +98,114 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
     if workspace.since != since:
         return f"its changes are since {format_time(workspace.since or 0)}, when it was last read."
     return ""
+
+
+@attrs.frozen
+class CampaignLine:
+    """A campaign, prepared for display. Every string is safe to print.
+
+    Attributes:
+        workspace: Id of the workspace.
+        name: Name of the campaign.
+        status: Its status, if it is not live, and the earlier status, if it has changed; otherwise empty.
+        sent: E-mails sent since the earlier report, or so far if the campaign is not in the earlier report; `None` if unknown.
+        replies: Replies in the same time.
+        bounces: Bounces in the same time.
+        contacts: Contacts added in the same time.
+        since_start: Whether the figures are those so far.
+        end: Day of the estimated end, and by how many days it has moved; or that all is sent; empty if unknown.
+    """
+
+    workspace: str
+    name: str
+    status: str
+    sent: Number | None
+    replies: Number | None
+    bounces: Number | None
+    contacts: Number | None
+    since_start: bool
+    end: str
+
+    @property
+    def summary(self) -> str:
+        """The figures and the end, in one phrase."""
+        sent = "sent unknown" if self.sent is None else f"{format_figure(self.sent)} sent" if self.sent else "nothing sent"
+        contact = "contact" if self.since_start else "new contact"
+        counts = (("reply", "replies", self.replies), ("bounce", "", self.bounces), (contact, "", self.contacts))
+        figures = ", ".join([sent, *(format_count(int(count), noun, plural) for noun, plural, count in counts if count)])
+        return f"{figures}{' so far' if self.since_start else ''}{f'; {self.end}' if self.end else ''}"
+
+
+def list_campaigns(brief: Brief) -> list[CampaignLine]:
+    """Return the campaigns that are live with e-mails to send, or that have changed."""
+    return [_build_line(campaign) for campaign in brief.campaigns or [] if _is_active(campaign)]
+
+
+def _is_active(campaign: CampaignBrief) -> bool:
+    changed = campaign.new_sent or campaign.new_replies or campaign.new_bounces or campaign.new_contacts
+    renamed = campaign.status_before not in {None, campaign.status}
+    return bool(changed) or renamed or (campaign.status == LIVE and campaign.left_to_send != 0)
+
+
+def format_hidden(brief: Brief, shown: int) -> str:
+    """Return the number of campaigns that are not shown, in one sentence; empty if all are shown.
+
+    Args:
+        brief: The brief.
+        shown: Number of campaigns that are shown.
+    """
+    hidden, active = len(brief.campaigns or []) - shown, len(list_campaigns(brief))
+    quiet = " sends nothing" if hidden == 1 else " send nothing"
+    return f"{format_count(hidden, 'more campaign')}{quiet if shown == active else ''}." if hidden else ""
+
+
+def _build_line(campaign: CampaignBrief) -> CampaignLine:
+    first = campaign.status_before is None
+    return CampaignLine(
+        workspace=replace_unprintable(campaign.workspace),
+        name=replace_unprintable(campaign.name),
+        status=replace_unprintable(_describe_status(campaign)),
+        sent=campaign.sent if first else campaign.new_sent,
+        replies=campaign.replies_num if first else campaign.new_replies,
+        bounces=campaign.bounces_num if first else campaign.new_bounces,
+        contacts=campaign.contacts if first else campaign.new_contacts,
+        since_start=first,
+        end=_describe_end(campaign),
+    )
+
+
+def _describe_status(campaign: CampaignBrief) -> str:
+    if campaign.status_before not in {None, campaign.status}:
+        return f"{campaign.status}, was {campaign.status_before}"
+    return "" if campaign.status == LIVE else campaign.status
+
+
+def _describe_end(campaign: CampaignBrief) -> str:
+    if campaign.left_to_send == 0:
+        return "all sent"
+    if campaign.end is None or campaign.status != LIVE:
+        return ""
+    day = format_time(campaign.end).partition(" ")[0]
+    days = 0 if campaign.end_before is None else round((campaign.end - campaign.end_before) / _DAY)
+    moved = f", {format_count(abs(days), 'day')} {'later' if days > 0 else 'earlier'}" if days else ""
+    return f"ends {day}{moved}"
+
+
+def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
+    """Return the sums over all campaigns since the earlier report, each with its noun; empty if there is nothing to compare."""
+    if brief.since is None or brief.campaigns is None:
+        return []
+    each = brief.campaigns
+    sums = {
+        ("e-mail sent", "e-mails sent"): sum(campaign.new_sent or 0 for campaign in each),
+        ("reply", "replies"): sum(campaign.new_replies or 0 for campaign in each),
+        ("bounce", "bounces"): sum(campaign.new_bounces or 0 for campaign in each),
+        ("new contact", "new contacts"): sum(campaign.new_contacts or 0 for campaign in each),
+    }
+    return [(int(count), noun if count == 1 else plural) for (noun, plural), count in sums.items()]
+
+
+def format_campaign_sums(brief: Brief) -> str:
+    """Return the sums over all campaigns since the earlier report, in one sentence; empty if there is nothing to compare."""
+    sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
+    return f"In {format_span(brief.at - (brief.since or 0))}: {sums}." if sums else ""

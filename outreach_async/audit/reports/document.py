@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 import attrs
@@ -13,10 +14,14 @@ from outreach_async.audit.report import Report
 from outreach_async.audit.reports.brief import Brief, Task
 from outreach_async.audit.reports.brief_view import (
     BRIEF_TITLE,
+    CampaignLine,
     format_brief_changes,
     format_brief_headline,
+    format_campaign_sums,
+    format_hidden,
     format_news,
     format_notes,
+    list_campaigns,
     list_gaps,
     split_urgent,
 )
@@ -37,6 +42,8 @@ SOFT: Final = "soft"
 
 _MAX_PLACES: Final = 5
 _MAX_TASKS: Final = 5
+_MAX_OTHERS: Final = 8
+_MAX_CAMPAIGNS: Final = 10
 _MAX_CHANGES: Final = 10
 
 
@@ -242,8 +249,9 @@ def build_brief_document(brief: Brief) -> Iterator[Block]:
         yield _section("What to do, most urgent first")
         yield Entries([_task_entry(task, detailed=True) for task in urgent[:_MAX_TASKS]], numbered=True)
     if others := [*urgent[_MAX_TASKS:], *others]:
-        entries = [_task_entry(task, detailed=False) for task in others[:_MAX_TASKS]]
-        yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_TASKS)]))
+        entries = [_task_entry(task, detailed=False) for task in others[:_MAX_OTHERS]]
+        yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_OTHERS)]))
+    yield from _campaign_blocks(brief)
     if brief.resolved:
         entries = [Entry([Span(f"{task.title}: "), *_extent(task)]) for task in brief.resolved[:_MAX_TASKS]]
         yield from (_section("Resolved"), Entries([*entries, *_more_entries(len(brief.resolved) - _MAX_TASKS)]))
@@ -259,6 +267,26 @@ def _task_entry(task: Task, *, detailed: bool) -> Entry:
     if len(task.groups) == 1 or task.new in {0, task.findings}:
         return attrs.evolve(entry, line=line)
     return attrs.evolve(entry, line=line, details=[*entry.details, [Span("New: ", STRONG), *_places(task.new_groups)]])
+
+
+def _campaign_blocks(brief: Brief) -> Iterator[Block]:
+    if brief.campaigns is None:
+        return
+    yield _section("Campaigns")
+    if sums := format_campaign_sums(brief):
+        yield Paragraph([[Span(sums)]])
+    lines = list_campaigns(brief)
+    for workspace, campaigns in groupby(lines[:_MAX_CAMPAIGNS], key=attrgetter("workspace")):
+        if len(brief.workspaces) > 1:
+            yield Title(3, [Span(workspace, CODE)])
+        yield Entries([_campaign_entry(campaign) for campaign in campaigns])
+    if hidden := format_hidden(brief, min(len(lines), _MAX_CAMPAIGNS)):
+        yield Paragraph([[Span(hidden, SOFT)]])
+
+
+def _campaign_entry(campaign: CampaignLine) -> Entry:
+    status = f" ({campaign.status})" if campaign.status else ""
+    return Entry([Span(campaign.name, STRONG), Span(f"{status}: {campaign.summary}")])
 
 
 def _more_entries(count: int) -> list[Entry]:

@@ -22,10 +22,14 @@ from outreach_async.audit.reports.brief_view import (
     BRIEF_TITLE,
     format_brief_changes,
     format_brief_size,
+    format_campaign_sums,
+    format_hidden,
     format_news,
     format_notes,
+    list_campaigns,
     list_gaps,
     split_urgent,
+    sum_campaigns,
 )
 from outreach_async.audit.reports.view import (
     Overview,
@@ -46,6 +50,7 @@ _MAX_GROUPS: Final = 6
 _MAX_FIGURE_CHANGES: Final = 12
 _MAX_CHANGED_ACTIONS: Final = 8
 _MAX_BARS: Final = 8
+_MAX_CAMPAIGNS: Final = 200
 _MAX_MAILBOXES: Final = 1000
 _MAX_ROWS: Final = 2000
 """Maximum number of rows of every other table."""
@@ -96,7 +101,9 @@ def render_brief_html(brief: Brief) -> str:
         InvalidRequest: The extra `html` is not installed.
     """
     urgent, later = split_urgent(brief)
+    campaigns = list_campaigns(brief)[:_MAX_CAMPAIGNS]
     resolved = sum(task.findings for task in brief.resolved)
+    found = [(brief.new, "new findings", "error"), (resolved, "resolved", "good")] if brief.since else []
     return (
         load_templates()
         .get_template("brief.html")
@@ -107,7 +114,10 @@ def render_brief_html(brief: Brief) -> str:
             size=format_brief_size(brief),
             tone=next((severity.value for severity, count in brief.counts.items() if count), "good"),
             changes=format_brief_changes(brief),
-            tiles=[(brief.new, "new findings", "error"), (resolved, "resolved", "good")] if brief.since else [],
+            tiles=[*found, *((count, noun, "info") for count, noun in sum_campaigns(brief))],
+            campaigns=campaigns,
+            hidden=format_hidden(brief, len(campaigns)),
+            sums=format_campaign_sums(brief),
             gaps=list(list_gaps(brief)),
             urgent=urgent,
             later=later,
