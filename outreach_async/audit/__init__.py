@@ -1,4 +1,4 @@
-"""Mailbox audit: find unsafe mailboxes, with the reason and a remedy for each.
+"""Audits: find unsafe mailboxes and failing campaigns, with the reason and a remedy for each.
 
 The smallest program reads every mailbox of the given workspaces and checks it. Anything that cannot be read becomes a finding,
 and the rest is still checked. The programs here read the service's address from `OUTREACH_BASE_URL`; reading needs no API key:
@@ -24,9 +24,9 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` holds every rule. Most rules check one mailbox; some check all mailboxes of a domain or a sending server. `CATALOGUE` maps
-ids to rules, including the three rules about reading errors (`OA901` to `OA903`), which make an audit incomplete.
-`explain("OA170")` describes a rule: its condition, its thresholds with their source, and the remedy.
+`RULES` holds every rule. Most check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an audit
+also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including those about reading errors
+(`OA9..`), which make an audit incomplete. `explain("OA170")` describes a rule: condition, thresholds with their source, remedy.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
 if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower

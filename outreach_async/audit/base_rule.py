@@ -58,6 +58,7 @@ class Rule:
         source: Source of the thresholds.
         remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
+        others: Severities that the condition may choose besides `severity` and those that are thresholds.
         scope: Subject of the findings.
 
     Example:
@@ -75,17 +76,19 @@ class Rule:
     source: str
     remedy: str
     thresholds: Thresholds = MappingProxyType({})
+    others: tuple[Severity, ...] = ()
 
     @property
     def severities(self) -> list[Severity]:
-        """Severities that a finding can have, mildest first: the severity of the rule, and each severity with a threshold.
+        """Severities that a finding can have, mildest first.
 
         Example:
             ```python
             print([severity.value for severity in CATALOGUE["OA110"].severities])  # -> ['error', 'critical']
             ```
         """
-        return [severity for severity in reversed(Severity) if severity is self.severity or severity in self.thresholds]
+        known = {self.severity, *self.others}
+        return [severity for severity in reversed(Severity) if severity in known or severity in self.thresholds]
 
     @property
     def severity_range(self) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import attrs
 
 from outreach_async.audit import campaign_conditions as conditions
-from outreach_async.audit.base_rule import Rule, RuleScope
+from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_conditions import CampaignCondition, ComparisonCondition, StepCondition, WorkspaceCondition
 from outreach_async.audit.findings import Severity
 
@@ -89,6 +89,9 @@ class WorkspaceRule(Rule):
     applies: WorkspaceCondition = attrs.field(repr=False)
 
 
+_BOUNCE_THRESHOLDS: Final[Thresholds] = MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50})
+"""The thresholds of OA120, which judges the bounces of a mailbox."""
+
 CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
     CampaignRule(
         id="OA201",
@@ -145,7 +148,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         severity=Severity.WARNING,
         wording="the lower 95 % confidence bound (Wilson) of bounces_num / e-mails sent is {warning:.1%} or more; error from "
         "{error:.1%}, critical from {critical:.1%}; from {sample} e-mails sent",
-        thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
+        thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_campaign_bounces,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
@@ -216,6 +219,7 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA220",
         title="Step without live templates",
         severity=Severity.ERROR,
+        others=(Severity.WARNING,),
         wording="a live step with contacts left, or of a draft, has no template with the status live; warning unless the "
         "campaign is live",
         applies=conditions.check_live_templates,
@@ -235,6 +239,7 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA222",
         title="Unknown placeholder",
         severity=Severity.ERROR,
+        others=(Severity.WARNING,),
         wording="a live template of a step with contacts left, or of a draft, has a placeholder in double curly braces that is "
         "not the code of a field of the workspace; warning unless it resembles a code",
         applies=conditions.check_placeholders,

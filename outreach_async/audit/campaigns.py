@@ -16,6 +16,7 @@ async def main() -> None:
     for finding in report.findings:
         if finding.campaign:
             print(finding.severity, finding.rule, finding.campaign_name, "-", finding.message)
+            # -> error OA201 Spring - no activity for ...
     for row in report.campaigns.rows:
         print(row.name, row.status, row.sent, "sent,", row.left_to_send, "left")  # -> Spring live 0 sent, 80 left
 
@@ -27,11 +28,12 @@ Findings
 --------
 The rules `OA201` to `OA290` judge campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. They
 work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and `since`
-marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
-score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
+marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points
+from a score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
 
-Some figures are shown and never judged: open rates, because Apple Mail loads the images of e-mails that nobody opens, and
-personalized templates beside A/B variants, because their contacts are not chosen at random. `Report.not_judged` says so.
+Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of e-mails that nobody opens
+(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates beside A/B variants, because their
+contacts are not chosen at random. `Report.not_judged` says so.
 
 What cannot be read is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is judged.
 

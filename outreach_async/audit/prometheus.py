@@ -1,7 +1,7 @@
 """Export the metrics of an audit to Prometheus, in a file for the textfile collector of node_exporter.
 
-All metrics are gauges for the whole audit, a workspace or a domain. There are none for a single mailbox: a million mailboxes
-would need a million time series, which would overload a Prometheus server.
+All metrics are gauges for the whole audit, a workspace or a domain. There are none for a single mailbox or campaign: a million
+mailboxes would need a million time series, which would overload a Prometheus server.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from outreach_async.atomic import atomic_write
+from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.findings import Group, GroupKind, Severity
 from outreach_async.audit.report import Report
 from outreach_async.errors import InvalidRequest
@@ -67,7 +68,13 @@ def render_prometheus(report: Report) -> str:
     from prometheus_client.core import GaugeMetricFamily
 
     families = []
-    for gauge in (*_audit_gauges(report), *_group_gauges(report, "workspace"), *_group_gauges(report, "domain")):
+    gauges = (
+        *_audit_gauges(report),
+        *_group_gauges(report, "workspace"),
+        *_group_gauges(report, "domain"),
+        *_campaign_gauges(report.campaigns),
+    )
+    for gauge in gauges:
         family = GaugeMetricFamily(f"outreach_audit_{gauge.name}", f"{gauge.description}.", labels=gauge.labels)
         for values, figure in gauge.samples.items():
             family.add_metric([escape_label(value) for value in values], figure)
@@ -135,6 +142,28 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
     yield Gauge("findings", "Findings by severity", ("severity",), severities)
     states: Samples = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
     yield Gauge("workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states)
+
+
+_MAX_WORKSPACES: Final = 1_000
+_CAMPAIGN_FIGURES: Final = (
+    ("campaigns", "Campaigns of the workspace", "campaigns"),
+    ("live_campaigns", "Live campaigns of the workspace", "live"),
+    ("campaign_sent_emails", "E-mails that the campaigns of the workspace have sent", "sent"),
+    ("campaign_replies", "Replies to the campaigns of the workspace", "replies_num"),
+    ("campaign_bounces", "Bounced e-mails of the campaigns of the workspace", "bounces_num"),
+    ("campaign_left_to_send_emails", "E-mails that the live campaigns of the workspace have left to send", "left_to_send"),
+)
+"""Name, help text and figure of `CampaignTotals` of the gauges about the campaigns of a workspace."""
+
+
+def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
+    """Yield the gauges for the campaigns of at most 1,000 workspaces, those with the most campaigns."""
+    if campaigns is None:
+        return
+    kept = sorted(campaigns.totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]
+    for name, description, figure in _CAMPAIGN_FIGURES:
+        samples: Samples = {(workspace,): getattr(totals, figure) for workspace, totals in kept}
+        yield Gauge(f"workspace_{name}", description, ("workspace",), samples)
 
 
 def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:

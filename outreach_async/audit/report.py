@@ -126,6 +126,8 @@ class Report:
     def since(self, earlier: Report, *others: Report) -> Report:
         """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
 
+        If both reports have campaigns, the copy also has a finding for each live campaign whose estimated end slipped (`OA204`).
+
         Args:
             earlier: An earlier report.
             others: More earlier reports, in any order. `diff` compares with the latest report; `history` covers all of them.
@@ -408,7 +410,7 @@ _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
     """Yield the figures that differ between two matching findings."""
     old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
-    kind = CATALOGUE[after.rule].scope if after.rule in CATALOGUE and after.mailbox is None else _subject_kind(after)
+    kind = _subject_kind(after)
     key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace
     for figure in dict.fromkeys([*old, *new]):
         values = {"before": old.get(figure), "after": new.get(figure)}
@@ -419,8 +421,9 @@ def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
 
 
 def _subject_kind(finding: Finding) -> SubjectKind:
-    """Return the kind of a finding's subject, if the finding is about a mailbox or its rule is not in the catalogue."""
-    return "step" if finding.step else "campaign" if finding.campaign else "mailbox"
+    if finding.campaign is not None:
+        return "campaign" if finding.step is None else "step"
+    return CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:

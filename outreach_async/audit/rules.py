@@ -8,7 +8,7 @@ from typing import ClassVar, Final, TypeAlias
 import attrs
 
 from outreach_async.audit import conditions
-from outreach_async.audit.base_rule import Rule, RuleScope
+from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_rules import (
     CAMPAIGN_READING_RULES,
     CAMPAIGN_RULES,
@@ -106,6 +106,8 @@ def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> Mail
     )
 
 
+_BOUNCE_THRESHOLDS: Final[Thresholds] = MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50})
+
 MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
     _authentication_rule(
         "OA101",
@@ -155,7 +157,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="bounced_30days / sent_30days is {warning:.1%} or more; the severity depends on the lower 95 % confidence bound "
         "of this rate (Wilson): warning from {warning:.1%}, error from {error:.1%}, critical from {critical:.1%}; info if the "
         "bound is lower, or if fewer than {sample} e-mails were sent",
-        thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
+        thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
@@ -323,12 +325,7 @@ AdjustableRule: TypeAlias = MailboxRule | DomainRule | ServerRule | CampaignRule
 
 _ABOUT_CAMPAIGNS: Final[tuple[AdjustableRule, ...]] = (*CAMPAIGN_RULES, *COMPARISON_RULES, *STEP_RULES, *WORKSPACE_RULES)
 
-RULES: Final[tuple[AdjustableRule, ...]] = (
-    *MAILBOX_RULES,
-    *DOMAIN_RULES,
-    *SERVER_RULES,
-    *sorted(_ABOUT_CAMPAIGNS, key=lambda rule: rule.id),
-)
+RULES: Final[tuple[AdjustableRule, ...]] = (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES, *_ABOUT_CAMPAIGNS)
 """Every rule that a policy can turn off or adjust.
 
 Example:
@@ -395,7 +392,7 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 """Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
-    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are shown and never judged",
+    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are never judged",
     "personalized templates against A/B variants: their contacts are not chosen at random, so they are shown and never compared",
 )
 """Properties that an audit of campaigns cannot check."""

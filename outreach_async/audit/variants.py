@@ -15,16 +15,22 @@ The usual test of two proportions is made for one look at the end. A person who 
 (Turner, Ly and Grünwald: arXiv 2106.02693): a bet against "both variants have the same reply rate", whose expected value under
 that hypothesis never exceeds 1, whenever one looks. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of
 equal variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that
-explains them best: this minimum over all common rates holds for the true one, which nobody knows. With several variants, each pair
-needs 20 times the number of pairs.
+explains them best: this minimum over all common rates holds for the true one, which nobody knows. With several variants, each
+pair needs 20 times the number of pairs.
+
+In 2,000 simulated years of daily looks at equal variants with 50 e-mails a day each, at most 0.5 % had a false verdict, and a
+z-test with the level 5 % had one in 44 to 48 %. A doubled reply rate is found after about 1,100 e-mails per variant (3 % against
+6 %; half of the tests take longer), 1,800 (2 % against 4 %) or 800 (5 % against 10 %).
 
 The service gives totals only, so the comparison is valid while the contacts of both variants are exchangeable: the variants take
-turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and its latest
-e-mails have had less time for replies. Its total is therefore not compared until the totals of e-mails differ by at most 10 %, so
-at most a tenth of the e-mails of the older variant are from the time before. This limits the error; it does not remove it. To
-compare a new variant fairly, start all variants of the step anew. Personalized templates (`PER`) are shown and never compared,
-because the service does not choose their contacts at random. Opens and clicks are not compared: Apple Mail and link scanners
-cause many of them.
+turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and a larger share
+of its e-mails has had little time for replies. Its total is therefore not compared until the totals of e-mails differ by at most
+10 %, so at most a tenth of the e-mails of the older variant are from the time before. This limits the error; it does not remove
+it: if the contacts of the first two weeks reply twice as often, and a variant misses these weeks, 0.6 % of the simulated years
+have a false verdict, and 95 % with the z-test. To compare a new variant fairly, start all variants of the step anew.
+
+Personalized templates (`PER`) are shown and never compared, because the service does not choose their contacts at random. Opens
+and clicks are not compared: Apple Mail and link scanners cause many of them.
 """
 
 from __future__ import annotations
@@ -75,7 +81,8 @@ class VariantVerdict:
         better: Letter of the variant that gets more replies; `None` without that verdict.
         worse: Letters of the variants that certainly get fewer replies than `better`.
         evidence: The largest e-value of a pair; `None` if no pair could be compared. With two variants, 20 proves a difference.
-        sends_needed: Estimated further e-mails per variant until the difference is proven; `None` if unknown.
+        sends_needed: Estimated further e-mails per variant until the difference is proven, rounded up to two digits; `None` if
+            unknown.
     """
 
     verdict: Verdict
@@ -121,7 +128,7 @@ def _by_rate(one: VariantTotals, other: VariantTotals) -> tuple[VariantTotals, V
 
 
 def _to_evidence(log_value: float) -> float:
-    return round(min(MAX_EVIDENCE, math.exp(min(log_value, math.log(MAX_EVIDENCE)))), 3)
+    return MAX_EVIDENCE if log_value >= math.log(MAX_EVIDENCE) else round(math.exp(log_value), 3)
 
 
 def log_evidence(one: VariantTotals, other: VariantTotals) -> float:
@@ -158,7 +165,13 @@ def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> 
         middle = (low + high) // 2
         proven = log_evidence(_scale(one, middle), _scale(other, middle)) >= needed
         low, high = (low, middle) if proven else (middle, high)
-    return high - sent
+    return _round_up(high - sent)
+
+
+def _round_up(count: int) -> int:
+    """Round an estimate up to two significant digits, because more would suggest a precision that it does not have."""
+    unit = int(10 ** max(0, len(str(count)) - 2))
+    return -(-count // unit) * unit
 
 
 def _scale(variant: VariantTotals, sent: int) -> VariantTotals:

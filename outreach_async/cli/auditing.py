@@ -41,6 +41,11 @@ _ALL_RULES: Final = "all"
     default="error",
     help="Lowest severity that makes the exit code 1.",
 )
+@click.option(
+    "--campaigns",
+    is_flag=True,
+    help="Also check campaigns, their steps and A/B variants. This costs one more request for each campaign.",
+)
 @click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
 @click.option(
     "--compare",
@@ -86,6 +91,7 @@ def audit(
     *,
     options: Options,
     fail_on: str,
+    campaigns: bool,
     policy: Path | None,
     earlier: tuple[Path, ...],
     outputs: tuple[Path, ...],
@@ -132,7 +138,9 @@ def audit(
     async def run_audit() -> int:
         workspaces = workspaces_of(options)
         async with open_client(options, workspace=workspaces[0]) as client:
-            run = auditing.stream(client, workspaces, policy=chosen, deadline=deadline, clock=clock_of(options))
+            run = auditing.stream(
+                client, workspaces, policy=chosen, campaigns=campaigns, deadline=deadline, clock=clock_of(options)
+            )
             report = await run_with_progress(run, len(workspaces), screen)
         if reports:
             report = report.since(*reports)

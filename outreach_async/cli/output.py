@@ -190,13 +190,18 @@ def format_progress(progress: BulkProgress | AuditProgress) -> str:
     """Return the rate, the state with its reason, and the ETA of a run, or of an audit with its number of mailboxes."""
     digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
     rate = f"{progress.rate:,.{digits}f}"
-    parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [f"{progress.mailboxes:,} mailboxes", f"{rate}/s"]
+    parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [_format_read(progress), f"{rate}/s"]
     if progress.state != "running":
         state = f"{progress.state} for {format_duration(progress.resumes)}" if progress.resumes else progress.state
         parts.append(f"{state} ({to_printable(progress.why)})" if progress.why else state)
     if progress.eta is not None:
         parts.append(f"ETA {format_duration(progress.eta)}")
     return ", ".join(parts)
+
+
+def _format_read(progress: AuditProgress) -> str:
+    campaigns = f", {progress.campaigns:,} campaigns" if progress.campaigns else ""
+    return f"{progress.mailboxes:,} mailboxes{campaigns}"
 
 
 def format_duration(seconds: float) -> str:

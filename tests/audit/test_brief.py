@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from support.audit import SHARED_FLEETS, Shown, reading, report
 from support.audit_reports import AT, HOSTILE_REPORTS, finding, make_report
 from support.examples import scaled
 
-from outreach_async.audit import Report, Score, Severity
+from outreach_async.audit import CampaignResults, CampaignRow, CampaignTotals, Report, Score, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports.brief import build_baseline, build_brief
 from outreach_async.errors import StatusError
@@ -29,10 +30,10 @@ def unread(workspace: str = "space_2", message: str = "could not be read: 503") 
     return finding("OA901", workspace=workspace, mailbox=None, email=None, domain=None, message=message, sent_30days=None)
 
 
-def two_spaces(day: int, *findings: object, gone: Sequence[str] = ()) -> Report:
+def two_spaces(day: int, *findings: object, gone: Sequence[str] = (), **about: object) -> Report:
     """Return the report of two workspaces; those in `gone` could not be read."""
     lost = [unread(workspace) for workspace in gone]
-    return on_day(day, *findings, *lost, workspaces=["space_1", "space_2"], unreadable=list(gone))
+    return on_day(day, *findings, *lost, workspaces=["space_1", "space_2"], unreadable=list(gone), **about)
 
 
 def elsewhere(rule: str = "OA102") -> object:
@@ -53,6 +54,12 @@ def test_many_mailboxes_with_one_fault_are_one_task_with_a_remedy() -> None:
     (task,) = brief.tasks
     assert (task.findings, task.mailboxes, task.extent) == (300, 300, "300 mailboxes on one.example")
     assert task.remedy.startswith("Publish one TXT record")
+
+
+def test_a_new_note_is_a_task() -> None:
+    (task,) = build_brief(on_day(1, finding("OA160"), finding("OA133")), on_day(0, finding("OA160"))).tasks
+
+    assert (task.rule, task.new) == ("OA133", 1)
 
 
 def test_notes_need_nobody() -> None:
@@ -135,7 +142,8 @@ def test_the_baseline_of_a_complete_audit_is_its_report() -> None:
     assert build_baseline(first) is first
     baseline = build_baseline(second, first)
     assert baseline is not None
-    assert attrs.evolve(baseline, history=[]) == second
+    findings = [attrs.evolve(each, state=None) for each in baseline.findings]
+    assert attrs.evolve(baseline, history=[], findings=findings) == second
     assert [point.at for point in baseline.history] == [AT]
 
 
@@ -230,3 +238,95 @@ def test_a_baseline_survives_its_file(one: Report, other: Report) -> None:
 
     assert baseline is not None
     assert Report.from_dict(json.loads(json.dumps(baseline.to_dict()))) == baseline
+
+
+def row(**about: Any) -> CampaignRow:
+    figures: dict[str, Any] = dict.fromkeys(field.name for field in attrs.fields(CampaignRow))
+    known: dict[str, Any] = {"id": "camp_1", "name": "Spring", "workspace": "space_1", "status": "live", "rules": [], "last_activity": "now"}
+    totals: dict[str, Any] = {"contacts": 100, "sent": 80, "replies_num": 8, "bounces_num": 1, "left_to_send": 20, "created": AT - DAY}
+    return CampaignRow(**(figures | known | totals | about))
+
+
+def results(*rows: CampaignRow) -> CampaignResults:
+    return CampaignResults(checked=len(rows), totals={"space_1": CampaignTotals.of(rows)}, rows=list(rows), comparisons=[])
+
+
+def grown(earlier: CampaignRow | None, later: CampaignRow) -> tuple[Any, ...]:
+    before = on_day(0, campaigns=results(*[earlier] if earlier else []))
+    campaigns = build_brief(on_day(1, campaigns=results(later)), before).campaigns
+    assert campaigns is not None
+    (campaign,) = campaigns
+    return campaign.new_contacts, campaign.new_sent, campaign.new_replies, campaign.new_bounces
+
+
+def test_an_audit_without_campaigns_has_none_in_its_brief() -> None:
+    assert build_brief(on_day(1), on_day(0, campaigns=results(row()))).campaigns is None
+
+
+def test_a_campaign_has_what_was_added_since_the_earlier_report() -> None:
+    assert grown(row(), row(contacts=150, sent=95, replies_num=9, bounces_num=1)) == (50, 15, 1, 0)
+
+
+def test_every_figure_of_a_campaign_that_was_created_since_is_new() -> None:
+    assert grown(None, row(created=AT + 1)) == (100, 80, 8, 1)
+
+
+def test_what_a_campaign_without_earlier_figures_has_added_is_unknown() -> None:
+    assert grown(None, row()) == grown(None, row(created=None)) == (None, None, None, None)
+    assert grown(row(sent=None), row()) == (0, None, 0, 0)
+
+
+def test_a_figure_that_decreased_or_is_missing_is_unknown() -> None:
+    assert grown(row(), row(contacts=99, sent=None, replies_num=0)) == (None, None, None, 0)
+
+
+def test_the_first_brief_has_the_figures_so_far() -> None:
+    campaigns = build_brief(on_day(0, campaigns=results(row(end=AT)))).campaigns
+
+    assert campaigns is not None
+    assert [(each.sent, each.new_sent, each.status_before, each.end, each.end_before) for each in campaigns] == [
+        (80, None, None, AT, None)
+    ]
+
+
+def test_campaigns_are_in_the_order_of_workspaces_and_of_what_they_sent() -> None:
+    names = (("camp_1", "space_1", 81), ("camp_2", "space_1", 99), ("camp_3", "space_2", 90), ("camp_4", "space_x", 90))
+    before = results(*(row(id=id_, workspace=space) for id_, space, _ in names))
+    after = results(*(row(id=id_, workspace=space, sent=sent) for id_, space, sent in reversed(names)))
+
+    spaces = ["space_1", "space_2"]
+    brief = build_brief(on_day(1, workspaces=spaces, campaigns=after), on_day(0, workspaces=spaces, campaigns=before))
+
+    assert [each.id for each in brief.campaigns or []] == ["camp_2", "camp_1", "camp_3", "camp_4"]
+
+
+def kept(later: Report, earlier: Report) -> list[CampaignRow]:
+    baseline = build_baseline(later, earlier)
+    assert baseline is not None
+    assert baseline.campaigns is not None
+    return baseline.campaigns.rows
+
+
+def test_the_baseline_keeps_figures_that_could_not_be_read() -> None:
+    later = on_day(1, campaigns=results(row(sent=None, contacts=120), row(id="camp_2", sent=None)))
+
+    rows = kept(later, on_day(0, campaigns=results(row())))
+
+    assert [(each.id, each.sent, each.contacts) for each in rows] == [("camp_1", 80, 120), ("camp_2", None, 100)]
+
+
+def test_the_baseline_keeps_missing_campaigns_of_incomplete_workspaces() -> None:
+    earlier = two_spaces(0, campaigns=results(row(), row(id="camp_2", workspace="space_2")))
+    later = two_spaces(1, gone=["space_2"], campaigns=results())
+
+    assert [each.id for each in kept(later, earlier)] == ["camp_2"]
+
+
+def test_the_baseline_keeps_campaigns_if_the_audit_did_not_read_any() -> None:
+    assert kept(on_day(1), on_day(0, campaigns=results(row()))) == [row()]
+
+
+def test_an_audit_that_read_campaigns_only_is_better_than_nothing() -> None:
+    later = on_day(1, unread("space_1"), unreadable=["space_1"], mailboxes=0, campaigns=results(row()))
+
+    assert kept(later, on_day(0)) == [row()]

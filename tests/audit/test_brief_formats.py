@@ -19,7 +19,7 @@ from support.pages import MARKDOWN_TOKENS, Page, tokens
 
 from outreach_async.audit import Report, Severity
 from outreach_async.audit.reports import BRIEF_WRITERS, brief_schema, write_brief
-from outreach_async.audit.reports.brief import Brief, Task, WorkspaceBrief, build_brief
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief, build_brief
 from outreach_async.audit.reports.brief_view import format_span
 from outreach_async.audit.reports.terminal import StyledReport
 from outreach_async.errors import InvalidRequest
@@ -91,14 +91,14 @@ def test_a_worse_finding_is_marked() -> None:
 
 def test_only_the_most_urgent_tasks_have_their_remedy() -> None:
     errors = [finding(rule) for rule in ("OA101", "OA102", "OA103", "OA110", "OA130", "OA141")]
-    warnings = [finding(rule, severity=Severity.WARNING) for rule in ("OA131", "OA132", "OA140", "OA150", "OA170")]
-    lines = lines_of(brief_of(*errors, *warnings))
+    mild = ("OA131", "OA132", "OA140", "OA150", "OA170", "OA172", "OA205", "OA206", "OA211")
+    lines = lines_of(brief_of(*errors, *(finding(rule, severity=Severity.WARNING) for rule in mild)))
 
     urgent, rest = lines[: lines.index("LESS URGENT")], lines[lines.index("LESS URGENT") + 1 :]
     assert sum(line.startswith("  ERROR ") for line in urgent) == 5
     assert len(urgent) > 15
-    assert [line.split()[0] for line in rest if " OA" in line] == ["ERROR", "WARNING", "WARNING", "WARNING", "WARNING"]
-    assert rest[-1] == "  and 1 more rule"
+    assert [line.split()[0] for line in rest if " OA" in line] == ["ERROR", *["WARNING"] * 7]
+    assert rest[-1] == "  and 2 more rules"
 
 
 def test_warnings_have_a_remedy_if_nothing_is_worse() -> None:
@@ -253,7 +253,7 @@ def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:
     Draft202012Validator(brief_schema()).validate(json.loads(write_brief(brief, "json")))
 
 
-@pytest.mark.parametrize(("name", "model"), [("task", Task), ("workspace", WorkspaceBrief)])
+@pytest.mark.parametrize(("name", "model"), [("task", Task), ("workspace", WorkspaceBrief), ("campaign", CampaignBrief)])
 def test_the_schema_describes_every_field(name: str, model: type[attrs.AttrsInstance]) -> None:
     members = {field.name for field in attrs.fields(model)}
     part = brief_schema()["$defs"][name]
@@ -265,6 +265,86 @@ def test_the_schema_describes_every_field_of_a_brief() -> None:
     members = {"version", *(field.name for field in attrs.fields(Brief))}
 
     assert set(brief_schema()["properties"]) == set(brief_schema()["required"]) == members
+
+
+def campaign(**about: Any) -> CampaignBrief:
+    values: dict[str, Any] = dict.fromkeys(field.name for field in attrs.fields(CampaignBrief)) | {
+        "id": "camp_1", "name": "Spring", "workspace": "space_1", "status": "live", "status_before": "live",
+        "contacts": 100, "sent": 80, "replies_num": 8, "bounces_num": 2, "left_to_send": 20,
+        "new_contacts": 0, "new_sent": 15, "new_replies": 1, "new_bounces": 0, "end": AT + 9 * DAY, "end_before": AT + 9 * DAY,
+    }  # fmt: skip
+    return CampaignBrief(**(values | about))
+
+
+def section(*campaigns: CampaignBrief, **about: Any) -> list[str]:
+    brief = attrs.evolve(brief_of(since=earlier()), campaigns=list(campaigns), **about)
+    lines = lines_of(brief)
+    return " ".join(lines[lines.index("CAMPAIGNS") + 1 :]).replace("     ", " ").split("   ")
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        ({}, "Spring: 15 sent, 1 reply; ends 2026-03-11"),
+        ({"new_replies": 2, "new_bounces": 3, "new_contacts": 1}, "Spring: 15 sent, 2 replies, 3 bounces, 1 new contact; ends"),
+        ({"end": AT + 12 * DAY}, "; ends 2026-03-14, 3 days later"),
+        ({"end": AT + 8 * DAY}, "; ends 2026-03-10, 1 day earlier"),
+        ({"end_before": None}, "; ends 2026-03-11"),
+        ({"end": None}, "Spring: 15 sent, 1 reply"),
+        ({"left_to_send": 0}, "; all sent"),
+        ({"new_sent": 0, "new_replies": 0}, "Spring: nothing sent; ends"),
+        ({"new_sent": None, "new_replies": None}, "Spring: sent unknown; ends"),
+        ({"status": "paused"}, "Spring (paused, was live): 15 sent, 1 reply"),
+        ({"status": "paused", "status_before": "paused"}, "Spring (paused): 15 sent, 1 reply"),
+        ({"status_before": None}, "Spring: 80 sent, 8 replies, 2 bounces, 100 contacts so far; ends"),
+    ],
+)
+def test_a_campaign_is_one_line(about: dict[str, Any], line: str) -> None:
+    text = " ".join(" ".join(section(campaign(**about))).split())
+
+    assert line in text
+    assert "later" not in text or "later" in line
+
+
+def test_the_sums_over_campaigns_come_first() -> None:
+    assert "In 24 hours: 30 e-mails sent, 1 reply, 0 bounces, 1 new contact." in " ".join(
+        " ".join(section(campaign(), campaign(id="camp_2", new_replies=None, new_contacts=1))).split()
+    )
+
+
+def test_campaigns_that_do_nothing_are_only_counted() -> None:
+    nothing = dict.fromkeys(("new_sent", "new_replies", "new_bounces", "new_contacts", "left_to_send"), 0)
+    quiet = [campaign(name="Quiet", **nothing), campaign(name="Quiet", **nothing, status="draft", status_before="draft")]
+
+    assert "Quiet" not in " ".join(section(campaign(), *quiet))
+    assert "2 more campaigns send nothing." in " ".join(section(campaign(), *quiet))
+    assert "1 more campaign sends nothing." in " ".join(section(campaign(), quiet[0]))
+
+
+def test_ten_campaigns_are_shown_below_their_workspaces() -> None:
+    many = [campaign(name=f"Number {at}", workspace=f"space_{at // 6}") for at in range(12)]
+    text = " ".join(section(*many, workspaces=[space("space_0"), space("space_1")]))
+
+    assert text.count("Number ") == 10
+    assert text.index("space_0") < text.index("Number 0:") < text.index("space_1") < text.index("Number 6:")
+    assert "2 more campaigns." in text
+
+
+def test_the_first_brief_has_no_sums() -> None:
+    brief = attrs.evolve(brief_of(), campaigns=[campaign(status_before=None)])
+
+    assert "1 mailbox, 1 campaign, 1 workspace" in lines_of(brief)[0]
+    assert "In " not in write_brief(brief, "terminal")
+    assert "figures so far" not in Page(write_brief(brief, "html")).text
+
+
+def test_the_page_has_a_table_of_campaigns() -> None:
+    brief = attrs.evolve(brief_of(since=earlier()), campaigns=[campaign(), campaign(name="Early", status_before=None)])
+    shown = Page(write_brief(brief, "html"))
+
+    assert "Spring space_1 15 1 0 0 ends 2026-03-11" in shown.text
+    assert "Early space_1 · figures so far 80 8 2 100 ends 2026-03-11" in shown.text
+    assert "30 e-mails sent" in shown.text
 
 
 def test_an_unknown_format_is_an_error_with_the_known_ones() -> None:

@@ -231,3 +231,32 @@ def test_no_output_file_contains_a_key(shell: Shell, server_options: tuple[str, 
 
 def test_the_embedded_service_is_audited_at_its_own_time(shell: Shell) -> None:
     assert shell.json("audit", *FAKE)[1]["at"] == 1_772_442_000
+
+
+def test_campaigns_are_checked_only_if_asked_for(shell: Shell) -> None:
+    _, without = shell.json("audit", *FAKE)
+    code, value = shell.json("audit", *FAKE, "--campaigns")
+
+    assert (code, without["campaigns"]) == (1, None)
+    assert value["campaigns"]["checked"] == 7
+    assert {"OA203", "OA230"} <= {finding["rule"] for finding in value["findings"]}
+    Draft202012Validator(schema()).validate(value)
+
+
+def test_the_printed_report_lists_campaigns_and_variants(shell: Shell) -> None:
+    ended = shell("audit", *FAKE, "--campaigns")
+
+    assert "CAMPAIGNS, WORST FIRST" in ended.out
+    assert "A gets more replies than B" in " ".join(ended.out.split())
+    assert "A/B VARIANTS" in ended.out
+    assert "A/B VARIANTS" not in shell("audit", *FAKE).out
+
+
+def test_a_compared_report_takes_over_the_campaigns_of_the_earlier_one(shell: Shell, tmp_path: Path) -> None:
+    data = tmp_path / "a.json"
+    shell("audit", *FAKE, "--campaigns", "--output", str(data))
+
+    _, value = shell.json("audit", *FAKE, "--campaigns", "--compare", str(data))
+
+    assert value["diff"]["new"] == value["diff"]["resolved"] == []
+    assert [row["planned_end"] for row in value["campaigns"]["rows"]] == [row["end"] for row in value["campaigns"]["rows"]]

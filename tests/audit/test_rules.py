@@ -8,7 +8,8 @@ from hypothesis import given
 from support.audit import MAILBOXES, NOW, mailbox, mailboxes, reading, report
 
 from outreach_async.audit import CATALOGUE, RULES, DomainFacts, Finding, Policy, Severity, check
-from outreach_async.audit.rules import DOMAIN_RULES, MAILBOX_RULES, SERVER_RULES
+from outreach_async.audit.campaign_rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
+from outreach_async.audit.rules import DOMAIN_RULES, MAILBOX_RULES, READING_RULES, SERVER_RULES
 from outreach_async.models import Mailbox
 
 DAY = 86_400
@@ -332,6 +333,9 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
         "confidence": "high",
         "sent_30days": 1000,
         "server_ip": None,
+        "campaign": None,
+        "campaign_name": None,
+        "step": None,
         "figures": {},
         "state": None,
     }
@@ -346,8 +350,9 @@ def test_a_mailbox_whose_address_has_no_domain_is_judged(address: str) -> None:
 
 
 def test_every_rule_has_a_description_and_a_source() -> None:
-    assert tuple(RULES) == (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES)
-    assert list(CATALOGUE) == [*(rule.id for rule in RULES), "OA901", "OA902", "OA903"]
+    about_campaigns = (*CAMPAIGN_RULES, *COMPARISON_RULES, *STEP_RULES, *WORKSPACE_RULES)
+    assert tuple(RULES) == (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES, *about_campaigns)
+    assert list(CATALOGUE) == [*(rule.id for rule in (*RULES, *READING_RULES))]
     for rule in CATALOGUE.values():
         assert rule.title
         assert rule.condition

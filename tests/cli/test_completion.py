@@ -22,7 +22,21 @@ from outreach_async.importer.checks import CHECKS
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 NAMES = [
-    *("audit", "campaigns", "completion", "contacts", "demo", "fields", "import", "mailboxes", "mcp", "report", "serve", "steps"),
+    *(
+        "audit",
+        "brief",
+        "campaigns",
+        "completion",
+        "contacts",
+        "demo",
+        "fields",
+        "import",
+        "mailboxes",
+        "mcp",
+        "report",
+        "serve",
+        "steps",
+    ),
 ]
 
 BASH = """

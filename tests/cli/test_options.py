@@ -38,6 +38,7 @@ SHARED = {str(parameter.name): parameter for parameter in outreach.params if par
 
 ARGUMENTS = {
     "audit": (),
+    "brief": (),
     "campaigns": (),
     "contacts create": ("--email", "ann@a.example"),
     "demo": (),

@@ -58,6 +58,16 @@ def test_a_recipe_runs_unchanged(recipe: str, environment: dict[str, str], tmp_p
     assert environment["OUTREACH_OWNER_KEY"] not in done.stdout + done.stderr
 
 
+def test_the_command_of_every_morning_runs_unchanged_day_after_day(environment: dict[str, str], tmp_path: Path) -> None:
+    (line,) = re.findall(r"^outreach-async (brief .*)$", "\n".join(blocks("bash")), re.MULTILINE)
+    command = f"{sys.executable} -m outreach_async {line}"
+    for found in ("There is no earlier brief", " 0 new findings, 0 resolved, "):
+        done = subprocess.run(command, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S602 - the project's own line
+        assert (done.returncode, done.stderr) == (1, "")
+        assert found in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["brief.html", "brief.md", "last.json"]
+
+
 def test_the_recipe_for_tests_is_a_test_that_passes(tmp_path: Path) -> None:
     (recipe,) = [block for block in blocks("python") if "def test_" in block]
     path = tmp_path / "test_recipe.py"

@@ -26,6 +26,7 @@ from outreach_async.fake import FakeService, FakeTransport
 PACKAGES: Final = (
     "outreach_async",
     "outreach_async.audit",
+    "outreach_async.audit.reports.brief",
     "outreach_async.bulk",
     "outreach_async.conformance",
     "outreach_async.fake",
@@ -203,7 +204,9 @@ def example_world() -> FakeService:
 def example_namespace(scope: str, fake: FakeService) -> dict[str, Any]:
     """Return the names a short example may use without importing them, as `help(outreach_async)` promises."""
     names: dict[str, Any] = {}
-    for package in dict.fromkeys(("outreach_async", "outreach_async.fake", scope.rpartition(".")[0] or scope, scope)):
+    for package in dict.fromkeys(
+        ("outreach_async", "outreach_async.fake", "outreach_async.audit", scope.rpartition(".")[0] or scope, scope)
+    ):
         module = importlib.import_module(package)
         names |= {name: getattr(module, name) for name in module.__all__}
     client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", retry=RetryPolicy(backoff=0.0))

@@ -29,8 +29,9 @@ from typing import Any, Final
 import anyio
 import attrs
 from support.audit_reports import HOSTILE, finding, fleet, group, make_report, row
+from support.campaigns import row as campaign_row
 
-from outreach_async.audit import Report, audit
+from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.reports import write
 from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.client import OutreachClient
@@ -172,7 +173,7 @@ async def world() -> Report:
     async with OutreachClient(
         transport=FakeTransport(create_demo_world()), owner_key=OWNER_KEY, workspace=WORKSPACES[0]
     ) as client:
-        return await audit(client, [*WORKSPACES, "space_none"])
+        return await audit(client, [*WORKSPACES, "space_none"], campaigns=True)
 
 
 def hostile() -> Report:
@@ -182,7 +183,9 @@ def hostile() -> Report:
         for at, text in enumerate(HOSTILE)
     ]
     rows = [row(id=f"mailbox_{at}", email=text, workspace=text, type=text) for at, text in enumerate(HOSTILE)]
-    return make_report(found, rows=rows, groups=[group(key=text) for text in HOSTILE], mailboxes=len(rows))
+    report = make_report(found, rows=rows, groups=[group(key=text) for text in HOSTILE], mailboxes=len(rows))
+    campaigns = [campaign_row(name=text, status=text, workspace=text) for text in HOSTILE]
+    return attrs.evolve(report, campaigns=CampaignResults(checked=len(rows), totals={}, rows=campaigns, comparisons=[]))
 
 
 REPORTS: Final[dict[str, Callable[[], Report]]] = {

@@ -22,7 +22,9 @@ async def main() -> None:
         report = await audit(client, ["space_1"], campaigns=True)
     brief = build_brief(report, earlier)
     for task in brief.tasks:
-        print(task.severity, task.title, task.mailboxes, task.new)  # -> error No SPF 1 0
+        print(task.severity, task.title, "-", task.remedy)
+    # -> error No SPF - Publish one TXT record at north.example ...
+    # -> error Live but not sending - ...
     for campaign in brief.campaigns or []:
         print(campaign.name, campaign.sent, campaign.new_sent)  # -> Spring 0 None
     print(write_brief(brief, "markdown").splitlines()[0])  # -> # Outreach brief
@@ -238,7 +240,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
     Example:
         ```python
         brief = build_brief(await audit(client, ["space_1"]))
-        print(brief.verdict, brief.since)  # -> Fix 1 mailbox on north.example today; nothing is critical. None
+        print(brief.verdict, brief.since)  # -> Fix 1 mailbox on 1 domain today; nothing is critical. None
         ```
     """
     compared = report.since(earlier) if earlier else report

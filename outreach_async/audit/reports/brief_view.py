@@ -101,7 +101,7 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
 
 
 @attrs.frozen
-class CampaignLine:
+class ActiveCampaign:
     """A campaign, prepared for display. Every string is safe to print.
 
     Attributes:
@@ -136,7 +136,7 @@ class CampaignLine:
         return f"{figures}{' so far' if self.since_start else ''}{f'; {self.end}' if self.end else ''}"
 
 
-def list_campaigns(brief: Brief) -> list[CampaignLine]:
+def list_campaigns(brief: Brief) -> list[ActiveCampaign]:
     """Return the campaigns that are live with e-mails to send, or that have changed."""
     return [_build_line(campaign) for campaign in brief.campaigns or [] if _is_active(campaign)]
 
@@ -159,9 +159,9 @@ def format_hidden(brief: Brief, shown: int) -> str:
     return f"{format_count(hidden, 'more campaign')}{quiet if shown == active else ''}." if hidden else ""
 
 
-def _build_line(campaign: CampaignBrief) -> CampaignLine:
+def _build_line(campaign: CampaignBrief) -> ActiveCampaign:
     first = campaign.status_before is None
-    return CampaignLine(
+    return ActiveCampaign(
         workspace=replace_unprintable(campaign.workspace),
         name=replace_unprintable(campaign.name),
         status=replace_unprintable(_describe_status(campaign)),

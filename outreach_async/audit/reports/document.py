@@ -14,7 +14,7 @@ from outreach_async.audit.report import Report
 from outreach_async.audit.reports.brief import Brief, Task
 from outreach_async.audit.reports.brief_view import (
     BRIEF_TITLE,
-    CampaignLine,
+    ActiveCampaign,
     format_brief_changes,
     format_brief_headline,
     format_campaign_sums,
@@ -25,6 +25,7 @@ from outreach_async.audit.reports.brief_view import (
     list_gaps,
     split_urgent,
 )
+from outreach_async.audit.reports.campaign_view import CampaignLine, CampaignView
 from outreach_async.audit.reports.summary import Action, Changes
 from outreach_async.audit.reports.view import (
     AUTHENTICATION_RULES,
@@ -43,8 +44,9 @@ SOFT: Final = "soft"
 _MAX_PLACES: Final = 5
 _MAX_TASKS: Final = 5
 _MAX_OTHERS: Final = 8
-_MAX_CAMPAIGNS: Final = 10
+_MAX_ACTIVE: Final = 10
 _MAX_CHANGES: Final = 10
+_MAX_CAMPAIGNS: Final = 20
 
 
 @attrs.frozen
@@ -108,7 +110,7 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
-    """Yield the blocks of a report: the verdict, recommended actions, changes, domains, and the limits of the audit.
+    """Yield the blocks of a report: the verdict, recommended actions, changes, campaigns, domains, and the limits of the audit.
 
     Args:
         report: The report of an audit.
@@ -132,6 +134,7 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
             Paragraph([[Span(view.trends.summary)]]),
             Grid(("Figure", "Trend", "First", "Now"), rows),
         )
+    yield from _campaign_blocks(view.campaigns)
     yield from _domain_blocks(view, max_domains)
     yield Paragraph([[Span(view.summary)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
     yield from (_section("What this audit cannot check"), Entries([Entry(_prose(line, SOFT)) for line in view.unknowable]))
@@ -199,6 +202,29 @@ def _change_lines(changes: Changes) -> Iterator[Line]:
         yield [Span(f"and {format_count(more, 'more figure')} changed")]
 
 
+def _campaign_blocks(view: CampaignView | None) -> Iterator[Block]:
+    if view is None:
+        return
+    yield from (_section("Campaigns, worst first"), Paragraph([[Span(view.summary)]]))
+    if view.campaigns:
+        heads = ("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends")
+        yield Grid(heads, [_campaign_row(line) for line in view.campaigns[:_MAX_CAMPAIGNS]])
+    if len(view.campaigns) > _MAX_CAMPAIGNS:
+        yield Paragraph([[Span(f"and {format_count(len(view.campaigns) - _MAX_CAMPAIGNS, 'more campaign')}.")]])
+    if view.comparisons:
+        yield _section("A/B variants")
+        shown = view.comparisons[:_MAX_CAMPAIGNS]
+        yield Entries([Entry([Span(each.name, CODE), Span(f": {each.verdict}. Replies: {each.variants}.")]) for each in shown])
+    if len(view.comparisons) > _MAX_CAMPAIGNS:
+        yield Paragraph([[Span(f"and {format_count(len(view.comparisons) - _MAX_CAMPAIGNS, 'more step')} with variants.")]])
+
+
+def _campaign_row(line: CampaignLine) -> Line:
+    style = "" if line.severity is None else line.severity.value
+    figures = (line.sent, line.replied, line.bounced, line.left, line.end)
+    return [Span(line.name, CODE), Span(line.status, style), *map(Span, figures)]
+
+
 def _domain_blocks(view: Overview, most: int | None) -> Iterator[Block]:
     domains = [*view.worst_domains, *view.other_domains]
     if not domains:
@@ -251,7 +277,7 @@ def build_brief_document(brief: Brief) -> Iterator[Block]:
     if others := [*urgent[_MAX_TASKS:], *others]:
         entries = [_task_entry(task, detailed=False) for task in others[:_MAX_OTHERS]]
         yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_OTHERS)]))
-    yield from _campaign_blocks(brief)
+    yield from _active_blocks(brief)
     if brief.resolved:
         entries = [Entry([Span(f"{task.title}: "), *_extent(task)]) for task in brief.resolved[:_MAX_TASKS]]
         yield from (_section("Resolved"), Entries([*entries, *_more_entries(len(brief.resolved) - _MAX_TASKS)]))
@@ -269,22 +295,22 @@ def _task_entry(task: Task, *, detailed: bool) -> Entry:
     return attrs.evolve(entry, line=line, details=[*entry.details, [Span("New: ", STRONG), *_places(task.new_groups)]])
 
 
-def _campaign_blocks(brief: Brief) -> Iterator[Block]:
+def _active_blocks(brief: Brief) -> Iterator[Block]:
     if brief.campaigns is None:
         return
     yield _section("Campaigns")
     if sums := format_campaign_sums(brief):
         yield Paragraph([[Span(sums)]])
     lines = list_campaigns(brief)
-    for workspace, campaigns in groupby(lines[:_MAX_CAMPAIGNS], key=attrgetter("workspace")):
+    for workspace, campaigns in groupby(lines[:_MAX_ACTIVE], key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
             yield Title(3, [Span(workspace, CODE)])
-        yield Entries([_campaign_entry(campaign) for campaign in campaigns])
-    if hidden := format_hidden(brief, min(len(lines), _MAX_CAMPAIGNS)):
+        yield Entries([_active_entry(campaign) for campaign in campaigns])
+    if hidden := format_hidden(brief, min(len(lines), _MAX_ACTIVE)):
         yield Paragraph([[Span(hidden, SOFT)]])
 
 
-def _campaign_entry(campaign: CampaignLine) -> Entry:
+def _active_entry(campaign: ActiveCampaign) -> Entry:
     status = f" ({campaign.status})" if campaign.status else ""
     return Entry([Span(campaign.name, STRONG), Span(f"{status}: {campaign.summary}")])
 

@@ -58,6 +58,12 @@ _MAX_ROWS: Final = 2000
 _TILE_LABELS: Final = dict(zip(Severity, ("to stop now", "to fix", "to review", "with notes only"), strict=True))
 _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
 _KIND_LABELS: Final = {"workspace": "Workspace", "type": "Provider", "server_ip": "Server"}
+_VERDICT_LABELS: Final = {
+    "better": "A variant is better",
+    "too_early": "Too early to tell",
+    "unequal_sends": "Unequal e-mails sent",
+    "not_compared": "Not compared",
+}
 _BAND_TONES: Final = ("critical", "critical", "critical", "warning", "warning", "good")
 """Tone (CSS class of the colour) of each range in `SCORE_BANDS`, consistent with `score_tone`."""
 
@@ -88,7 +94,7 @@ def render_html(report: Report) -> str:
             ],
             **_action_values(view),
             **_chart_values(report, view, health),
-            **_table_values(report),
+            **_table_values(report, view),
             facts=list(_policy_facts(report)),
         )
     )
@@ -261,7 +267,7 @@ def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str
     )
 
 
-def _table_values(report: Report) -> dict[str, _Table[Any]]:
+def _table_values(report: Report, view: Overview) -> dict[str, _Table[Any]]:
     authentication = build_authentication(report)
     domains = [(group, authentication(group.key, group.mailboxes)) for group in report.groups if group.kind == "domain"]
     groups = [group for kind in _KIND_LABELS for group in report.groups if group.kind == kind]
@@ -277,6 +283,18 @@ def _table_values(report: Report) -> dict[str, _Table[Any]]:
             severity=("Worst finding", _SEVERITY_LABELS),
             workspace=("Workspace", lambda row: row.workspace),
             type=("Provider", lambda row: row.type),
+        ),
+        "campaigns": _build_table(
+            view.campaigns.campaigns if view.campaigns else [],
+            _MAX_ROWS,
+            severity=worst,
+            status=("Status", lambda line: line.status),
+            workspace=("Workspace", lambda line: line.row.workspace),
+        ),
+        "comparisons": _build_table(
+            view.campaigns.comparisons if view.campaigns else [],
+            _MAX_ROWS,
+            verdict=("Verdict", _VERDICT_LABELS),
         ),
         "findings": _build_table(
             findings,

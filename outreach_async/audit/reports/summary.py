@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.report import Delta, Diff, Report
+from outreach_async.audit.reports.campaign_view import campaign_label
 from outreach_async.audit.reports.wording import figure_name, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.audit.rules import CATALOGUE, rule_title
 from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
@@ -27,9 +28,9 @@ class Action:
         severity: Severity of the worst finding.
         findings: Number of findings.
         mailboxes: Number of affected mailboxes.
-        groups: Affected domains, servers or workspaces, each with its number of findings; the highest number first.
-        group_kind: Kind of the groups: domain, server or workspace.
-        example: The worst finding, as `name: message`; the name is that of a mailbox, domain, server or workspace.
+        groups: Affected campaigns, domains, servers or workspaces, each with its number of findings; the highest number first.
+        group_kind: Kind of the groups: campaign, domain, server or workspace.
+        example: The worst finding, as `name: message`; the name is that of a mailbox, campaign, domain, server or workspace.
         remedy: Recommended action.
         condition: Description of the rule's condition.
         source: Source of the rule's thresholds.
@@ -74,13 +75,22 @@ def subject_name(finding: Finding) -> str:
 
 
 def group_name(finding: Finding) -> str:
-    """Return the name of a finding's group: its domain, or else its server or workspace."""
+    """Return the name of a finding's group: its campaign or domain, or else its server or workspace."""
+    if finding.campaign is not None:
+        return campaign_label(finding.campaign_name, finding.campaign)
     return finding.domain or finding.server_ip or finding.workspace
 
 
 def group_kind(finding: Finding) -> str:
-    """Return the kind of a finding's group: domain, server or workspace."""
+    """Return the kind of a finding's group: campaign, domain, server or workspace."""
+    if finding.campaign is not None:
+        return "campaign"
     return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
+
+
+def group_key(finding: Finding) -> Hashable:
+    """Return what identifies a finding's group. Several campaigns may have the same name."""
+    return group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
 
 
 def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
@@ -93,7 +103,9 @@ def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
         rule = attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(rule.id, {})})
-    groups = Counter(replace_unprintable(group_name(finding)) for finding in findings)
+    counts = Counter(map(group_key, findings))
+    names = {group_key(finding): replace_unprintable(group_name(finding)) for finding in findings}
+    groups = [(names[key], count) for key, count in counts.items()]
     remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
     return Action(
         rule=first.rule,
@@ -101,7 +113,7 @@ def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
         severity=first.severity,
         findings=len(findings),
         mailboxes=count_mailboxes(findings),
-        groups=sorted(groups.items(), key=lambda group: (-group[1], group[0])),
+        groups=sorted(groups, key=lambda group: (-group[1], group[0])),
         example=replace_unprintable(f"{subject_name(first)}: {first.message}"),
         group_kind=group_kind(first),
         remedy=replace_unprintable(remedy),

@@ -11,9 +11,10 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports import summary as summaries
+from outreach_async.audit.reports.campaign_view import CampaignView, build_campaign_view
 from outreach_async.audit.reports.trends import Trends, build_trends
 from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
-from outreach_async.audit.rules import rule_title
+from outreach_async.audit.rules import INCOMPLETE, rule_title
 from outreach_async.audit.scoring import Score
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
@@ -160,6 +161,7 @@ class Overview:
         unread: Workspace id and message of errors while reading workspaces, at most 10.
         unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
+        campaigns: The campaigns; `None` if the audit did not read campaigns.
         trends: History of the audit; `None` if no earlier audit is known.
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains, at most 10, which are shown in detail.
@@ -177,6 +179,7 @@ class Overview:
     unread: list[tuple[str, str]]
     unread_names: list[str]
     changes: summaries.Changes | None
+    campaigns: CampaignView | None
     trends: Trends | None
     actions: list[summaries.Action]
     worst_domains: list[DomainView]
@@ -192,7 +195,7 @@ class Overview:
 
 def build_overview(report: Report) -> Overview:
     """Prepare a report for display."""
-    unread = [finding for finding in report.findings if _is_about_workspace(finding)]
+    unread = [finding for finding in report.findings if _is_about_reading(finding)]
     names = [replace_unprintable(finding.workspace) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
     views = build_domain_views(report)
@@ -211,6 +214,7 @@ def build_overview(report: Report) -> Overview:
         unread=list(zip(names, errors, strict=False)),
         unread_names=names[MAX_DETAILED:],
         changes=summaries.build_changes(report),
+        campaigns=build_campaign_view(report.campaigns),
         trends=build_trends(report),
         actions=summaries.build_actions(report.findings, report.policy),
         worst_domains=worst,
@@ -238,8 +242,10 @@ def count_severity(severity: Severity, count: int) -> str:
 
 
 def format_size(report: Report) -> str:
-    """Return the number of mailboxes, domains and workspaces."""
+    """Return the number of mailboxes, domains and workspaces, and of campaigns if the audit read them."""
     sizes = {"mailbox": report.mailboxes, "domain": len(report.scores.domains), "workspace": len(report.workspaces)}
+    if report.campaigns is not None:
+        sizes["campaign"] = report.campaigns.checked
     return ", ".join(format_count(count, noun) for noun, count in sizes.items())
 
 
@@ -249,10 +255,11 @@ def format_verdict(report: Report) -> str:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
     for severity, verdict in _VERDICTS.items():
-        findings = [finding for finding in report.findings if finding.severity is severity and not _is_about_workspace(finding)]
+        findings = [finding for finding in report.findings if finding.severity is severity and not _is_about_reading(finding)]
         if findings:
             return f"{partly}{verdict.format(extent=_format_extent(findings))}"
-    return f"{partly}{'No problems found.' if report.mailboxes else 'No mailboxes were checked.'}"
+    checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
+    return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
 
 
 _VERDICTS: Final = {
@@ -264,10 +271,16 @@ _VERDICTS: Final = {
 
 
 def _format_extent(findings: Sequence[Finding]) -> str:
+    about_campaigns = [finding for finding in findings if finding.campaign is not None]
+    others = [finding for finding in findings if finding.campaign is None]
+    return " and ".join(_format_groups(part) for part in (others, about_campaigns) if part)
+
+
+def _format_groups(findings: Sequence[Finding]) -> str:
     mailboxes = summaries.count_mailboxes(findings)
     kinds = {summaries.group_kind(finding) for finding in findings}
     noun = kinds.pop() if len(kinds) == 1 else "group"
-    groups = format_count(len({summaries.group_name(finding) for finding in findings}), noun)
+    groups = format_count(len(set(map(summaries.group_key, findings))), noun)
     return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
 
 
@@ -285,15 +298,20 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
     return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"
 
 
-def _is_about_workspace(finding: Finding) -> bool:
-    return not (finding.domain or finding.mailbox or finding.email or finding.server_ip)
+def _is_about_reading(finding: Finding) -> bool:
+    """Return whether a finding is about a list that could not be read, rather than about one item."""
+    return finding.rule in INCOMPLETE and not _has_mailboxes(finding) and finding.campaign is None
+
+
+def _has_mailboxes(finding: Finding) -> bool:
+    return bool(finding.domain or finding.mailbox or finding.email or finding.server_ip)
 
 
 def build_domain_views(report: Report) -> list[DomainView]:
     """Return the domains and servers with findings, the worst first."""
     by_domain: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
-        if not _is_about_workspace(finding):
+        if _has_mailboxes(finding):
             name = finding.domain or ("(no domain)" if finding.server_ip is None else f"server {finding.server_ip}")
             by_domain[name].append(finding)
     authentication = build_authentication(report)

@@ -51,6 +51,15 @@ def format_time(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def format_date(at: Number | None) -> str:
+    """Format a day in UTC; `-` if there is none.
+
+    Args:
+        at: Unix seconds.
+    """
+    return "-" if at is None or not 0 < at < _YEAR_10000 else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
 def figure_name(name: str) -> str:
     """Return the display name of a figure.
 
@@ -67,4 +76,8 @@ _FIGURE_NAMES: Final = {
     "avg_open_rate": "average open rate, %",
     "daily_limit": "daily limit",
     "sent_today": "sent today",
+    "bounces_num": "bounced",
+    "replied_num": "replies",
+    "unsubscribed_num": "unsubscribed",
+    "left_to_send": "left to send",
 }

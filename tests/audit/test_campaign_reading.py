@@ -1,0 +1,417 @@
+"""Audits that read campaigns from a service: what they ask for, and what happens if it cannot be read."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import MAILBOXES, NOW, Shown, mailbox, mailboxes, reading, report, wire
+from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
+from support.examples import scaled
+from support.time import virtual_time
+
+from outreach_async import InvalidRequest, OutreachClient
+from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Sign, audit, audit_part, merge, stream
+from outreach_async.audit.campaign_reading import CampaignsRead
+from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit.parts import build_part, merge_parts
+from outreach_async.models import Mailbox
+from outreach_async.retry import RetryPolicy
+from outreach_async.transport.wire import Progress, Request, Response
+
+BOXES = [wire(box) for box in mailboxes(3)]
+
+
+def listed(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [wire_of(campaign(**{"id": f"camp_{place}", "name": f"C{place}", **each})) for place, each in enumerate(changes)]
+
+
+def service_of(*changes: dict[str, Any], steps: Any = (), **about: Any) -> CampaignService:
+    """Return a service with one workspace and these campaigns."""
+    return CampaignService({"space_1": World(listed(*changes), BOXES, **about)}, dict(steps))
+
+
+async def read(service: CampaignService, *spaces: str, **options: Any) -> Report:
+    async with OutreachClient(transport=service, retry=RetryPolicy(backoff=0.0)) as client:
+        return await audit(client, spaces or ["space_1"], **{"campaigns": True, "clock": lambda: NOW, **options})
+
+
+def shown(report: Report) -> list[tuple[str, str | None]]:
+    return [(finding.rule, finding.campaign) for finding in report.findings]
+
+
+def asked(service: CampaignService, part: str) -> int:
+    return sum(part in target for target in service.requests)
+
+
+async def test_one_steps_request_is_sent_for_each_campaign_and_one_for_the_fields() -> None:
+    service = service_of({}, {"status": "draft"}, {"status": "paused"}, {"steps": 0, "status": "paused"})
+
+    report = await read(service)
+
+    assert (asked(service, "/steps"), asked(service, "all-fields"), len(service.requests)) == (3, 1, 6)
+    assert report.findings == []
+    assert report.campaigns is not None
+    assert (report.campaigns.checked, report.exit_code("info")) == (4, 0)
+    assert [(row.id, row.sent) for row in report.campaigns.rows] == [
+        ("camp_0", 1000), ("camp_1", 1000), ("camp_2", 1000), ("camp_3", None),
+    ]  # fmt: skip
+
+
+async def test_an_audit_without_campaigns_asks_only_for_mailboxes() -> None:
+    service = service_of({})
+
+    report = await read(service, campaigns=False)
+
+    assert (len(service.requests), report.campaigns) == (1, None)
+    assert not any("campaigns" in line for line in report.not_judged)
+
+
+async def test_steps_and_fields_that_no_rule_needs_are_not_requested() -> None:
+    plain = [wire_of(step(template(subject=None, body_text="Hi")))]
+    service = service_of({"status": "draft"}, {}, steps={"camp_1": plain})
+
+    await read(service, policy=Policy.of({"off": ["OA220", "OA222"]}))
+    assert (asked(service, "/steps"), asked(service, "all-fields")) == (1, 0)
+
+    service.requests.clear()
+    await read(service_of({}, steps={"camp_0": plain}))
+    assert asked(service, "all-fields") == 0
+
+
+async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:
+    typo = [wire_of(step(template(body_text="Hi {{frist_name}}"), id="step_7"))]
+
+    report = await read(service_of({"name": "Summer"}, steps={"camp_0": typo}))
+
+    (finding,) = report.findings
+    assert (finding.rule, finding.workspace, finding.campaign, finding.campaign_name, finding.step, finding.mailbox) == (
+        "OA222", "space_1", "camp_0", "Summer", "step_7", None,
+    )  # fmt: skip
+    assert any("Apple Mail" in line for line in report.not_judged)
+
+
+async def test_campaigns_of_several_pages_are_read_in_their_order() -> None:
+    service = service_of(*({} for _ in range(250)))
+
+    report = await read(service)
+
+    assert report.campaigns is not None
+    assert [row.id for row in report.campaigns.rows] == [f"camp_{place}" for place in range(250)]
+    assert (asked(service, "campaigns?"), asked(service, "/steps"), asked(service, "all-fields")) == (3, 250, 1)
+
+
+async def test_campaigns_that_cannot_be_read_are_a_finding_and_mailboxes_are_judged() -> None:
+    service = CampaignService({"space_1": World(403, [wire(mailbox(spf=False))]), "space_2": World(listed({}), BOXES)})
+
+    report = await read(service, "space_1", "space_2")
+
+    assert [finding.rule for finding in report.findings] == ["OA101", "OA911"]
+    assert "its campaigns could not be read: " in report.findings[1].message
+    assert "403" in report.findings[1].message
+    assert (report.unreadable, report.denied, report.incomplete, report.exit_code()) == (["space_1"], False, True, 3)
+    assert report.campaigns is not None
+    assert [report.campaigns.totals[space].campaigns for space in ("space_1", "space_2")] == [0, 1]
+
+
+async def test_unreadable_and_unlisted_campaigns_are_findings() -> None:
+    service = service_of(*({} for _ in range(150)))
+    service.worlds["space_1"].uncounted = 100
+    broken = listed(*({} for _ in range(150)))
+    broken[120] = {"id": "camp_120", "name": "Odd", "steps": "many"}
+    service.worlds["space_1"].campaigns = broken
+
+    report = await read(service)
+
+    (odd, missing) = report.findings
+    assert (odd.rule, odd.campaign, odd.campaign_name) == ("OA912", "camp_120", "Odd")
+    assert "$.data[20]" in odd.message
+    assert (missing.rule, missing.message) == (
+        "OA913", "the service reports more campaigns than it listed (missing: 100)",
+    )  # fmt: skip
+    assert report.campaigns is not None
+    assert (report.campaigns.checked, report.unreadable, report.exit_code()) == (149, [], 3)
+
+
+async def test_a_campaign_with_an_unreadable_name_is_named_by_its_id() -> None:
+    service = CampaignService({"space_1": World([{"id": "camp_1", "name": 7}], BOXES)})
+
+    (finding,) = (await read(service)).findings
+
+    assert (finding.rule, finding.campaign, finding.campaign_name) == ("OA912", "camp_1", None)
+
+
+@virtual_time
+@pytest.mark.parametrize("status", [404, 500])
+async def test_steps_that_cannot_be_read_are_a_finding_and_other_campaigns_are_judged(status: int) -> None:
+    report = await read(service_of({}, {"contacts": 0}, {}, steps={"camp_1": status}))
+
+    assert shown(report) == [("OA914", "camp_1"), ("OA202", "camp_1")]
+    assert "its steps could not be read: " in report.findings[0].message
+    assert str(status) in report.findings[0].message
+    assert (report.unreadable, report.exit_code()) == ([], 3)
+    assert report.campaigns is not None
+    assert sorted((row.id, row.left_to_send) for row in report.campaigns.rows if row.id != "camp_1") == [
+        ("camp_0", 500), ("camp_2", 500),
+    ]  # fmt: skip
+
+
+@virtual_time
+@pytest.mark.parametrize("status", [403, 500])
+async def test_fields_that_cannot_be_read_are_one_finding_however_many_campaigns(status: int) -> None:
+    typo = [wire_of(step(template(body_text="Hi {{frist_name}}")))]
+    service = service_of({}, {}, {}, steps=dict.fromkeys(["camp_0", "camp_1", "camp_2"], typo), fields=status)
+
+    report = await read(service)
+
+    assert shown(report) == [("OA915", None)]
+    assert "placeholders were not checked" in report.findings[0].message
+    assert report.exit_code() == 3
+
+
+async def test_a_workspace_whose_mailboxes_cannot_be_read_is_not_asked_for_campaigns() -> None:
+    service = CampaignService({"space_1": World(listed({}), 403)})
+
+    report = await read(service, "space_1", "camp_1")
+
+    assert [finding.rule for finding in report.findings] == ["OA901", "OA901"]
+    assert asked(service, "campaigns") == 0
+    assert (report.denied, report.unreadable) == (False, ["space_1", "camp_1"])
+
+
+@virtual_time
+@pytest.mark.parametrize("in_flight", [4, 30])
+async def test_steps_are_read_concurrently_within_the_limit_of_the_client(in_flight: int) -> None:
+    worlds = {f"space_{n}": World(listed(*({"id": f"camp_{n}_{m}"} for m in range(n * 20))), BOXES) for n in range(1, 4)}
+    service = CampaignService(worlds)
+    service.latency = 1.0
+    async with OutreachClient(transport=service, max_in_flight=in_flight) as client:
+        report = await audit(client, worlds, campaigns=True)
+
+    assert report.campaigns is not None
+    assert (report.campaigns.checked, service.most_in_flight) == (120, in_flight)
+
+
+@virtual_time
+async def test_only_as_many_campaigns_wait_in_memory_as_the_client_reads_at_once() -> None:
+    class Counting(CampaignService):
+        most_tasks = 0
+
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            self.most_tasks = max(self.most_tasks, len(anyio.get_running_tasks()))
+            return await super().send(request, progress)
+
+    service = Counting(service_of(*({} for _ in range(300))).worlds)
+    service.latency = 1.0
+    async with OutreachClient(transport=service, max_in_flight=4) as client:
+        await audit(client, ["space_1"], campaigns=True)
+
+    assert service.most_tasks < 30
+
+
+@virtual_time
+async def test_campaigns_not_read_before_the_deadline_are_findings() -> None:
+    service = service_of(*({} for _ in range(90)))
+    service.latency = 1.0
+
+    report = await read(service, deadline=4.5)
+
+    assert {finding.rule for finding in report.findings} == {"OA914"}
+    assert 0 < len(report.findings) < 90
+    assert "the deadline of 4.5 s for the audit passed" in report.findings[0].message
+    assert report.exit_code() == 3
+    assert [finding.rule for finding in (await read(service, deadline=1.5)).findings] == ["OA911"]
+
+
+@virtual_time
+async def test_a_service_that_stops_answering_is_reported_with_its_error() -> None:
+    service = service_of({}, {}, steps={"camp_0": 503, "camp_1": 503})
+    service.worlds["space_1"].fields = 503
+
+    report = await read(service)
+
+    assert shown(report) == [("OA914", "camp_0"), ("OA914", "camp_1")]
+    assert all("503" in finding.message and "suspended" not in finding.message for finding in report.findings)
+
+
+async def test_unused_limits_are_a_finding_about_the_workspace() -> None:
+    idle = [wire(box) for box in mailboxes(4, sent_30days=50, daily_limit=20)]
+    service = CampaignService({"space_1": World(listed({}), idle)})
+
+    (finding,) = (await read(service)).findings
+
+    assert (finding.rule, finding.campaign, finding.mailbox, finding.workspace) == ("OA240", None, None, "space_1")
+    assert finding.figures == {"sent_30days": 200, "daily_limit": 80, "left_to_send": 500}
+
+
+async def test_limits_are_not_judged_if_not_every_mailbox_was_read() -> None:
+    class Failing(CampaignService):
+        def _page(self, kind: str, workspace: str, page: int, display: int) -> dict[str, Any] | int:
+            return 404 if page == 2 and kind == "mailboxes" else super()._page(kind, workspace, page, display)
+
+    idle = [wire(box) for box in mailboxes(6, sent_30days=50, daily_limit=20)]
+
+    report = await read(Failing({"space_1": World(listed({}), idle)}), display=2)
+
+    assert [finding.rule for finding in report.findings] == ["OA901"]
+    assert report.campaigns is not None
+    assert report.campaigns.checked == 1
+
+
+async def test_a_stream_yields_each_finding_once() -> None:
+    service = service_of({"contacts": 0}, {"status": "odd"}, steps={"camp_1": 404})
+    async with OutreachClient(transport=service) as client, stream(client, ["space_1"], campaigns=True) as findings:
+        yielded = [finding async for finding in findings]
+
+    assert sorted(yielded, key=lambda each: each.rule) == sorted(findings.report.findings, key=lambda each: each.rule)
+    assert (findings.progress.campaigns, findings.progress.workspaces, findings.progress.eta) == (2, 1, 0.0)
+
+
+@virtual_time
+async def test_the_estimated_time_left_counts_the_steps() -> None:
+    service = service_of(*({} for _ in range(40)), {"contacts": 0, "status": "live"})
+    service.latency = 1.0
+    etas: list[float | None] = []
+
+    class Watched(CampaignService):
+        async def send(self, *arguments: Any) -> Any:
+            etas.append(findings.progress.eta)
+            return await super().send(*arguments)
+
+    watched = Watched(service.worlds)
+    watched.latency = 1.0
+    async with (
+        OutreachClient(transport=watched, max_in_flight=1) as client,
+        stream(client, ["space_1"], campaigns=True, display=1) as findings,
+    ):
+        async for _ in findings:
+            pass
+
+    assert etas[-1] is not None
+    assert etas[10] is not None
+    assert etas[-1] < etas[10]
+
+
+async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
+    typo = [wire_of(step(template(body_text="Hi {{frist_name}}"), template("B", replied_num=200)))]
+    worlds = {
+        "space_1": World(listed({}, {"contacts": 0}), BOXES),
+        "space_2": World(listed({"id": "camp_7", "bounces_num": 200}, {"id": "camp_8"}), BOXES),
+        "space_3": World(403, BOXES),
+        "space_4": World(listed({"id": "camp_9"}), 403),
+    }
+    service = CampaignService(worlds, {"camp_7": typo, "camp_8": 404})
+    spaces = [*worlds, "space_5"]
+    async with OutreachClient(transport=service) as client:
+        options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
+        parts = [await audit_part(client, group, **options) for group in (spaces[3:], spaces[:1], spaces[1:3])]
+        whole = await audit(client, spaces, campaigns=True, clock=lambda: NOW)
+
+    stored = [AuditPart.from_dict(json.loads(json.dumps(part.to_dict()))) for part in parts]
+
+    assert merge(stored, workspaces=spaces) == whole
+    assert merge([*stored, *reversed(stored)], workspaces=spaces) == whole
+    assert whole.campaigns is not None
+    assert whole.campaigns.checked == 4
+    assert {"OA202", "OA210", "OA222", "OA230", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
+
+
+@given(st.lists(WORKSPACE_CAMPAIGNS, min_size=1, max_size=4), st.lists(MAILBOXES, max_size=4), st.randoms(use_true_random=False))
+@settings(max_examples=scaled(25))
+def test_merged_parts_have_the_campaigns_of_one_audit(
+    campaigns: list[WorkspaceCampaigns], boxes: list[Mailbox], chance: random.Random
+) -> None:
+    """Any split and order, with arbitrary texts and figures."""
+    reads = [CampaignsRead(campaigns=each, errors=each.findings[:1], error=None) for each in campaigns]
+    fleet = [reading(boxes, workspace=f"space_{place}", campaigns=read) for place, read in enumerate(reads)]
+    parts = [part_of(*group) for group in (fleet[::2], fleet[1::2], fleet[:1]) if group]
+    chance.shuffle(parts)
+
+    merged = merge_parts(parts, [each.reading.workspace for each in fleet], Policy.default(), 100)
+
+    assert json.dumps(merged.to_dict()) == json.dumps(report(*fleet).to_dict())
+
+
+def part_of(*shown: Shown) -> AuditPart:
+    """Check workspaces of a part without a service, and send the part through JSON."""
+    state = AuditState([each.reading.workspace for each in shown], Policy.default(), NOW, key=b"pepper")
+    for each in shown:
+        state.add_page(each.reading.workspace, each.mailboxes)
+    part = build_part(state, [each.reading.summary() for each in shown])
+    return AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))
+
+
+async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report() -> None:
+    async with OutreachClient(transport=service_of({})) as client:
+        part = await audit_part(client, ["space_1"], at=NOW, salt="pepper", campaigns=True)
+
+    merged = merge([part], workspaces=["space_1", "space_2"])
+
+    assert merged.campaigns is not None
+    assert {space: totals.campaigns for space, totals in merged.campaigns.totals.items()} == {"space_1": 1, "space_2": 0}
+
+
+@pytest.mark.parametrize("fewer", range(1, 8))
+async def test_of_two_readings_the_one_with_more_campaigns_counts(fewer: int) -> None:
+    options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
+    parts = []
+    for count in (fewer, fewer + 1):
+        async with OutreachClient(transport=service_of(*({} for _ in range(count)))) as client:
+            parts.append(await audit_part(client, ["space_1"], **options))
+
+    merged = merge(parts, workspaces=["space_1"])
+
+    assert merged.campaigns is not None
+    assert merged.campaigns.checked == fewer + 1
+
+
+async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
+    about: dict[str, Any] = {"title": "Any", "wording": "always", "source": "our own rule", "remedy": "Nothing."}
+    rule = CampaignRule(id="MY001", severity=Severity.INFO, applies=lambda _case, _thresholds: Sign("it exists"), **about)
+    policy = attrs.evolve(Policy.default(), campaign_rules=(*Policy.default().campaign_rules, rule))
+    options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
+    async with OutreachClient(transport=service_of({})) as client:
+        part = await audit_part(client, ["space_1"], policy=policy, **options)
+
+    assert [each.rule for each in merge([part], workspaces=["space_1"], policy=policy).findings] == ["MY001"]
+    with pytest.raises(InvalidRequest, match="parts: expected parts with policy"):
+        merge([part], workspaces=["space_1"])
+
+
+async def test_parts_with_and_without_campaigns_are_refused() -> None:
+    worlds = {space: World(listed({}), BOXES) for space in ("space_1", "space_2")}
+    async with OutreachClient(transport=CampaignService(worlds)) as client:
+        parts = [
+            await audit_part(client, [space], at=NOW, salt="pepper", campaigns=on)
+            for space, on in zip(worlds, (True, False), strict=True)
+        ]
+
+    with pytest.raises(InvalidRequest, match="parts: expected all or none with campaigns, got both"):
+        merge(parts, workspaces=worlds)
+
+
+async def test_a_day_without_campaigns_resolves_nothing() -> None:
+    service = service_of({"contacts": 0})
+    monday = await read(service)
+
+    tuesday = (await read(service, campaigns=False, clock=lambda: NOW + DAY)).since(monday)
+
+    assert tuesday.diff is not None
+    assert [finding.rule for finding in tuesday.diff.not_judged] == ["OA202"]
+    assert tuesday.diff.resolved == []
+
+
+@pytest.mark.parametrize("id_", ["", "camp_/../x", "camp_" + "x" * 5000])
+async def test_a_campaign_with_an_odd_id_does_not_stop_the_audit(id_: str) -> None:
+    report = await read(service_of({}, {"id": id_}, steps={id_: 404}))
+
+    assert report.campaigns is not None
+    assert report.campaigns.checked == 2
+    assert {finding.rule for finding in report.findings} <= {"OA914"}

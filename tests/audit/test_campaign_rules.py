@@ -1,0 +1,309 @@
+"""The rules about campaigns: each fires on its problem, and is silent just below its threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+from support.audit import NOW
+from support.campaigns import DAY, campaign, case, fields, row, step, template
+
+from outreach_async.audit import CampaignCase, CampaignRow, Policy, WorkspaceFacts, check_campaign, explain
+from outreach_async.audit.campaign_conditions import WorkspaceCondition
+from outreach_async.audit.campaign_evaluation import evaluate_campaign
+from outreach_async.audit.campaign_rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
+from outreach_async.models import Campaign, Step
+
+DOUBTFUL: list[Any] = [-1, math.nan, math.inf, 10**400, "many", None, True]
+DRAFT: dict[str, Any] = {"status": "draft", "last_activity": "Never"}
+
+
+def sent(count: float, **counts: Any) -> list[Step]:
+    """One step that sent this many e-mails, without replies unless they are given."""
+    return [step(template(sent=count, **{"replied_num": 0, "unsubscribed_num": 0, **counts}))]
+
+
+def variants(*totals: tuple[float, float], **changes: Any) -> list[Step]:
+    pairs = zip("ABCDEFG", totals, strict=False)
+    return [step(*(template(letter, sent=count, replied_num=replied) for letter, (count, replied) in pairs), **changes)]
+
+
+def text(body: str | None, **changes: Any) -> list[Step]:
+    return [step(template(subject=None, body_text=body), **changes)]
+
+
+Subject = Campaign | Sequence[Step] | CampaignCase | CampaignRow | WorkspaceFacts
+
+FACTS = WorkspaceFacts(mailboxes=10, daily_limit=400, sent_30days=2639, campaigns=2, left_to_send=2000)
+
+FIRING: dict[str, list[Subject]] = {
+    "OA201": [
+        campaign(last_activity="5 days ago"),
+        case(campaign(last_activity="8 days ago"), [step(wait_time=3 * DAY * 1000)]),
+        case(campaign(last_activity="Never"), sent(0)),
+    ],
+    "OA202": [case(campaign(steps=0), []), campaign(contacts=0)],
+    "OA203": [[step(left_to_send=0)]],
+    "OA204": [row(planned_end=NOW + 7 * DAY)],
+    "OA205": [campaign(**DRAFT, created=NOW - 31 * DAY), campaign(status="draft", last_activity="2 months ago")],
+    "OA206": [campaign(status="paused", last_activity="32 days ago")],
+    "OA210": [case(campaign(bounces_num=28), sent(1000))],
+    "OA211": [sent(268), sent(1000, replied_num=4)],
+    "OA212": [sent(1000, unsubscribed_num=16)],
+    "OA213": [
+        campaign(bounces_num=1001),
+        *(campaign(replies_num=figure) for figure in DOUBTFUL),
+        *([step(left_to_send=figure)] for figure in DOUBTFUL),
+        *(sent(figure) for figure in DOUBTFUL),
+    ],
+    "OA220": [[step(template(status="off"))], [attrs.evolve(step(), templates=[])]],
+    "OA221": [[step(status="off")]],
+    "OA222": [text("{{frist_name}}"), text("Hello {{Plan}}"), text("{{who knows|friend}}"), text("{{custom_2}}")],
+    "OA230": [variants((1000, 80), (1000, 30)), variants((1000, 90), (990, 30), (1000, 30))],
+    "OA240": [FACTS],
+    "OA290": [campaign(status="archived"), [step(type="call")]],
+}
+"""Campaigns, steps or facts that break each rule."""
+
+SILENT: dict[str, list[Subject]] = {
+    "OA201": [
+        campaign(last_activity="3 days ago"),
+        case(campaign(last_activity="7 days ago"), [step(wait_time=3 * DAY * 1000)]),
+        case(campaign(last_activity="Never", created=NOW - DAY), sent(0)),
+        case(campaign(last_activity="9 days ago"), [step(left_to_send=0)]),
+        case(campaign(last_activity="9 days ago"), None),
+        campaign(last_activity="unknown"),
+        campaign(status="paused", last_activity="9 days ago"),
+    ],
+    "OA202": [campaign(), case(campaign(status="draft", steps=0), []), campaign(contacts=-1)],
+    "OA203": [[step(left_to_send=1)], case(campaign(status="paused"), [step(left_to_send=0)]), case(campaign(), None)],
+    "OA204": [
+        row(planned_end=NOW + 7.1 * DAY),
+        row(campaign(status="paused"), planned_end=NOW),
+        row(end=None, planned_end=NOW),
+        row(planned_end=None),
+    ],
+    "OA205": [
+        campaign(**DRAFT, created=NOW - 30 * DAY),
+        campaign(status="draft", last_activity="10 days ago"),
+        campaign(**DRAFT, created=NOW + DAY),
+        campaign(created=NOW - 90 * DAY),
+    ],
+    "OA206": [
+        campaign(status="paused", last_activity="20 days ago"),
+        case(campaign(status="paused", last_activity="32 days ago"), [step(left_to_send=0)]),
+    ],
+    "OA210": [
+        case(campaign(bounces_num=27), sent(1000)),
+        case(campaign(bounces_num=49), sent(49)),
+        case(campaign(bounces_num=-5), sent(1000)),
+        case(campaign(bounces_num=500), sent(0)),
+        case(campaign(bounces_num=900), None),
+    ],
+    "OA211": [
+        sent(267),
+        sent(1000, replied_num=5),
+        case(campaign(created=NOW - 6 * DAY), sent(5000)),
+        sent(0),
+        sent(-1),
+        sent(1000, replied_num=2000),
+    ],
+    "OA212": [sent(1000, unsubscribed_num=15), sent(49, unsubscribed_num=40), sent(1000, unsubscribed_num=-3)],
+    "OA213": [campaign(bounces_num=1000), case(campaign(bounces_num=9000), None)],
+    "OA220": [
+        [step(template(status="off"), template("B"))],
+        [step(template(status="off"), left_to_send=0)],
+        [step(template(status="off"), status="off")],
+    ],
+    "OA221": [[step()], [step(status="off", left_to_send=0)], case(campaign(status="paused"), [step(status="off")])],
+    "OA222": [
+        text("{{first_name}} {{ FIRST_NAME }} {{company_name|you}} {{custom_1}} {{#if x}} {{>part}} { {x} } {{}}"),
+        text(None),
+        text("{{frist_name}}", left_to_send=0),
+        [step(template(body_text="{{frist_name}}", status="off"))],
+        CampaignCase.of(campaign(), text("{{frist_name}}"), None, NOW),
+    ],
+    "OA230": [
+        variants((1000, 60), (1000, 40)),
+        variants((1000, 80), (890, 20)),
+        variants((1000, 80), (1000, 30), left_to_send=0),
+        [step(template(sent=1000, replied_num=90), template("PER", sent=1000, replied_num=10))],
+        [step(template(sent=1000, replied_num=90), template("B", sent=1000, replied_num=10, status="off"))],
+        variants((1000, 80), (1000, -1)),
+        variants((1000, 80), (30, 40)),
+    ],
+    "OA240": [
+        attrs.evolve(FACTS, sent_30days=2640),
+        attrs.evolve(FACTS, left_to_send=1999),
+        WorkspaceFacts(mailboxes=0, daily_limit=0, sent_30days=0, campaigns=0, left_to_send=0),
+    ],
+    "OA290": [campaign(), [step()]],
+}
+"""Campaigns, steps or facts that do not break the rule, although they may break others."""
+
+
+def fired(rule: str, subject: Subject) -> bool:
+    """Return whether the rule fires for a subject."""
+    match subject:
+        case WorkspaceFacts():
+            return any(one.id == rule and one.applies(subject, one.thresholds) for one in WORKSPACE_RULES)
+        case CampaignRow():
+            return any(one.id == rule and one.applies(subject, one.thresholds) for one in COMPARISON_RULES)
+        case CampaignCase():
+            found = subject
+        case Campaign():
+            found = case_of(subject, [step()])
+        case _:
+            found = case_of(campaign(), subject)
+    return rule in {finding.rule for finding in evaluate_campaign(found, Policy.default(), "space_1").findings}
+
+
+def case_of(one: Campaign, steps: Sequence[Step]) -> CampaignCase:
+    return case(one, steps)
+
+
+def message(rule: str, subject: Campaign | Sequence[Step]) -> str:
+    one, steps = (subject, [step()]) if isinstance(subject, Campaign) else (campaign(), subject)
+    (found,) = (each for each in check_campaign(one, steps, fields(), now=NOW) if each.rule == rule)
+    return f"{found.severity} {found.confidence}: {found.message}"
+
+
+@pytest.mark.parametrize("rule", FIRING)
+def test_each_rule_finds_its_problem(rule: str) -> None:
+    assert [place for place, subject in enumerate(FIRING[rule]) if not fired(rule, subject)] == []
+
+
+@pytest.mark.parametrize("rule", SILENT)
+def test_each_rule_is_silent_just_below_its_threshold(rule: str) -> None:
+    assert [place for place, subject in enumerate(SILENT[rule]) if fired(rule, subject)] == []
+
+
+def test_every_rule_has_subjects_that_break_it_and_others_that_do_not() -> None:
+    rules = (*CAMPAIGN_RULES, *COMPARISON_RULES, *STEP_RULES, *WORKSPACE_RULES)
+    assert list(FIRING) == list(SILENT) == sorted(rule.id for rule in rules)
+    assert 10 <= len(rules) <= 16
+
+
+def test_a_healthy_campaign_has_no_finding() -> None:
+    assert check_campaign(campaign(), [step()], fields(), now=NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "subject", "expected"),
+    [
+        (
+            "OA201",
+            campaign(last_activity="8 days ago"),
+            "error high: no activity for 7 days or more, but 500 e-mails left to send",
+        ),
+        ("OA202", campaign(contacts=0, steps=0), "warning high: it is live, but has no steps and no contacts"),
+        ("OA203", [step(left_to_send=0)], "info high: all 1,000 e-mails are sent, and it is still live"),
+        ("OA205", campaign(**DRAFT), "info high: no activity for 60 days or more, and it is still a draft"),
+        (
+            "OA206",
+            campaign(status="paused", last_activity="2 months ago"),
+            "info high: no activity for 42 days or more, and 500 e-mails left to send",
+        ),
+        (
+            "OA210",
+            campaign(bounces_num=70),
+            "error high: 7.0 % bounced (70 of 1,000 e-mails; at least 5.8 % with 95 % confidence)",
+        ),
+        (
+            "OA211",
+            sent(1000, replied_num=1),
+            "warning high: 0.1 % replied (1 of 1,000 e-mails; at most 0.4 % with 95 % confidence)",
+        ),
+        (
+            "OA212",
+            sent(1000, unsubscribed_num=40, replied_num=40),
+            "error high: 4.0 % unsubscribed (40 of 1,000 e-mails; at least 3.1 % with 95 % confidence)",
+        ),
+        ("OA213", campaign(bounces_num=1001), "error high: 1,001 e-mails bounced, but only 1,000 were sent"),
+        ("OA213", [step(order=math.nan, left_to_send="x")], "error high: step ?: left_to_send is not a number"),
+        (
+            "OA213",
+            [step(*(template(letter, sent=-1) for letter in "ABCDEF"))],
+            "error high: " + ", ".join(f"step 1: template '{letter}': sent is below 0" for letter in "ABCDE") + " and 1 more",
+        ),
+        ("OA220", [step(template(status="off"))], "error high: step 1 has 1 template, and none is live"),
+        ("OA221", [step(status="off")], "warning high: the status of step 1 is 'off', and 500 left to send"),
+        ("OA222", text("{{frist_name}}"), "error high: step 1: no field provides {{frist_name}} (did you mean {{first_name}}?)"),
+        ("OA222", text("{{first name}}"), "warning low: step 1: no field provides {{first name}} (did you mean {{first_name}}?)"),
+        ("OA222", text("{{Plan}}"), "warning low: step 1: no field provides {{Plan}} (did you mean {{custom_1}}?)"),
+        ("OA222", text("{{zzz}}"), "warning low: step 1: no field provides {{zzz}}"),
+        (
+            "OA222",
+            text("".join(f"{{{{unknown {n}}}}}" for n in range(7))),
+            "warning low: step 1: no field provides " + ", ".join(f"{{{{unknown {n}}}}}" for n in range(5)) + " and 2 more",
+        ),
+        (
+            "OA230",
+            variants((1000, 90), (1000, 20), (1000, 60)),
+            "info high: variant A of step 1 gets more replies: A 9.0 % of 1,000, B 2.0 % of 1,000",
+        ),
+        ("OA290", [step(type="call")], "info high: a step has the type 'call'"),
+        ("OA290", campaign(status="archived"), "info high: its status is 'archived'"),
+    ],
+)
+def test_a_message_has_the_figures(rule: str, subject: Campaign | Sequence[Step], expected: str) -> None:
+    assert message(rule, subject) == expected
+
+
+def test_a_draft_without_live_templates_is_a_warning() -> None:
+    (found,) = check_campaign(campaign(status="draft"), [step(template(status="off"))], fields(), now=NOW)
+
+    assert (found.rule, found.severity.value) == ("OA220", "warning")
+
+
+def test_without_the_time_rules_about_ages_are_silent() -> None:
+    assert check_campaign(campaign(status="draft", last_activity="Never"), sent(5000), fields()) == []
+
+
+def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> None:
+    def describe(**changes: Any) -> str:
+        (rule,) = WORKSPACE_RULES
+        applies: WorkspaceCondition = rule.applies
+        sign = applies(attrs.evolve(FACTS, **changes), rule.thresholds)
+        assert sign is not None
+        return sign.message
+
+    assert describe() == (
+        "2,639 e-mails sent in 30 days, 30.0 % of the 8,800 that 10 mailboxes may send; 2 live campaigns have 2,000 left to send"
+    )
+    assert describe(mailboxes=1, campaigns=1).endswith("that 1 mailbox may send; 1 live campaign has 2,000 left to send")
+
+
+def test_the_slip_of_an_end_is_described_in_days() -> None:
+    (rule,) = COMPARISON_RULES
+    sign = rule.applies(row(planned_end=NOW + 5.5 * DAY), rule.thresholds)
+
+    assert sign is not None
+    assert sign.message == "its estimated end slipped by 4 days since contacts were last added"
+    assert sign.figures == {"days": 4}
+
+
+def test_a_policy_changes_and_turns_off_rules_about_campaigns_and_steps() -> None:
+    policy = Policy.of({"off": ["OA222"], "OA210": {"warning": 0.06, "error": 0.07}})
+    found = check_campaign(campaign(bounces_num=60), text("{{frist_name}}"), fields(), policy, now=NOW)
+
+    assert found == []
+    assert Policy.of({"off": ["OA204", "OA240"]}).comparison_rules == ()
+    assert "6 %" in explain("OA210", policy)
+
+
+@pytest.mark.parametrize("rule", FIRING)
+def test_explain_describes_a_rule_with_its_source(rule: str) -> None:
+    lines = explain(rule.lower()).splitlines()
+
+    assert lines[0].startswith(f"{rule}  ")
+    assert [line.partition(":")[0] for line in lines[1:]] == ["Severity", "Condition", "Thresholds", "Source", "Remedy"]
+    assert "{" not in lines[2]
+
+
+def test_explain_names_every_severity_that_a_condition_may_choose() -> None:
+    assert "Severity: warning to error\n" in explain("OA222")
+    assert "Severity: warning to error\n" in explain("OA220")

@@ -1,0 +1,224 @@
+"""Campaigns in every output: terminal, Markdown, HTML, CSV, JSON and Prometheus."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from jsonschema import Draft202012Validator
+from support.audit import NOW
+from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, campaign, case, row, step, template
+from support.examples import scaled
+
+from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, Severity, StepComparison, Variant
+from outreach_async.audit.campaign_evaluation import evaluate_campaign
+from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
+from outreach_async.audit.reports import schema, write
+from outreach_async.audit.reports.campaign_view import build_campaign_view, format_variant_verdict
+from outreach_async.audit.reports.view import format_headline, format_verdict
+from outreach_async.audit.rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
+
+FORMS = ("terminal", "markdown", "html")
+
+
+def report_of(*found: WorkspaceCampaigns, **about: Any) -> Report:
+    """Return the report of an audit that read these campaigns, and no mailboxes."""
+    spaces = [f"space_{place}" for place in range(1, len(found) + 1)]
+    findings = sorted((each for part in found for each in part.findings), key=lambda each: each.severity.rank)
+    values: dict[str, Any] = {"workspaces": spaces, "at": NOW, "campaigns": build_results(spaces, found), **about}
+    values["not_judged"] = [*UNKNOWABLE, *UNKNOWABLE_OF_CAMPAIGNS]
+    return Report(mailboxes=0, unreadable=[], findings=findings, scores=Scores(overall=None, workspaces={}, domains={}), **values)
+
+
+def judged(*cases: Any, workspace: str = "space_1") -> WorkspaceCampaigns:
+    verdicts = [evaluate_campaign(each, Policy.default(), workspace) for each in cases]
+    return WorkspaceCampaigns(
+        rows=[verdict.row for verdict in verdicts],
+        findings=[finding for verdict in verdicts for finding in verdict.findings],
+        comparisons=[each for verdict in verdicts for each in verdict.comparisons],
+    )
+
+
+VARIANTS = [step(template(replied_num=90), template("B", replied_num=20), template("PER", replied_num=None))]
+SPRING = case(campaign(days_left_date=1_800_000_000), VARIANTS)
+EMPTY = case(campaign(id="camp_2", name="", status="live", contacts=0, steps=0), None)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_report_shows_campaigns_with_their_figures_and_variants(form: str) -> None:
+    text = " ".join(write(report_of(judged(SPRING, EMPTY)), form).replace("\u00a0", " ").split())
+
+    for part in ("Spring", "camp_2", "2027-01-15", "A gets more replies than B", "9.0 % (90 of 1,000)", "not compared"):
+        assert part in text
+    assert "2 campaigns, 2 live" in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_report_without_campaigns_does_not_mention_them(form: str) -> None:
+    text = write(attrs.evolve(report_of(), campaigns=None, not_judged=[]), form)
+
+    assert "Campaigns" not in text
+    assert "A/B" not in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_audit_that_found_no_campaigns_says_so(form: str) -> None:
+    text = write(report_of(WorkspaceCampaigns()), form)
+
+    assert "0 campaigns" in text
+    assert "Replies by variant" not in text
+    assert "Campaign  " not in text
+
+
+def test_only_the_worst_campaigns_and_comparisons_are_listed_as_text() -> None:
+    cases = [case(campaign(id=f"camp_{place}", name=f"C{place}"), VARIANTS) for place in range(23)]
+
+    text = write(report_of(judged(*cases)), "terminal")
+
+    assert "and 3 more campaigns." in text
+    assert "and 3 more steps with variants." in text
+
+
+def test_the_verdict_counts_campaigns_with_the_same_name_apart() -> None:
+    first, second = (judged(case(campaign(contacts=0)), workspace=space) for space in ("space_1", "space_2"))
+    found = report_of(first, second)
+
+    assert format_verdict(found) == "Review 2 campaigns; nothing is broken."
+    assert format_headline(found) == "Mailbox audit: 0 mailboxes, 0 domains, 2 workspaces, 2 campaigns. No score."
+    assert "2 campaigns" in write(found, "terminal")
+
+
+def test_the_verdict_names_mailboxes_and_campaigns() -> None:
+    found = report_of(judged(case(campaign(contacts=0))))
+    box: dict[str, Any] = {"mailbox": "mailbox_1", "email": "a@one.example", "domain": "one.example"}
+    other = attrs.evolve(found.findings[0], rule="OA150", campaign=None, campaign_name=None, **box)
+
+    both = attrs.evolve(found, findings=[other, *found.findings])
+
+    assert format_verdict(both) == "Review 1 mailbox on 1 domain and 1 campaign; nothing is broken."
+
+
+def test_an_audit_of_clean_campaigns_found_no_problems() -> None:
+    assert format_verdict(report_of(judged(case()))) == "No problems found."
+    assert format_verdict(report_of(judged())) == "No mailboxes were checked."
+
+
+def test_a_finding_about_a_workspace_is_an_action_and_not_an_unread_workspace() -> None:
+    finding = Finding(rule="OA240", severity=Severity.WARNING, workspace="space_1", message="unused", remedy="Use them.")
+
+    text = write(attrs.evolve(report_of(judged(case())), findings=[finding]), "terminal")
+
+    assert "NOT READ" not in text
+    assert "Unused daily limits: space_1" in " ".join(text.split())
+
+
+def test_campaigns_that_were_not_read_are_listed_as_unread() -> None:
+    finding = Finding(rule="OA911", severity=Severity.ERROR, workspace="space_1", message="could not be read", remedy="Check.")
+
+    assert "NOT READ AND NOT CHECKED" in write(attrs.evolve(report_of(judged()), findings=[finding]), "terminal")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"verdict": "better", "better": "B", "worse": ["A", "C"]}, "B gets more replies than A and C"),
+        ({"verdict": "unequal_sends"}, "not compared yet: their e-mails sent differ too much"),
+        ({"verdict": "not_compared"}, "not compared: fewer than two variants can be compared"),
+        ({"verdict": "too_early"}, "too early to tell; the replies hardly differ"),
+        (
+            {"verdict": "too_early", "sends_needed": 1200},
+            "too early to tell; at these rates, about 1,200 more e-mails per variant would tell",
+        ),
+    ],
+)
+def test_the_verdict_about_variants_is_a_sentence(changes: dict[str, Any], expected: str) -> None:
+    comparison = StepComparison(
+        workspace="space_1", campaign="camp_1", campaign_name="Spring", step="step_1", order=1, variants=[], **changes
+    )
+
+    assert format_variant_verdict(comparison) == expected
+
+
+def test_missing_figures_are_shown_as_a_dash() -> None:
+    view = build_campaign_view(CampaignResults(checked=1, totals={}, rows=[row(campaign(), None, end=None)], comparisons=[]))
+
+    assert view is not None
+    line = view.campaigns[0]
+    assert (line.sent, line.replied, line.bounced, line.left, line.end) == ("-", "-", "-", "-", "-")
+
+
+def test_csv_has_the_campaign_and_the_step_of_a_finding() -> None:
+    head, *lines = write(report_of(judged(SPRING)), "csv").splitlines()
+
+    assert "campaign,campaign_name,step" in head
+    assert any("camp_1,Spring,step_1" in line for line in lines)
+
+
+def test_gauges_add_up_the_campaigns_of_each_workspace() -> None:
+    page = write(report_of(judged(SPRING, EMPTY), judged(case(), workspace="space_2")), "prometheus")
+
+    assert 'outreach_audit_workspace_campaigns{workspace="space_1"} 2.0' in page
+    assert 'outreach_audit_workspace_campaign_left_to_send_emails{workspace="space_2"} 500.0' in page
+    assert "camp_1" not in page
+    assert "workspace_campaigns" not in write(attrs.evolve(report_of(), campaigns=None), "prometheus")
+
+
+HOSTILE = WORKSPACE_CAMPAIGNS.map(report_of)
+"""Reports in which every text of the service is arbitrary."""
+
+
+@given(HOSTILE)
+@settings(max_examples=scaled(40))
+def test_hostile_names_stay_on_their_line_and_cannot_control_the_terminal(found: Report) -> None:
+    for form in ("terminal", "markdown"):
+        text = write(found, form)
+        assert all(line.isprintable() for line in text.split("\n"))
+    assert all(len(line) <= 80 for line in write(found, "terminal").split("\n"))
+    assert "<script>alert" not in write(found, "html")
+
+
+@given(HOSTILE)
+@settings(max_examples=scaled(40))
+def test_campaigns_conform_to_the_schema_and_can_be_read_back(found: Report) -> None:
+    values = json.loads(write(found, "json"))
+
+    Draft202012Validator(schema()).validate(values)
+    assert Report.from_dict(values).campaigns == found.campaigns
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("campaigns", CampaignResults),
+        ("campaign_row", CampaignRow),
+        ("campaign_totals", CampaignTotals),
+        ("step_comparison", StepComparison),
+        ("variant", Variant),
+    ],
+)
+def test_the_schema_describes_and_requires_every_field_of_campaigns(name: str, model: type[attrs.AttrsInstance]) -> None:
+    members = {field.name for field in attrs.fields(model)}
+    described = schema()["$defs"][name]
+
+    assert set(described["properties"]) == set(described["required"]) == members
+
+
+def test_html_escapes_the_names_of_campaigns() -> None:
+    hostile = "<script>alert(1)</script>"
+
+    page = write(report_of(judged(case(campaign(name=hostile, contacts=0), VARIANTS))), "html")
+
+    assert hostile not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_a_report_compared_over_days_shows_the_new_slip() -> None:
+    before = report_of(judged(SPRING))
+    after = report_of(judged(case(campaign(days_left_date=1_800_000_000 + 5 * DAY), VARIANTS)), at=NOW + DAY)
+
+    text = write(after.since(before), "terminal")
+
+    assert "WARNING OA204 Estimated end slips: Spring" in " ".join(text.split())

@@ -1,0 +1,235 @@
+"""Campaigns, steps and templates to audit, and a minimal service that shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import anyio
+import attrs
+from hypothesis import strategies as st
+from support.audit import NOW
+
+from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity, StepComparison, Variant
+from outreach_async.audit.campaign_conditions import FieldNames
+from outreach_async.audit.campaign_evaluation import evaluate_campaign
+from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.policy import Policy
+from outreach_async.models import Campaign, Step, Template, WorkspaceField
+from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
+
+DAY: Final = 86_400
+
+_TEMPLATE: Final = Template(
+    id="temp_1",
+    test_letter="A",
+    name="First",
+    status=TemplateStatus.LIVE,
+    new_thread=True,
+    subject="A question, {{first_name}}",
+    body_text="Hi {{ first_name | there }}, {{#if title}}a word{{/if}}?",
+    sent=1000,
+    opened=40,
+    opened_num=400,
+    clicked=2,
+    clicked_num=20,
+    replied=4,
+    replied_num=40,
+    unsubscribed=0.2,
+    unsubscribed_num=2,
+)
+_STEP: Final = Step(
+    id="step_1",
+    order=1,
+    status=StepStatus.LIVE,
+    type=StepType.AUTO_EMAIL,
+    wait_time=0,
+    left_to_send=500,
+    already_sent=1000,
+    out_of=1500,
+    templates=[_TEMPLATE],
+)
+_CAMPAIGN: Final = Campaign(
+    id="camp_1",
+    status=CampaignStatus.LIVE,
+    name="Spring",
+    steps=1,
+    contacts=1500,
+    opens=40,
+    initials=1000,
+    interested=1,
+    replies=4,
+    bounces=0.5,
+    last_activity="2 hours ago",
+    opens_num=400,
+    replies_num=40,
+    bounces_num=5,
+    interested_num=10,
+    days_left=10,
+    days_left_date="2025-04-10",
+    days_left_display="10 days",
+    created=NOW - 60 * DAY,
+)
+
+
+def template(letter: str = "A", **changes: Any) -> Template:
+    """Return a healthy template with these changes."""
+    return attrs.evolve(_TEMPLATE, **{"id": f"temp_{letter}", "test_letter": letter, **changes})
+
+
+def step(*templates: Template, **changes: Any) -> Step:
+    """Return a healthy step with these templates and changes."""
+    return attrs.evolve(_STEP, **{"templates": list(templates or (_TEMPLATE,)), **changes})
+
+
+def campaign(**changes: Any) -> Campaign:
+    """Return a healthy campaign with these changes."""
+    return attrs.evolve(_CAMPAIGN, **changes)
+
+
+def fields(*codes: str) -> list[WorkspaceField]:
+    """Return fields with these codes, and two that the service always has."""
+    standard = [("First name", "first_name"), ("Company", "company_name"), ("Plan", "custom_1")]
+    named = [*standard, *((code.title(), code) for code in codes)]
+    return [WorkspaceField(label=label, code=code, searchable=[label.lower()]) for label, code in named]
+
+
+def case(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), *codes: str) -> CampaignCase:
+    """Return the case of a campaign with these steps."""
+    return CampaignCase.of(one or _CAMPAIGN, steps, FieldNames(fields(*codes)), NOW)
+
+
+def row(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), **changes: Any) -> CampaignRow:
+    """Return the row of a campaign in a report."""
+    return attrs.evolve(evaluate_campaign(case(one, steps), Policy.default(), "space_1").row, **changes)
+
+
+def wire_of(item: Any) -> dict[str, Any]:
+    """Return a model as wire JSON."""
+    values = attrs.asdict(item, filter=lambda field, _: field.name != "_extra")
+    return dict(values)
+
+
+@attrs.define
+class World:
+    """What a `CampaignService` shows of a workspace; a number in place of a list is an error status."""
+
+    campaigns: list[dict[str, Any]] | int = attrs.Factory(list)
+    mailboxes: list[dict[str, Any]] | int = attrs.Factory(list)
+    fields: list[dict[str, Any]] | int = attrs.Factory(lambda: [wire_of(each) for each in fields()])
+    uncounted: int = 0
+
+
+class CampaignService:
+    """A transport with mailboxes, campaigns and fields of workspaces, and steps by campaign id (by default, one healthy step)."""
+
+    def __init__(
+        self, worlds: Mapping[str, World], steps: Mapping[str, list[dict[str, Any]] | int] = MappingProxyType({})
+    ) -> None:
+        self.worlds = worlds
+        self.steps = steps
+        self.requests: list[str] = []
+        self.latency = 0.0
+        self.in_flight = self.most_in_flight = 0
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        self.requests.append(request.target)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await anyio.sleep(self.latency)
+        finally:
+            self.in_flight -= 1
+        answer = self._answer(urlsplit(request.target))
+        status, values = (answer, {"error": "no"}) if isinstance(answer, int) else (200, answer)
+        return Response(status, {"content-type": "application/json"}, json.dumps(values).encode())
+
+    def _answer(self, target: SplitResult) -> dict[str, Any] | int:
+        parts, query = target.path.strip("/").split("/"), parse_qs(target.query)
+        match parts:
+            case ["campaigns", campaign_id, "steps"]:
+                data = self.steps.get(campaign_id, [wire_of(_STEP)])
+                days = {"days_left": 1, "days_left_date": "soon", "days_left_display": "1 day"}
+                return data if isinstance(data, int) else {"status": "ok", **days, "data": data}
+            case ["workspaces", workspace, "all-fields"]:
+                data = self.worlds[workspace].fields
+                return data if isinstance(data, int) else {"status": "ok", "data": data}
+            case [kind]:
+                return self._page(kind, query["workspace"][0], int(query["page"][0]), int(query["display"][0]))
+        raise AssertionError(target)
+
+    def _page(self, kind: str, workspace: str, page: int, display: int) -> dict[str, Any] | int:
+        world = self.worlds.get(workspace, World(404, 404))
+        items = world.campaigns if kind == "campaigns" else world.mailboxes
+        if isinstance(items, int):
+            return items
+        more = world.uncounted if kind == "campaigns" else 0
+        data, pages = items[(page - 1) * display : page * display], max(1, -(-len(items) // display))
+        listing = {"status": "ok", "headers": [], "data": data, "total_found": len(items) + more}
+        return {**listing, "current_page": page, "total_pages": pages}
+
+    async def aclose(self) -> None: ...
+
+
+_TEXT = st.text(max_size=80)
+_AMOUNTS = st.one_of(st.none(), st.integers(0, 10**9), st.floats(0, 10**9))
+_ROWS = st.builds(
+    CampaignRow,
+    id=_TEXT,
+    name=_TEXT,
+    workspace=_TEXT,
+    status=_TEXT,
+    severity=st.none() | st.sampled_from(Severity),
+    rules=st.lists(st.sampled_from(["OA201", "OA210", "MY1"]), unique=True),
+    last_activity=_TEXT,
+    **dict.fromkeys(
+        (
+            *("steps", "contacts", "sent", "opens", "replies_num", "interested_num", "bounces_num", "unsubscribed_num"),
+            *("left_to_send", "end", "planned_end", "created"),
+        ),
+        _AMOUNTS,
+    ),
+)
+_COMPARISONS = st.builds(
+    StepComparison,
+    workspace=_TEXT,
+    campaign=_TEXT,
+    campaign_name=_TEXT,
+    step=_TEXT,
+    order=st.integers(0, 50),
+    variants=st.lists(
+        st.builds(Variant, id=_TEXT, letter=_TEXT, name=_TEXT, sent=_AMOUNTS, replied_num=_AMOUNTS, compared=st.booleans()),
+        max_size=3,
+    ),
+    verdict=st.sampled_from(["better", "too_early", "unequal_sends", "not_compared"]),
+    better=st.none() | _TEXT,
+    worse=st.lists(_TEXT, max_size=2),
+    evidence=st.none() | st.floats(0, 10**9),
+    sends_needed=st.none() | st.integers(0, 10**7),
+)
+
+WORKSPACE_CAMPAIGNS = st.builds(
+    WorkspaceCampaigns,
+    rows=st.lists(_ROWS, max_size=3),
+    comparisons=st.lists(_COMPARISONS, max_size=2),
+    findings=st.lists(
+        st.builds(
+            Finding,
+            rule=st.sampled_from(["OA201", "OA222", "OA914"]),
+            severity=st.sampled_from(Severity),
+            workspace=_TEXT,
+            message=_TEXT,
+            remedy=_TEXT,
+            campaign=_TEXT,
+            campaign_name=st.none() | _TEXT,
+            step=st.none() | _TEXT,
+        ),
+        max_size=3,
+    ),
+)
+"""The campaigns of a workspace, with arbitrary texts and figures."""

@@ -1,0 +1,127 @@
+"""How often the comparison of A/B variants is wrong, if a person looks at it every day, and how soon it finds a difference.
+
+    python -m tools.variant_errors --runs 20000
+
+Two variants with the same reply rate send every day; replies arrive days later. Each day, both comparisons see the totals: the
+audit's, and the usual z-test of two proportions with the two-sided level 5 %. A run counts as wrong if any day has a verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from outreach_async.audit.variants import VariantTotals, compare_variants, log_evidence
+
+_Z_TWO_SIDED: Final = 1.96
+_BOOSTED_DAYS: Final = 14
+_LEAST_EVIDENCE: Final = math.log(20)
+Counts = npt.NDArray[np.int64]
+
+
+@attrs.frozen(kw_only=True)
+class Experiment:
+    """A test of two variants.
+
+    Attributes:
+        rate: Reply rate of the first variant.
+        other_rate: Reply rate of the second variant.
+        late: Day on which the second variant starts.
+        days: Length of the test.
+        sends: E-mails of each variant a day.
+        delay: Mean days until a reply.
+        boost: Factor of both reply rates in the first two weeks, as if the best contacts came first.
+    """
+
+    rate: float = 0.05
+    other_rate: float = 0.05
+    late: int = 0
+    days: int = 365
+    sends: int = 50
+    delay: float = 1
+    boost: float = 1
+
+
+@attrs.frozen(kw_only=True)
+class VerdictCounts:
+    """How many runs had a verdict on some day.
+
+    Attributes:
+        verdicts: Runs with a verdict of the audit.
+        naive: Runs in which the z-test was significant.
+        median_sends: Median number of e-mails of the second variant at the audit's first verdict; 0 without verdicts.
+    """
+
+    verdicts: int
+    naive: int
+    median_sends: float
+
+
+def count_verdicts(experiment: Experiment, *, runs: int, seed: int, difference: float = 0.10) -> VerdictCounts:
+    """Simulate an experiment many times, and look at its totals every day."""
+    chance = np.random.default_rng(seed)
+    sent = np.full(experiment.days, experiment.sends, dtype=np.int64)
+    other_sent = np.where(np.arange(experiment.days) < experiment.late, 0, sent)
+    rates = np.where(np.arange(experiment.days) < _BOOSTED_DAYS, experiment.boost, 1)
+    found: list[int] = []
+    naive = 0
+    for _ in range(runs):
+        one = sent.cumsum(), draw_replies(chance, sent, experiment.rate * rates, experiment.delay)
+        other = other_sent.cumsum(), draw_replies(chance, other_sent, experiment.other_rate * rates, experiment.delay)
+        naive += _is_ever_significant(*one, *other)
+        if (sends := _first_verdict(*one, *other, difference)) is not None:
+            found.append(sends)
+    return VerdictCounts(verdicts=len(found), naive=naive, median_sends=float(np.median(found)) if found else 0.0)
+
+
+def draw_replies(chance: np.random.Generator, sent: Counts, rates: npt.NDArray[np.float64], delay: float) -> Counts:
+    """Return the total of replies at the end of each day, given the reply rate of the e-mails of each day."""
+    arrived = np.zeros(len(sent), dtype=np.int64)
+    days = np.repeat(np.arange(len(sent)), chance.binomial(sent, rates))
+    at = days + chance.geometric(1 / (1 + delay), len(days)) - 1
+    np.add.at(arrived, at[at < len(sent)], 1)
+    return arrived.cumsum()
+
+
+def _is_ever_significant(sent: Counts, replied: Counts, other_sent: Counts, other_replied: Counts) -> bool:
+    used = (other_sent > 0) & (replied + other_replied > 0)
+    n, x, m, y = (totals[used] for totals in (sent, replied, other_sent, other_replied))
+    pooled = (x + y) / (n + m)
+    z = np.abs(x / n - y / m) / np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
+    return bool((z > _Z_TWO_SIDED).any())
+
+
+def _first_verdict(sent: Counts, replied: Counts, other_sent: Counts, other_replied: Counts, difference: float) -> int | None:
+    for n, x, m, y in zip(*(totals.tolist() for totals in (sent, replied, other_sent, other_replied)), strict=True):
+        pair = [VariantTotals("A", n, x), VariantTotals("B", m, y)]
+        # Most days have too little evidence: then there is no verdict, and its estimate of the e-mails needed is slow.
+        if m and log_evidence(*pair) >= _LEAST_EVIDENCE and compare_variants(pair, difference=difference).better is not None:
+            return int(m)
+    return None
+
+
+def main() -> None:
+    """Print how often equal variants get a verdict, also if one starts late, and how soon a real difference is found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    for late in (0, 7, 14):
+        for boost in (1, 2):
+            counts = count_verdicts(Experiment(late=late, boost=boost), runs=arguments.runs, seed=arguments.seed)
+            wrong, naive = (100 * count / arguments.runs for count in (counts.verdicts, counts.naive))
+            about = f"{late:2} days late, {boost} x replies in the first two weeks"
+            print(f"{about}: wrong {wrong:5.2f} %, z-test {naive:5.2f} %")  # noqa: T201 - a command prints
+    for rate in (0.02, 0.03, 0.05):
+        counts = count_verdicts(Experiment(rate=rate, other_rate=2 * rate, days=120), runs=1000, seed=arguments.seed)
+        found = f"found in {counts.verdicts / 10:.1f} % of 120 days, median after {counts.median_sends:,.0f} e-mails each"
+        print(f"{rate:.0%} against {2 * rate:.0%}: {found}")  # noqa: T201 - a command prints
+
+
+if __name__ == "__main__":
+    main()
