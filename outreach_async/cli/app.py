@@ -18,11 +18,11 @@ from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
     "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "brief": ("briefing", "brief", "Show what has changed since the last brief, and what needs a person."),
+    "brief": ("briefing", "brief", "Show what has changed, and what needs a person."),
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("creating", "contacts", "Create a contact."),
-    "demo": ("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
+    "demo": ("demo", "demo", "Show an import, an audit and a brief on an embedded service."),
     "fields": ("lists", "fields", "List the contact fields of a workspace."),
     "import": ("importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": ("lists", "mailboxes", "List the mailboxes of a workspace."),

@@ -82,9 +82,10 @@ def brief(
     form: str | None,
     as_schema: bool,
 ) -> int:
-    """Show one page on what needs a person, and what has changed since the last brief.
+    """Show what has changed, and what needs a person.
 
-    Run this command every morning. The first run has no earlier brief, and creates the file:
+    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run has no earlier
+    brief, and creates the file:
 
     \b
     outreach-async brief --since last.json

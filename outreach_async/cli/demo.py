@@ -65,7 +65,7 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Import contacts, audit mailboxes and show a brief on an embedded service. The demo needs no network and no setup."""
+    """Show an import, an audit and a brief on an embedded service. The demo needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:
         return run_async(partial(_run_demo, options, path))
 
