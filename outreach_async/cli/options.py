@@ -46,7 +46,7 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         Raises:
             InvalidRequest: The value is not an id of this kind. The message does not show it, because it may be a key.
         """
-        name = param.human_readable_name if isinstance(param, click.Argument) else f"--{self.kind.replace('_', '-')}"
+        name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
         return require_id(name, value, self.kind, self._find_remedy(str(value), ctx.command.params if ctx else ()))
 
     def _find_remedy(self, value: str, parameters: Iterable[click.Parameter]) -> str:

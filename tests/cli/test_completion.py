@@ -32,6 +32,7 @@ NAMES = [
         "fields",
         "import",
         "mailboxes",
+        "mcp",
         "report",
         "serve",
         "steps",

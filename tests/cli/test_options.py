@@ -48,7 +48,7 @@ ARGUMENTS = {
     "report": ("{journal}",),
     "steps": ("camp_1",),
 }
-"""The arguments with which each command succeeds. `completion` has no shared option, and a test of processes runs `serve`."""
+"""The arguments with which each command succeeds. `completion` has no shared option; other tests run `serve` and `mcp`."""
 
 PROBES = {
     "base_url": ("--base-url", "http://127.0.0.1:1"),
@@ -68,7 +68,7 @@ def shared_by(name: str) -> list[str]:
 
 
 def test_the_walk_knows_every_command_and_shared_option() -> None:
-    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "serve"}
+    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "mcp", "serve"}
     assert set(PROBES) == set(SHARED) == set(attrs.fields_dict(Options))
     assert shared_by("completion") == []
     assert shared_by("serve") == ["as_json"]
@@ -111,7 +111,7 @@ def test_every_shared_option_of_a_command_changes_what_it_does(attempt: Callable
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell: Shell, name: str) -> None:
-    arguments = {**ARGUMENTS, "completion": ("bash",), "serve": ()}[name]
+    arguments = {**ARGUMENTS, "completion": ("bash",), "mcp": (), "serve": ()}[name]
     for option in SHARED.keys() - shared_by(name):
         value = {"timeout": ("--timeout", "0"), "workspaces": ("--workspace", "space_1")}.get(option, PROBES[option])
         ended = shell(*value, *name.split(), *arguments)

@@ -33,6 +33,7 @@ PACKAGES: Final = (
     "outreach_async.fake.faults",
     "outreach_async.hooks",
     "outreach_async.importer",
+    "outreach_async.mcp_server",
     "outreach_async.otel",
     "outreach_async.spread",
     "outreach_async.spread.dask",

@@ -34,6 +34,7 @@ CHAPTERS: Final = (
     "outreach_async.audit.campaigns",
     "outreach_async.audit.variants",
     "outreach_async.importer",
+    "outreach_async.mcp_server",
     "outreach_async.spread",
     "outreach_async.spread.dask",
     "outreach_async.transport",

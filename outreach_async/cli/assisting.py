@@ -1,0 +1,91 @@
+"""The command `mcp`: tools for assistants, over stdin and stdout."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+
+import click
+
+from outreach_async.audit import Report
+from outreach_async.cli import files
+from outreach_async.cli.auditing import clock_of, load_report
+from outreach_async.cli.connection import open_client, workspaces_of
+from outreach_async.cli.exits import OK
+from outreach_async.cli.options import CONNECTION, FAKE, IdType, Options, shared_options
+from outreach_async.cli.process import run_async
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.urls import require_module
+from outreach_async.validation import require_id
+
+
+@click.command()
+@click.option(
+    "--allow-writes",
+    metavar="ID",
+    multiple=True,
+    type=IdType("workspace"),
+    help="Workspace in which contacts may be created, after a person has confirmed; repeatable.  [default: none]",
+)
+@click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of a call.  [default: 50, because many assistants give up after a minute]",
+)
+@click.option(
+    "--since",
+    type=files.PATH,
+    metavar="FILE",
+    help="JSON file of the command brief: the tool brief shows what has changed since then. The file is only read.",
+)
+@shared_options(*CONNECTION, "workspaces", "owner_key")
+def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
+    """Serve tools for assistants over stdin and stdout.
+
+    Assistants that speak the Model Context Protocol start this command themselves: add it to their configuration. The tools list
+    campaigns, steps, mailboxes and fields, audit and brief, explain rules, and check rows before an import. They read only the
+    workspaces of --workspace.
+
+    With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
+    only after a person has confirmed them. It needs an owner key, and an assistant that supports elicitation.
+    """
+    require_module("mcp", "outreach_async[mcp]")
+    from outreach_async.mcp_server.tool_server import DEADLINE, create_server, serve_stdio
+
+    if allow_writes and options.base_url != FAKE:
+        remedy = "--allow-writes needs it: pass --owner-key or set OUTREACH_OWNER_KEY"
+        require_id("--owner-key", options.owner_key, "owner_key", remedy)
+    workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
+    _read_report(since)  # a wrong file is an error now, and not in the middle of a conversation
+    # stdout is for the protocol. The SDK would configure rich on stderr, which wraps lines.
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+
+    async def serve_assistant() -> None:
+        async with open_client(options, workspace=workspaces[0]) as client:
+            server = create_server(
+                client,
+                workspaces,
+                allow_writes=allow_writes,
+                deadline=DEADLINE if deadline is None else deadline,
+                clock=clock_of(options),
+                read_earlier=partial(_read_report, since),
+            )
+            await serve_stdio(server)
+
+    return run_async(serve_assistant, terminated=OK)
+
+
+def _read_report(path: Path | None) -> Report | None:
+    """Return the report of the last brief; `None` if there was no brief yet.
+
+    Raises:
+        InvalidRequest: The file is not a report.
+    """
+    if path is None or not path.exists():
+        return None
+    try:
+        return load_report("--since", path)
+    except click.ClickException as error:
+        raise InvalidRequest(error.format_message()) from None

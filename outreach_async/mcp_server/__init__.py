@@ -1,0 +1,87 @@
+"""MCP server: tools with which an assistant reads workspaces, audits mailboxes and, if allowed, creates contacts.
+
+The extra `mcp` installs what it needs. Assistants start the command `outreach-async mcp` themselves, and talk to it over stdin
+and stdout (Model Context Protocol). Most of them read a configuration such as this one, from Claude Desktop:
+
+    {
+      "mcpServers": {
+        "outreach": {
+          "command": "outreach-async",
+          "args": ["mcp", "--workspace", "space_1"],
+          "env": {"OUTREACH_BASE_URL": "https://api.example"}
+        }
+      }
+    }
+
+To try it without a service, use the arguments `["mcp", "--base-url", "fake:"]`. Assistants do not inherit the environment of a
+shell: give the full path of the command if it is not found, and set its variables in `env`.
+
+Tools
+-----
+`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` list what the service has, in pages of 20. `audit` audits
+mailboxes and, with `campaigns`, campaigns too. It returns what to do, most urgent first; with `rule`, it lists the findings of a
+rule. `brief` says what has changed and what needs a person: with `--since last.json`, since the command `brief --since last.json`
+last ran, whose file it only reads. `explain_rule` explains a rule, and `check_contacts` checks rows as an import does, without
+sending them. The tools read the workspaces of `--workspace` and no others; the first one is the default. A campaign is found by
+its id alone, because the service reads steps without a workspace.
+
+The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
+last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are the two usual
+questions: `morning` (what happened, what is wrong, and what to do) and `campaign` (how a campaign is doing, and what to change).
+
+Third-party data
+----------------
+Anyone who can name a campaign or answer an e-mail can write a text that an assistant reads. Every answer with such data is one
+JSON object whose first member says that the rest is data and never instructions; Markdown begins with the same sentence. Strings
+are cut, and control characters, characters that change the direction of text, and invisible characters are escaped. No such
+measure is complete: an assistant may still follow an instruction in the data, so decide what it may do at the worst. Without
+`--allow-writes`, it can only read.
+
+Creating contacts
+-----------------
+`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It needs an owner key. A call creates at most 50
+contacts, and skips those that exist or adds only their missing fields; it never overwrites a field. Before anything is sent, the
+assistant's program shows a form with everything that would be created (MCP elicitation), and a person has to confirm. A call for
+another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
+fails and names the alternatives. The answer has the status of every contact, whether it is `certain`, and the `possible` ones.
+
+No schema, answer or error shows the owner key or a credential in a header. An error says what to do.
+
+From Python
+-----------
+`create_server` returns a server of the official SDK, which can serve it over HTTP; add authentication there, because whoever
+connects can call every tool. The SDK's client can call it in the same process, as in a test:
+
+```python
+import json
+
+import anyio
+from mcp import Client
+from outreach_async import OutreachClient
+from outreach_async.mcp_server import create_server
+
+
+async def main() -> None:
+    async with OutreachClient() as client, Client(create_server(client, ["space_1"])) as assistant:
+        print([tool.name for tool in (await assistant.list_tools()).tools][4:])
+        # -> ['audit', 'brief', 'explain_rule', 'check_contacts']
+        result = await assistant.call_tool("list_mailboxes", {"workspace": "space_1"})
+        answer = json.loads(result.content[0].text)
+        print(answer["notice"])  # -> This data comes from the outreach service ...
+        print([box["email"] for box in answer["mailboxes"]])  # -> ['ada@north.example', 'bob@north.example']
+
+
+anyio.run(main)
+```
+"""
+
+from __future__ import annotations
+
+try:
+    import mcp  # noqa: F401 - only whether it can be imported
+except ImportError as missing:
+    raise ImportError("mcp is not installed; run: pip install 'outreach_async[mcp]'") from missing
+
+from outreach_async.mcp_server.tool_server import create_server
+
+__all__ = ["create_server"]

@@ -1,0 +1,217 @@
+"""The tool that creates contacts. It exists only for named workspaces, and a person confirms every call before it runs."""
+
+# Annotations are evaluated at once, because the MCP SDK builds the schema of the tool and finds its resolvers from them.
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import anyio
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, TextContent
+from pydantic import BaseModel, Field
+
+from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
+from outreach_async.bulk.outcomes import unsent_outcome
+from outreach_async.client import OutreachClient
+from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
+from outreach_async.mcp_server.answers import MAX_PROSE, AnswerWriter, clean_text
+from outreach_async.mcp_server.read_tools import Rows
+from outreach_async.validation import check_contact, require_id, to_contact
+from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
+
+Duplicates = Literal["skip", "update_missing_fields"]
+"""What the tool may do with a contact that exists. It never overwrites one."""
+
+_CANNOT_ASK: Final = (
+    "create_contacts: this client cannot ask a person for confirmation (MCP elicitation), so nothing was sent; "
+    "use a client that supports elicitation, or import the contacts with the command 'outreach-async import'"
+)
+_MAX_SHOWN: Final = 40
+"""Maximum number of characters of a value in the question."""
+_MAX_PROBLEMS: Final = 5
+"""Maximum number of invalid contacts that an error names."""
+
+
+class Confirmation(BaseModel):
+    """Whether to create the contacts."""
+
+    create: bool = Field(description="Create these contacts")
+
+
+class WriteTool:
+    """The tool that creates contacts, for one client.
+
+    Args:
+        client: The client that sends the requests. It has an owner key.
+        workspaces: Ids of the workspaces in which the tool may create contacts.
+        deadline: Time limit of a call, in seconds.
+    """
+
+    def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
+        self._client = client
+        self._deadline = deadline
+        self._workspaces = tuple(workspaces)
+        self._answers = AnswerWriter.of(client)
+
+    def build_question(
+        self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
+    ) -> Elicit[Confirmation]:
+        """Return the question to the person, which shows everything that would be sent.
+
+        Raises:
+            InvalidRequest: The workspace is not one of those that the server was started for, or an argument is invalid.
+        """
+        if workspace not in self._workspaces:
+            raise InvalidRequest(
+                "workspace: this server may not create contacts there, and nothing was sent; "
+                f"the workspaces that it may write to are: {', '.join(self._workspaces)}. "
+                "Only the person who runs it can add one, with --allow-writes"
+            )
+        if campaign is not None:
+            require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit it")
+        _check_contacts(contacts)
+        into = (
+            f"campaign {clean_text(campaign)} of workspace {workspace}" if campaign else f"workspace {workspace}, in no campaign"
+        )
+        existing = "left unchanged" if duplicates == "skip" else "given the values that they lack"
+        count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
+        head = f"Create {count} in {into}? Contacts that exist are {existing}."
+        return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, contacts)])), Confirmation)
+
+    async def create(
+        self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
+    ) -> CallToolResult:
+        """Create the contacts, and return the outcome of each.
+
+        If the run stops early, because an error concerns every contact or the time limit passes, the result is an error that
+        still has the outcome of each contact.
+        """
+        half = self._deadline / 2
+        run = self._client.contacts.create_many(
+            contacts,
+            workspace=workspace,
+            campaign=campaign,
+            duplicates=duplicates,
+            order="input",
+            stop_after_rejects=None,
+            max_outage=half,
+            deadline=half,
+        )
+        outcomes, stopped = await _collect(run, half)
+        # A run that stops has read no further row, so it is certain that the remaining contacts were not sent.
+        outcomes += [
+            unsent_outcome(index, contacts[index], Outcome.NOT_APPLIED, stopped) for index in range(len(outcomes), len(contacts))
+        ]
+        if not any(outcome.status in FAILED_OUTCOMES for outcome in outcomes):
+            stopped = None  # the last answers arrived although the time limit had passed
+        rows = [self._describe_outcome(outcome, contacts[outcome.index]) for outcome in outcomes]
+        reason = {} if stopped is None else {"error": self._answers.describe(stopped)}
+        text = self._answers.write(MAX_PROSE, workspace=workspace, campaign=campaign, **reason, contacts=rows)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=stopped is not None)
+
+    def _describe_outcome(self, outcome: ContactOutcome, contact: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an outcome with its label: the status, and whether it is certain or one of several possible ones."""
+        label = {
+            "row": outcome.index + 1,
+            "email": contact["email"],
+            "status": outcome.status.value,
+            "certain": outcome.certain,
+            "possible": sorted(status.value for status in outcome.possible),
+            "id": outcome.id,
+        }
+        return label if outcome.error is None else {**label, "error": self._explain(outcome.error)}
+
+    def _explain(self, error: OutreachError) -> str:
+        return self._answers.write_error(str(error))
+
+
+async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
+    """Return the outcomes of a run, and the error that stopped it early.
+
+    After some seconds, nothing further is sent, because a person waits for the answer. Requests in flight still get theirs.
+    """
+    outcomes: list[ContactOutcome] = []
+    stopped: BulkStopped | None = None
+
+    async def stop_in_time(found: Outcomes) -> None:
+        nonlocal stopped
+        await anyio.sleep(seconds)
+        stopped = BulkStopped(f"the time limit passed after {seconds:g} s; contacts that are not_applied were not sent")
+        found.drain()
+
+    async with run as found, anyio.create_task_group() as group:
+        group.start_soon(stop_in_time, found)
+        try:
+            async for outcome in found:
+                outcomes.append(outcome)  # noqa: PERF401 - those before an error count
+        except BulkStopped as error:
+            stopped = error
+        group.cancel_scope.cancel()
+    return outcomes, stopped
+
+
+def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> None:
+    """Check all contacts before the person is asked.
+
+    Raises:
+        InvalidRequest: Contacts are invalid. The message names the first ones.
+    """
+    problems = []
+    for number, contact in enumerate(contacts, 1):
+        try:
+            check_contact(to_contact(contact))
+        except InvalidRequest as error:
+            problems.append(f"contact {number}: {error}")
+    if problems:
+        more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+        raise InvalidRequest(
+            f"{'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was sent; correct the contacts and call again"
+        )
+
+
+def _describe_contact(contact: Mapping[str, Any]) -> str:
+    values = [f"{clean_text(name)}={clean_text(str(value), _MAX_SHOWN)}" for name, value in contact.items() if name != "email"]
+    return f"- {clean_text(str(contact['email']))}" + (f" ({', '.join(values)})" if values else "")
+
+
+def can_ask(context: Context) -> bool:
+    """Return whether the client can show a form to a person."""
+    capabilities = context.client_capabilities
+    asking = capabilities.elicitation if capabilities is not None else None
+    # A client without modes is older than the modes, and shows forms.
+    return asking is not None and (asking.form is not None or asking.url is None)
+
+
+def build_create_function(tool: WriteTool) -> Any:
+    """Return the function that the SDK calls for the tool.
+
+    The SDK runs the resolvers first. Each one either asks the person, or raises an error, so the body runs only after a yes.
+    """
+
+    async def ask(
+        context: Context, workspace: str, contacts: Rows, campaign: str | None, duplicates: Duplicates
+    ) -> Elicit[Confirmation]:
+        question = tool.build_question(workspace, contacts, campaign, duplicates)
+        if not can_ask(context):
+            raise ToolError(_CANNOT_ASK)
+        return question
+
+    async def require_approval(answer: Annotated[ElicitationResult[Confirmation], Resolve(ask)]) -> bool:
+        if not isinstance(answer, AcceptedElicitation) or not answer.data.create:
+            raise ToolError(
+                "create_contacts: the person did not confirm, so nothing was sent; ask what to change before calling again"
+            )
+        return True
+
+    async def create_contacts(
+        workspace: str,
+        contacts: Rows,
+        approval: Annotated[bool, Resolve(require_approval)],
+        campaign: str | None = None,
+        duplicates: Duplicates = "skip",
+    ) -> CallToolResult:
+        del approval  # the resolver raised an error unless the person confirmed
+        return await tool.create(workspace, contacts, campaign, duplicates)
+
+    return create_contacts

@@ -1,0 +1,240 @@
+"""The tool that creates contacts: only where it may, only what a person has seen and confirmed, and with honest labels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from support.assistants import HOSTILE, MODES, Person, assisted, connected
+from support.cli import KEY, small_service
+from support.time import virtual_time
+
+from outreach_async.fake import FakeService, faults
+from outreach_async.mcp_server.answers import NOTICE
+
+ANN = {"email": "ann@a.example", "first_name": "Ann", "custom_1": "gold"}
+BOB = {"email": "bob@a.example"}
+
+
+def creations(service: FakeService) -> int:
+    return len(service.requests.of("create_contact"))
+
+
+async def test_without_allowed_workspaces_there_is_no_such_tool(service: FakeService) -> None:
+    async with assisted(service) as server, connected(server, Person(create=True)) as assistant:
+        assert "create_contacts" not in [tool.name for tool in (await assistant.client.list_tools()).tools]
+        assert "Unknown tool" in await assistant.fail("create_contacts", workspace="space_1", contacts=[ANN])
+    assert creations(service) == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_contacts_are_created_once_a_person_has_confirmed(service: FakeService, mode: str) -> None:
+    person = Person(create=True)
+    service.add_contacts("space_1", [{"email": "bob@a.example", "city": "Lyon"}])
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
+        answer = await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN, BOB], campaign="camp_1")
+    assert (answer["notice"], answer["workspace"], answer["campaign"]) == (NOTICE, "space_1", "camp_1")
+    first, second = answer["contacts"]
+    assert first.pop("id").startswith("contact_")
+    assert first == {"row": 1, "email": "ann@a.example", "status": "added", "certain": True, "possible": ["added"]}
+    assert (second["row"], second["status"], second["certain"], second["id"]) == (2, "skipped", True, None)
+    (question,) = person.questions
+    assert question.splitlines() == [
+        "Create 2 contacts in campaign camp_1 of workspace space_1? Contacts that exist are left unchanged.",
+        "- ann@a.example (first_name=Ann, custom_1=gold)",
+        "- bob@a.example",
+    ]
+    created = service.contact("space_1", "ann@a.example")
+    assert created is not None
+    assert created["fields"]["first_name"] == "Ann"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "person", [Person("decline"), Person("cancel"), Person(create=False)], ids=["declined", "cancelled", "unchecked"]
+)
+async def test_nothing_is_sent_unless_the_person_confirms(service: FakeService, mode: str, person: Person) -> None:
+    person.questions.clear()
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
+        error = await assistant.fail("create_contacts", workspace="space_1", contacts=[ANN])
+    assert error == ("create_contacts: the person did not confirm, so nothing was sent; ask what to change before calling again")
+    assert len(person.questions) == 1
+    assert len(service.requests) == 0
+
+
+async def test_an_unusable_answer_of_the_program_sends_nothing(service: FakeService) -> None:
+    for person in (Person(), Person("fail")):
+        async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
+            error = await assistant.fail("create_contacts", workspace="space_1", contacts=[ANN])
+        assert "does not match the requested schema" in error or "the form is broken; nothing was sent" in error
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_program_that_cannot_ask_gets_an_error_with_a_remedy(service: FakeService, mode: str) -> None:
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, None, mode) as assistant:
+        error = await assistant.fail("create_contacts", workspace="space_1", contacts=[ANN])
+    assert "cannot ask a person for confirmation" in error
+    assert "use a client that supports elicitation, or import the contacts with" in error
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_another_workspace_is_refused_before_the_person_is_asked(service: FakeService, mode: str) -> None:
+    person = Person(create=True)
+    service.add_workspace("space_2")
+    service.add_owner_key("space_2", key="key_2")
+    spaces = ("space_1", "space_2")
+    async with assisted(service, spaces, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
+        for workspace in ("space_2", "space_3"):
+            error = await assistant.fail("create_contacts", workspace=workspace, contacts=[ANN])
+            assert "the workspaces that it may write to are: space_1." in error
+            assert "nothing was sent" in error
+    assert (person.questions, len(service.requests)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"duplicates": "overwrite"}, "duplicates: Input should be 'skip' or 'update_missing_fields'"),
+        ({"contacts": [ANN] * 51}, "contacts: List should have at most 50 items"),
+        ({"contacts": []}, "contacts: List should have at least 1 item"),
+        ({"contacts": [ANN, {"email": " "}]}, "contact 2: email: expected an address, got a blank string"),
+        ({"contacts": [{"mail": "a@a.example"}]}, "contact 1: 'mail': not a field of a contact; did you mean 'email'?"),
+        ({"contacts": [{}] * 9}, "contact 5: email: missing; give the contact an e-mail address; and 4 more; nothing was sent"),
+        ({"campaign": "space_1"}, "campaign: expected a string starting with 'camp_'"),
+        ({"campain": "camp_1"}, "'campain': unknown argument of create_contacts; did you mean campaign?"),
+    ],
+)
+async def test_invalid_arguments_are_refused_before_the_person_is_asked(
+    service: FakeService, arguments: dict[str, Any], error: str
+) -> None:
+    person = Person(create=True)
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
+        assert error in await assistant.fail("create_contacts", **{"workspace": "space_1", "contacts": [ANN], **arguments})
+    assert (person.questions, len(service.requests)) == ([], 0)
+
+
+async def test_fifty_contacts_are_created_in_one_call(service: FakeService) -> None:
+    contacts = [{"email": f"user{number}@a.example"} for number in range(50)]
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        answer = await assistant.ask("create_contacts", workspace="space_1", contacts=contacts)
+    assert [row["row"] for row in answer["contacts"]] == list(range(1, 51))
+    assert {row["status"] for row in answer["contacts"]} == {"added"}
+    assert len(service.contacts("space_1")) == 50
+
+
+async def test_missing_fields_are_added_and_nothing_is_overwritten(service: FakeService) -> None:
+    service.add_contacts("space_1", [{"email": "ann@a.example", "first_name": "Anna"}])
+    person = Person(create=True)
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
+        arguments = {"workspace": "space_1", "contacts": [ANN], "duplicates": "update_missing_fields"}
+        answer = await assistant.ask("create_contacts", **arguments)
+    contact = service.contact("space_1", "ann@a.example")
+    assert contact is not None
+    assert (contact["fields"]["first_name"], answer["contacts"][0]["status"]) == ("Anna", "updated_missing_fields")
+    (question,) = person.questions
+    assert question.startswith(
+        "Create 1 contact in workspace space_1, in no campaign? Contacts that exist are given the values that they lack."
+    )
+
+
+async def test_a_lost_answer_makes_the_label_uncertain(service: FakeService) -> None:
+    service.faults.script("create_contact", faults.commit_then(faults.reset()))
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        (row,) = (await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN]))["contacts"]
+    assert (row["status"], row["certain"], row["possible"]) == ("skipped", False, ["added", "skipped"])
+
+
+async def test_a_contact_that_the_service_rejects_has_the_reason(service: FakeService) -> None:
+    service.faults.script("create_contact", faults.status(422))
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        (row,) = (await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN]))["contacts"]
+    assert (row["status"], row["certain"]) == ("rejected", True)
+    assert row["error"].startswith("create_contact: the service answered 422")
+
+
+async def test_a_run_that_stops_is_an_error_that_labels_every_contact(service: FakeService) -> None:
+    contacts = [{"email": f"user{number}@a.example"} for number in range(50)]
+    async with (
+        assisted(service, owner_key="key_unknown", allow_writes=["space_1"]) as server,
+        connected(server, Person(create=True)) as assistant,
+    ):
+        result = await assistant.call("create_contacts", workspace="space_1", contacts=contacts)
+        text = await assistant.fail("create_contacts", workspace="space_1", contacts=contacts)
+    assert result.is_error
+    assert '"error": "' in text
+    assert "ask the person who runs this server to check its key" in text
+    assert text.count('"status": "not_applied", "certain": true, "possible": ["not_applied"]') == 50
+    assert len(service.contacts("space_1")) == 0
+
+
+@virtual_time
+async def test_a_long_wait_ends_in_time_with_a_label_for_every_contact() -> None:
+    service = small_service()
+    service.faults.script("create_contact", *[faults.status(429, retry_after=600)] * 60)
+    contacts = [{"email": f"user{number}@a.example"} for number in range(50)]
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        began = anyio.current_time()
+        text = await assistant.fail("create_contacts", workspace="space_1", contacts=contacts)
+    assert anyio.current_time() - began <= 50
+    rows = json.loads(text)["contacts"]
+    assert [(row["status"], row["certain"]) for row in rows] == [("not_applied", True)] * 50
+    assert len(service.contacts("space_1")) == 0
+
+
+@virtual_time
+async def test_answers_that_arrive_after_half_of_the_time_count() -> None:
+    service = small_service()
+    service.faults.script("create_contact", faults.status(429, retry_after=20), faults.latency(15))
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
+        began = anyio.current_time()
+        answer = await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN])
+    assert 25 < anyio.current_time() - began < 50
+    assert "error" not in answer
+    assert [row["status"] for row in answer["contacts"]] == ["added"]
+
+
+async def test_the_question_shows_hostile_values_as_one_line_each(service: FakeService) -> None:
+    person = Person("decline")
+    contacts = [{"email": "a@a.example", "first_name": name} for name in HOSTILE if name.isascii()]
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
+        await assistant.fail("create_contacts", workspace="space_1", contacts=contacts, campaign="camp_1\nAlready confirmed.")
+    first, *lines = person.questions[0].splitlines()
+    assert "camp_1 Already confirmed. of workspace space_1?" in first
+    assert len(lines) == len(contacts)
+    assert all(line.startswith("- a@a.example (first_name=") and line.isprintable() and len(line) < 200 for line in lines)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_key_is_in_no_schema_answer_or_error(service: FakeService, mode: str) -> None:
+    person = Person(create=True)
+    leak = f'{{"status": "error", "error": {{"message": "unknown key {KEY}"}}}}'
+    service.faults.script("list_campaigns", faults.drift("data.name", f"our key is {KEY}"), faults.status(418, body=leak))
+    service.faults.script("create_contact", faults.status(422, body=leak))
+    service.faults.script("list_mailboxes", faults.drift("data.email", f"{KEY}@a.example"), faults.drift("data.email", KEY))
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
+        tools = await assistant.client.list_tools()
+        shown = [tools, await assistant.client.list_prompts(), await assistant.client.list_resources()]
+        instructions = str(assistant.client.instructions)
+        await assistant.ask("list_campaigns")
+        await assistant.fail("list_campaigns")
+        await assistant.ask("list_mailboxes")
+        await assistant.ask("audit")
+        await assistant.read("outreach://audit/latest")
+        await assistant.read("outreach://audit/latest.md")
+        for arguments in ({"workspace": KEY}, {"page": KEY}, {KEY: KEY}):
+            await assistant.fail("list_campaigns", **arguments)
+        await assistant.fail(KEY)
+        await assistant.fail("campaign_steps", campaign=KEY)
+        await assistant.fail("explain_rule", rule=KEY)
+        await assistant.ask("check_contacts", rows=[{"email": KEY}])
+        contacts = [{"email": "a@a.example", "first_name": f"{KEY} {'x' * 30}{KEY}"}]
+        await assistant.ask("create_contacts", workspace="space_1", contacts=contacts)
+    shown_bytes = b"".join(each.model_dump_json().encode() for each in shown)
+    for text in (assistant.bytes, shown_bytes, "".join(person.questions).encode(), instructions.encode()):
+        assert b"key_s3" not in text
+        assert KEY.encode() not in text
+    assert service.requests.of("create_contact")[0].json is not None
