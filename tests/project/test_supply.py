@@ -66,7 +66,7 @@ def test_the_supported_python_versions_are_the_tested_ones() -> None:
 
 
 def test_every_dependency_of_users_has_a_minimum_version() -> None:
-    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 16
+    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 18
     with pytest.raises(ValueError, match="certifi has no lowest version"):
         floors({"dependencies": ["certifi"], "optional-dependencies": {}})
 
