@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -26,9 +26,6 @@ from outreach_async.transport.sending import (
 from outreach_async.transport.tls import TrustSettings
 from outreach_async.transport.wire import Progress, Request, Response
 
-if TYPE_CHECKING:
-    from outreach_async.transport.httptools_pool import ProtocolPool, StreamPool
-
 _DEFAULT_CONNECTIONS: Final = 64
 _CONNECTION_ERRORS: Final = (
     OSError,  # includes ssl.SSLError
@@ -37,6 +34,19 @@ _CONNECTION_ERRORS: Final = (
     anyio.ClosedResourceError,
     anyio.EndOfStream,  # raised if the server closes the connection within the handshake
 )
+
+
+class HttptoolsPool(Protocol):
+    """A `ProtocolPool` or a `StreamPool`. With their own names, type-checking a program would check asyncio as well."""
+
+    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Send a request and return the response."""
+
+    def is_current(self) -> bool:
+        """Return whether the event loop of the pool is certainly running."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
 
 
 class HttptoolsTransport:
@@ -103,7 +113,7 @@ class HttptoolsTransport:
             self._default_headers["authorization"] = self._base.authorization
         self._last_head: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
         self._pool = LoopLocal(self._open_pool)
-        self._fast_pool: ProtocolPool | None = None
+        self._last_pool: HttptoolsPool | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -115,22 +125,21 @@ class HttptoolsTransport:
         """The URL prepended to every target, without user and password; hooks receive it."""
         return str(self._base)
 
-    def _open_pool(self) -> ProtocolPool | StreamPool:
+    def _open_pool(self) -> HttptoolsPool:
         # A separate module, because it imports httptools and asyncio.
-        from outreach_async.transport.httptools_pool import Origin, ProtocolPool, open_pool
+        from outreach_async.transport.httptools_pool import Origin, open_pool
 
         is_encrypted = self._base.scheme == "https"
         port = self._base.port or urls.DEFAULT_PORTS[self._base.scheme]
         origin = Origin(self._host, port, self._trust.get_context("httptools") if is_encrypted else None)
-        pool = open_pool(origin, self.max_in_flight, self._max_answer)
-        self._fast_pool = pool if isinstance(pool, ProtocolPool) else None
-        return pool
+        return open_pool(origin, self.max_in_flight, self._max_answer)
 
-    def _get_pool(self) -> ProtocolPool | StreamPool:
+    def _get_pool(self) -> HttptoolsPool:
         """Return the pool of the running event loop. On asyncio, this takes a seventh of the time of `LoopLocal.get`."""
-        if self._fast_pool is not None and self._fast_pool.is_current() and not self._pool.is_inherited:
-            return self._fast_pool
-        return self._pool.get()
+        pool = self._last_pool
+        if pool is None or not pool.is_current() or self._pool.is_inherited:
+            pool = self._last_pool = self._pool.get()
+        return pool
 
     def _build_head(self, request: Request) -> bytes:
         """Return the head of a request, without its content-length and the empty line."""
@@ -178,7 +187,7 @@ class HttptoolsTransport:
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
-        self._fast_pool = None
+        self._last_pool = None
         if (pool := self._pool.release()) is not None:
             await pool.aclose()
 

@@ -394,7 +394,7 @@ class ProtocolPool:
         return connection
 
     def is_current(self) -> bool:
-        """Return whether the event loop of the pool is running."""
+        """Return whether the event loop of the pool is certainly running."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:  # another event loop, such as trio's
@@ -505,6 +505,10 @@ class StreamPool:
             return await connection.exchange(message, method, progress)
 
         return await self._pool.run(exchange, progress)
+
+    def is_current(self) -> bool:
+        """Return `False`, because asking trio takes as long as `LoopLocal.get`."""
+        return False
 
     async def aclose(self) -> None:
         """Cancel every exchange and close every connection."""

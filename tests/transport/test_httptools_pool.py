@@ -95,6 +95,10 @@ async def test_bytes_that_arrive_while_idle_close_the_connection() -> None:
 @on_asyncio
 async def test_bytes_in_the_kernel_while_idle_are_noticed() -> None:
     stage = Stage()
+    running = await stage.exchange()
+    stage.connection.data_received(RESPONSE)
+    await running
+    assert stage.connection.is_silent()
     stage.sockets[1].send(b"H")
     assert not stage.connection.is_silent()
     stage.close()
