@@ -134,7 +134,7 @@ class FlaggedMailbox:
 
     @classmethod
     def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
-        """Keep of a mailbox what a report shows."""
+        """Keep the values of a mailbox that a report shows."""
         figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
         kind, status = str(mailbox.type), str(mailbox.status)
         return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
