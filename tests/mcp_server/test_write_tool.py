@@ -1,4 +1,4 @@
-"""The tool that creates contacts: only where it may, only what a person has seen and confirmed, and with honest labels."""
+"""The tool that creates contacts: allowed workspaces, confirmation by a person, and labels of outcomes."""
 
 from __future__ import annotations
 
