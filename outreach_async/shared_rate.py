@@ -332,7 +332,7 @@ class SharedRate:
         return self._coordinator.step(usage, anyio.current_time())
 
 
-# How a client renews its share.
+# Renewal of a client's share.
 
 _INTERVAL: Final = 0.25
 """Seconds between two reports."""

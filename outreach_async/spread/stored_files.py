@@ -118,7 +118,7 @@ def read_version(location: str) -> FileVersion:
         return FileVersion(found["size"], str(found["e_tag"]))  # the four stores always have one
     with translate_read_errors(location):
         if not Path(location).is_file():
-            Path(location).stat()  # raises an error that says what is wrong, if nothing is there
+            Path(location).stat()  # raises an OSError with the reason if nothing is there
             raise InvalidRequest(f"{location}: expected a file that can be read more than once; save it as a regular file")
         status = Path(location).stat()
     return FileVersion(status.st_size, str(status.st_mtime_ns))

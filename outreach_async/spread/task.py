@@ -1,4 +1,4 @@
-"""Import one part of a plan, and merge the reports of all parts. The functions know no engine, and pickle."""
+"""Import one part of a plan, and merge the reports of all parts. The functions do not depend on an engine, and can be pickled."""
 
 from __future__ import annotations
 
