@@ -254,7 +254,7 @@ class Contacts(_Resource):
             deadline: Time limit for the call over all attempts and waits, in seconds.
 
         Raises:
-            OutreachError: The call failed; the error's `maybe_applied` says whether the contact may have been created.
+            OutreachError: The call failed; the error's `maybe_applied` states whether the contact may have been created.
 
         Example:
             ```python

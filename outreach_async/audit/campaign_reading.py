@@ -133,7 +133,7 @@ class CampaignReader:
             for place, campaign in enumerate(campaigns, count):
                 if needs_steps(campaign, self._policy):
                     self._progress.expect_requests(workspace, 1)
-                    await self._slots.acquire()  # before the task is started, so that only so many campaigns wait in memory
+                    await self._slots.acquire()  # before the task is started, which limits the campaigns in memory
                     group.start_soon(self._judge, reading, place, campaign)
                 else:
                     reading.verdicts[place] = self._evaluate(reading, campaign, None)

@@ -31,8 +31,8 @@ work like the rules about mailboxes: a policy turns them off and changes their t
 marks new and resolved findings. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
 score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
 
-Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of e-mails that nobody opens
-(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates beside A/B variants, because their
+Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of unopened e-mails
+(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates against A/B variants, because their
 contacts are not chosen at random. `Report.not_judged` lists both.
 
 Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is checked.
@@ -192,7 +192,7 @@ class CampaignTotals:
 
 @attrs.frozen(kw_only=True)
 class Variant:
-    """A template of a step, beside the other templates of the step.
+    """A template of a step, for comparison with the step's other templates.
 
     Attributes:
         id: Id of the template.

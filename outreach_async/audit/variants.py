@@ -10,13 +10,13 @@ A report shows the verdict of each step whose e-mail has variants:
 
 Method
 ------
-The usual test of two proportions is made for one look at the end. A person who reads a report every day, and stops at the first
-"significant" difference, sees one in almost half of all tests of equal variants. The comparison here is an e-process
+The usual test of two proportions is designed for one look at the end. A person who reads a report every day, and stops at the
+first "significant" difference, sees one in almost half of all tests of equal variants. The comparison here is an e-process
 (Turner, Ly and Grünwald: arXiv 2106.02693): a bet against "both variants have the same reply rate", whose expected value under
-that hypothesis never exceeds 1, whenever one looks. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of
-equal variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that
-explains them best: the result is the minimum over all common rates, so it also holds for the true rate, which is unknown. With
-several variants, each pair needs 20 times the number of pairs.
+that hypothesis never exceeds 1, at any time. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of equal
+variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that explains
+them best: the result is the minimum over all common rates, so it also holds for the true rate, which is unknown. With several
+variants, each pair needs 20 times the number of pairs.
 
 In 2,000 simulated years of daily looks at equal variants with 50 e-mails a day each, at most 0.5 % had a false verdict, and a
 z-test with the level 5 % had one in 44 to 48 %. A doubled reply rate is found after about 1,100 e-mails per variant (3 % against

@@ -353,7 +353,7 @@ def _decode_label(label: str) -> str:
 
 
 class DirectFeed:
-    """Supplies the rows of a run without a journal. Each row is pulled when a worker asks for the next row."""
+    """Supplies the rows of a run without a journal. Each row is pulled when a worker requests the next row."""
 
     def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source

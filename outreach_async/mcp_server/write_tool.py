@@ -64,9 +64,8 @@ class WriteTool:
         """
         if workspace not in self._workspaces:
             raise InvalidRequest(
-                "workspace: this server may not create contacts there, and nothing was sent; "
-                f"the workspaces that it may write to are: {', '.join(self._workspaces)}. "
-                "Only the person who runs it can add one, with --allow-writes"
+                f"workspace: expected one of {', '.join(self._workspaces)}, got another id, so nothing was sent; "
+                "pass one of them. Only the person who runs this server can allow others, with --allow-writes"
             )
         if campaign is not None:
             require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit it")

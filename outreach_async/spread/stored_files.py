@@ -1,6 +1,6 @@
 """Open input files by location: a path, or the URL of an object on an object store. Detect files that have changed.
 
-Objects are read with obstore, which takes its credentials from the environment. Each read asks for the version that was planned,
+Objects are read with obstore, which takes its credentials from the environment. Each read requests the version that was planned,
 so a part never mixes two versions of an object.
 """
 
