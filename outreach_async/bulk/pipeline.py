@@ -146,7 +146,7 @@ class Plan:
 
     Attributes:
         engine: The client's engine, which sends the requests.
-        duplicates: What the service does with a contact that it already has.
+        duplicates: Policy for contacts that are already in the workspace.
         call_options: Timeout and deadline of each row.
         source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.
