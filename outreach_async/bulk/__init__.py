@@ -146,10 +146,9 @@ the rows done, the total, the rows per second, the state, the seconds until a pa
 BulkSuspended and BulkStopped carry the counts so far as `report`; `resumable` is true if there is a journal. Leaving the block
 early cancels the requests in flight; the journal records which of their rows may have been sent.
 
-Memory is bounded by a window of a few rows per request in flight, regardless of the size of the input: a row is pulled only while
-the window has room, and leaves the window when you take its outcome. A slow consumer slows the run down, and a million rows need
-as much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete
-early.
+Memory is bounded by a window of a few rows per request in flight, for inputs of any size: a row is pulled only while the
+window has room, and leaves the window when you take its outcome. A slow consumer slows the run down, and a million rows need as
+much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """
 
 from outreach_async.bulk.frames import ArrowStream
