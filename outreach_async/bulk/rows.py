@@ -103,8 +103,8 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
         """Return the `identifying_bytes` of rows without parsing them; `None` if these rows must be parsed.
 
-        This is many times faster than parsing, because it does not validate rows: the bytes of an invalid row differ from those
-        of the parsed row. No valid row has these bytes, unless it is encoded to the same JSON.
+        This is many times faster than parsing, because it does not look for what is wrong with a row: an invalid row has other
+        bytes than it has when it is parsed. No valid row has these bytes, unless it is encoded to the same JSON.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
@@ -134,7 +134,7 @@ class RowParser:
 _FIELD_ORDER: Final = tuple(
     msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS))), type=dict[str, object])
 )
-"""The fields in the order of a request's body, as the encoder writes them. Codes follow the fields."""
+"""The fields in the order in which a request's body has them. The encoder decides it. Codes follow after the fields."""
 _FIELDS: Final[Any] = msgspec.defstruct(
     "_FIELDS", [(name, str | None | Unset, UNSET) for name in _FIELD_ORDER], forbid_unknown_fields=True, gc=False
 )
