@@ -110,7 +110,7 @@ class RowParser:
             return None
         try:
             return _encode_lines(_to_encodable(originals))[1:-1].split(b"\n{")  # a line break within a string is escaped
-        except (TypeError, ValueError, InvalidRequest):  # parsing reports the error
+        except (TypeError, ValueError, InvalidRequest):  # parsing tells what is wrong
             return None
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
@@ -171,7 +171,7 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return the keys of a row in the order in which they are sent.
 
     Raises:
-        TypeError: A key is neither a field nor a code.
+        TypeError: A key is no field or code.
     """
     known = [name for name in _FIELD_ORDER if name in keys]
     codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
@@ -353,7 +353,7 @@ def _decode_label(label: str) -> str:
 
 
 class DirectFeed:
-    """Supplies the rows of a run without a journal. Each row is pulled when a worker requests the next row."""
+    """Supplies the rows of a run without a journal. Each row is pulled when a worker asks for the next row."""
 
     def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source
