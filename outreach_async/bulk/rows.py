@@ -103,14 +103,14 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
         """Return the `identifying_bytes` of rows without parsing them; `None` if these rows must be parsed.
 
-        This is many times faster than parsing, because it does not look for what is wrong with a row: an invalid row has other
-        bytes than it has when it is parsed. No valid row has these bytes, unless it is encoded to the same JSON.
+        This is many times faster than parsing, because it does not look for what is wrong with a row. An invalid row never has
+        the bytes that it has when it is parsed, but it may have those of a valid row that is encoded to the same JSON.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
             return _encode_lines(_to_encodable(originals))[1:-1].split(b"\n{")  # a line break within a string is escaped
-        except (TypeError, ValueError, InvalidRequest):  # parsing tells what is wrong
+        except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing tells what is wrong
             return None
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
