@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, MutableSequence
 from typing import Any, Final, Literal
 
 import attrs
-import msgspec
 
 from outreach_async.contacts import CreateContactResponse, possible_outcomes
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
@@ -16,7 +15,8 @@ from outreach_async.retry import FailureKind, Idempotency, classify, explain_sta
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
 
-class ContactOutcome(msgspec.Struct, frozen=True, kw_only=True):  # creating an attrs object would take ten times as long
+@attrs.frozen(kw_only=True)
+class ContactOutcome:
     """The outcome of one row of a bulk run.
 
     Attributes:
@@ -72,7 +72,7 @@ def failed_outcome(index: int, row: object, error: OutreachError, duplicates: st
         return outcome
     # The row itself is rejected, although an earlier attempt may have been applied.
     possible = outcome.possible - {Outcome.NOT_APPLIED} | {Outcome.REJECTED}
-    return msgspec.structs.replace(outcome, status=Outcome.REJECTED, possible=possible)
+    return attrs.evolve(outcome, status=Outcome.REJECTED, possible=possible)
 
 
 def unfinished_outcome(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import msgspec
 import pytest
 from support.kill_points import Point
 from support.kills import Entry, Figures, Importers, Left, Service, Story, find_leaks, violations
@@ -57,7 +56,7 @@ def good() -> Story:
 
 def relabel(story: Story, at: int, **values: Any) -> Story:
     """Describe the same run with another outcome for one row, both delivered and in the journal."""
-    outcomes = [msgspec.structs.replace(each, **values) if each.index == at else each for each in story.outcomes]
+    outcomes = [attrs.evolve(each, **values) if each.index == at else each for each in story.outcomes]
     return attrs.evolve(story, outcomes=outcomes, lines=[])
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from support.time import virtual_time
 from support.transport import Script, added, status
 
@@ -66,9 +66,9 @@ def test_an_outcome_can_be_revised_until_it_is_delivered(kind: type[InputOrder |
         waiting.expect(index)
         waiting.extend([outcome(index)])
     for index in (1, 5):
-        waiting.revise(index, lambda before: replace(before, id="contact_2"))
+        waiting.revise(index, lambda before: evolve(before, id="contact_2"))
     left = [waiting.popleft(), waiting.popleft()]
-    waiting.revise(1, lambda before: replace(before, id=None))
+    waiting.revise(1, lambda before: evolve(before, id=None))
     assert [one.id for one in left] == ["contact_1", "contact_2"]
     assert not waiting
 

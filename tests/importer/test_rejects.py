@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def test_rejects_are_found_by_index_and_duplicates_by_line(tmp_path: Path) -> No
     path = tmp_path / "people.csv"
     path.write_text('email,city\na@a.example,"x\ny"\nbad,z\na@a.example,w\n', encoding="utf-8")
     outcomes = [
-        rejected(InvalidRequest("email: bad"), 1),
+        attrs.evolve(rejected(InvalidRequest("email: bad"), 1)),
         unsent_outcome(2, None, Outcome.REJECTED, InvalidRequest("email: same address as row 0"), 0),
     ]
     found = list(rejects_of(open_file(path), outcomes))

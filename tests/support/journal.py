@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import attrs
 import pytest
 from hypothesis import strategies as st
 from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
@@ -28,7 +28,7 @@ def facts(found: ContactOutcome) -> dict[str, Any]:
     """Return the comparable parts of an outcome: errors are equal only to themselves."""
     error = found.error
     error_facts = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
-    return {**msgspec.structs.asdict(found), "error": error_facts}
+    return {**attrs.asdict(found, recurse=False), "error": error_facts}
 
 
 def states() -> set[tuple[int, int]]:
