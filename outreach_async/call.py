@@ -121,7 +121,7 @@ class Throttle(Protocol):
 class ClientThrottle:
     """The throttle of a client's calls outside bulk runs. Every failed attempt counts against its call.
 
-    The exception are reads that the service refuses for now: they are retried until the deadline of their call.
+    The exceptions are reads that the service refuses temporarily: they are retried until the deadline of their call.
     """
 
     run = None

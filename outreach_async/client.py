@@ -35,8 +35,8 @@ class OutreachClient:
         max_in_flight: Maximum number of requests in flight.
         rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
             most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. Refusals of the service lower the rate further;
-            without a rate, the client learns it from them. Or a `Rate` that several clients share, such as `SharedRate()`; the
-            client then works only while it is open, in an `async with` block.
+            without a rate, the client learns it from them. Alternatively, pass a `Rate` that several clients share, such as
+            `SharedRate()`; the client then works only while it is open, in an `async with` block.
         retry: The retry policy; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 

@@ -271,7 +271,7 @@ class Engine:
             call.fail(error, call.last_error if isinstance(error, DeadlineExceeded) else None)
         if not in_time:  # fail now: the next attempt could only start after the deadline
             if is_refusal:
-                call.fail(error)  # the error has the service's `Retry-After`, which tells the caller when to retry
+                call.fail(error)  # the error has the service's `Retry-After`, the time at which the caller may retry
             text = f"{error}; no further attempt fits within the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         if call.time_left <= 0:  # within a run, where waits do not use up the deadline
@@ -292,8 +292,8 @@ def _wrap_foreign_error(error: Exception, progress: Progress) -> TransportError:
     unsent = progress.sent is False or (progress.sent is None and isinstance(error, ConnectionRefusedError))
     failure = TransportError(f"the transport failed: {type(error).__name__}", maybe_sent=not unsent)
     failure.__cause__ = error
-    # The traceback is dropped, so a note says where the error was raised, innermost frame first. The outermost frame is left out,
-    # because it is the engine's own.
+    # The traceback is dropped, so a note lists where the error was raised, innermost frame first. The outermost frame is left
+    # out, because it is the engine's own.
     frames = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False)[:0:-1]
     calls = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
     failure.add_note(f"raised at {', called from '.join(calls)}")

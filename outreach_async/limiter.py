@@ -376,8 +376,8 @@ class RateLimiter:
         error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
         states_quota = self._apply_quota(error.headers, attempt.started, now)
         is_429 = error.status_code == TOO_MANY_REQUESTS
-        if self._usage is not None:  # whoever hands out the shares learns from the refusals of all clients
-            # Many requests in flight may be refused at once. After the share was lowered, the rest of them says nothing new.
+        if self._usage is not None:  # the rate that assigns the shares learns from the refusals of all clients
+            # Many requests in flight may be refused at once. After the share was lowered, the others add no information.
             self._usage.refused += is_429 and attempt.started >= self._lowered_at
             self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
         elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):

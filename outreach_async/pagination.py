@@ -238,10 +238,10 @@ class Pager(Generic[T]):
             raise TypeError(f"Pager: expected `async for`, got `for`; {_USAGE}")
 
         def __len__(self) -> NoReturn:
-            raise TypeError(f"Pager: expected a list, got a pager, whose items are not fetched yet; {_USAGE}")
+            raise TypeError(f"Pager: expected a list, got a pager whose items are not fetched yet; {_USAGE}")
 
         def __getitem__(self, _index: object) -> NoReturn:
-            raise TypeError(f"Pager: expected a list, got a pager, whose items are not fetched yet; {_USAGE}")
+            raise TypeError(f"Pager: expected a list, got a pager whose items are not fetched yet; {_USAGE}")
 
         def __bool__(self) -> bool:
             return True  # like any object without a length
@@ -390,7 +390,7 @@ def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
-    """Fetch a page. Return an error instead of raising it, because only the cursor knows whether the list has ended."""
+    """Fetch a page. Return an error instead of raising it, because only the cursor determines whether the list has ended."""
     try:
         return await pager.fetch(number)
     except OutreachError as error:

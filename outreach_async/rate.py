@@ -355,7 +355,7 @@ class CubicLimit:
         if self.limit is None:
             peak, self._recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
         elif self._refuses_everything(achieved):
-            # These refusals say nothing about the rate. If each of them cut the rate, the recovery would take minutes.
+            # These refusals are no evidence about the rate. If each of them cut the rate, the recovery would take minutes.
             # Instead, attempts become rarer with the time since the first refusal.
             self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._futile_since)))
             return

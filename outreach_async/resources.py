@@ -97,7 +97,7 @@ class Campaigns(_Resource):
             page: Number of the page to start at.
             display: Number of campaigns per page.
             max_items: Maximum number of campaigns, over all pages; `None` for all.
-            undecodable: What to do with an item that does not match the interface: `"raise"` raises an error, `"keep"` puts
+            undecodable: Policy for items that do not match the interface: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
             deadline: Time limit per page, over all attempts and waits, in seconds.
@@ -164,7 +164,7 @@ class Mailboxes(_Resource):
             page: Number of the page to start at.
             display: Number of mailboxes per page, at most 2,000.
             max_items: Maximum number of mailboxes, over all pages; `None` for all.
-            undecodable: What to do with an item that does not match the interface: `"raise"` raises an error, `"keep"` puts
+            undecodable: Policy for items that do not match the interface: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
             deadline: Time limit per page, over all attempts and waits, in seconds.
@@ -254,7 +254,7 @@ class Contacts(_Resource):
             deadline: Time limit for the call over all attempts and waits, in seconds.
 
         Raises:
-            OutreachError: The call failed; the error's `maybe_applied` says whether the contact may have been created.
+            OutreachError: The call failed; the error's `maybe_applied` states whether the contact may have been created.
 
         Example:
             ```python
@@ -312,7 +312,7 @@ class Contacts(_Resource):
             campaign: Id of the campaign to add the contacts to; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
-            repeats: What to do with rows that have the same e-mail. `"serial"` sends each of these rows, one after the other.
+            repeats: Policy for rows with the same e-mail. `"serial"` sends each of these rows, one after the other.
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
                 These three values read the whole input first and need a journal.

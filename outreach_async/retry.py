@@ -158,7 +158,7 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
-"""The meaning of a 503 with `Retry-After`: throttling. Only convention says so; the contact may already have been created."""
+"""The meaning of a 503 with `Retry-After`: throttling. This is only a convention; the contact may already have been created."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),

@@ -66,7 +66,7 @@ _SMOOTHING: Final = 0.5
 _DEMAND_DECAY: Final = 1.0
 """Time constant with which a client's demand falls, in seconds. It rises at once."""
 _MIN_PERIOD: Final = 0.1
-"""Minimum number of seconds by which a client's demand is divided. Waiting requests in a shorter period say nothing of a rate."""
+"""Minimum number of seconds by which a client's demand is divided. Requests that wait for less do not indicate a rate."""
 _HEADROOM: Final = 1.25
 """Ratio of the share to the demand of a client that needs less than an equal share, so that its demand can be seen to rise."""
 _IDLE_SHARE: Final = 1.0
@@ -95,7 +95,7 @@ class RateUsage:
         wanted: Number of attempts that started in the period or are waiting at its end.
         succeeded: Number of attempts that the service accepted.
         refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
-            last lowered are left out, because they say nothing about the rate since then.
+            last lowered are left out, because they are no evidence about the rate since then.
         retry_after: Longest wait that the service asked for, in seconds; 0 if it asked for none.
 
     Raises:
@@ -259,7 +259,7 @@ class RateCoordinator:
             unused: Seconds since the last report of any client, if the rate was not used up in that time.
         """
         achieved = sum(client.achieved for client in self._clients.values())
-        # A limit that nobody reaches must not grow, because nothing shows that the service allows more.
+        # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
         self._learned.exclude_time(unused)
         self._search_rate = max(self._search_rate, _SEARCH_FACTOR * achieved)
         if usage.succeeded:
@@ -332,7 +332,7 @@ class SharedRate:
         return self._coordinator.step(usage, anyio.current_time())
 
 
-# How a client renews its share.
+# Renewal of a client's share.
 
 _INTERVAL: Final = 0.25
 """Seconds between two reports."""

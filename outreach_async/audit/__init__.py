@@ -107,19 +107,19 @@ Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
-domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` says how
-much has been read, how long the rest takes, and why the audit waits.
+domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` holds the
+amount read, the estimated time left, and the reason for a pause.
 
 While the service refuses requests or is down, an audit waits, up to 15 minutes without a success. A workspace is given up only
-while others can be read. `deadline=600` limits the whole audit to ten minutes; what is not read by then is unreadable.
+while others can be read. `deadline=600` limits the whole audit to ten minutes; workspaces not read by then are unreadable.
 An audit keeps the totals of at most a million domains, types and servers, in about 250 MB each. Beyond that, it keeps those with
-the smallest digests; `report.totals` is an estimate, and `report.not_judged` says what was left out.
+the smallest digests; `report.totals` is an estimate, and `report.not_judged` states that some are left out.
 
 Auditing in parts
 -----------------
-`audit_part` audits some workspaces, in another process or on another host. `merge` makes of the parts the report that `audit` of
-all workspaces returns, whatever the split and the order. Run a part again if its process died; a repeated part counts once. A
-part can be pickled or stored as JSON, and contains no keys. All parts need the same time `at`, `salt` and policy:
+`audit_part` audits some workspaces, in another process or on another host. `merge` combines the parts into the report that
+`audit` returns for all workspaces, regardless of split and order. Run a part again if its process died; a repeated part counts
+once. A part can be pickled or stored as JSON, and contains no keys. All parts need the same time `at`, `salt` and policy:
 
 ```python
 import os

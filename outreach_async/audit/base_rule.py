@@ -1,4 +1,4 @@
-"""The base class of the rules, and what their conditions return."""
+"""The base class of all rules, and the result of their conditions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Thresholds: TypeAlias = Mapping[str, float]
 
 @attrs.define(eq=False)
 class Sign:
-    """The problem that a rule's condition found. A condition that does not apply returns `None` instead.
+    """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
 
     Attributes:
         message: Description of the problem, with its figures.
-        figures: The numbers that the message quotes, by name.
+        figures: The numbers in the message, by name.
         severity: Severity of the finding; `None` to use the severity of the rule.
         sure: Whether the sample is large enough for a high confidence in the finding.
 

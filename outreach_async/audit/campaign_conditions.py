@@ -81,7 +81,7 @@ class FieldNames:
 
 @attrs.define(eq=False, kw_only=True)
 class CampaignCase:
-    """The input of a campaign rule's condition: a campaign, its steps, and what follows from them.
+    """The input of a campaign rule's condition: a campaign, its steps, and figures computed from them.
 
     Attributes:
         campaign: The campaign, as the service returned it.
@@ -404,7 +404,7 @@ _PLACEHOLDER_NAME: Final = re.compile(r"[^\W\d][\w .-]{0,79}")
 def find_placeholders(step: Step) -> list[str]:
     """Return the names of the placeholders in the live templates of a step, without duplicates. Pure; bounded by the text's size.
 
-    What follows a `|` is a fallback in many services, so only the name before it counts. Names that start with a symbol, such as
+    Many services treat text after a `|` as a fallback, so only the name before it counts. Names that start with a symbol, such as
     `#if`, are control words of a template language.
     """
     names: dict[str, None] = {}

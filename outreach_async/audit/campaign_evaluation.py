@@ -76,7 +76,7 @@ def check_campaign(
 
 @attrs.frozen
 class CampaignVerdict:
-    """A campaign, judged: its row in the report, its findings, and the comparisons of its steps' variants."""
+    """The results for a campaign: its row in the report, its findings, and the comparisons of its steps' variants."""
 
     row: CampaignRow
     findings: list[Finding]
@@ -203,7 +203,7 @@ def _compare(case: StepCase, thresholds: Mapping[str, float], workspace: str) ->
 
 
 class WorkspaceUse:
-    """Adds up the daily limits of a workspace's mailboxes, and what its live campaigns have left to send.
+    """Adds up the daily limits of a workspace's mailboxes, and the e-mails that its live campaigns have left to send.
 
     Args:
         now: Time of the audit, in Unix seconds.

@@ -1,4 +1,4 @@
-"""Read the campaigns of workspaces, their steps and fields, and judge each campaign as soon as its steps are known."""
+"""Read the campaigns of workspaces, their steps and fields, and check each campaign as soon as its steps have been read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DISPLAY: Final = 100
 
 
 def explain_end(error: OutreachError) -> OutreachError:
-    """Return the failure behind the end of a run: a report of an audit names it, and not the end of a bulk run."""
+    """Return the failure that ended a run. Reports show this failure instead of a `BulkStopped`."""
     cause = error.__cause__
     return cause if isinstance(error, BulkStopped) and isinstance(cause, OutreachError) else error
 
@@ -54,7 +54,7 @@ class RunInTime(Protocol):
 
 @attrs.define
 class _WorkspaceReading:
-    """What is known of a workspace while its campaigns are read."""
+    """The state of a workspace while its campaigns are read."""
 
     workspace: str
     verdicts: dict[int, CampaignVerdict] = attrs.Factory(dict)
@@ -79,7 +79,7 @@ class CampaignsRead:
     """The result of reading the campaigns of one workspace.
 
     Attributes:
-        campaigns: The campaigns, judged.
+        campaigns: The campaigns that were checked.
         errors: Findings about errors while reading.
         error: The error that ended the list of campaigns early; `None` if it was read to its end.
     """
@@ -97,9 +97,9 @@ class CampaignReader:
         workspaces: The resource to read fields with.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
-        at_once: Maximum number of campaigns, over all workspaces, whose steps are read and judged concurrently.
+        at_once: Maximum number of campaigns, over all workspaces, whose steps are read and checked concurrently.
         in_time: Awaits a call unless the audit's deadline passes first.
-        progress: What the audit's progress is counted with.
+        progress: The counter of the audit's progress.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class CampaignReader:
         self._workspaces = workspaces
         self._policy = policy
         self._now = now
-        # Shared by all workspaces: a workspace with many campaigns uses what the others leave.
+        # Shared by all workspaces: a workspace with many campaigns uses the capacity that the others leave.
         self._slots = anyio.Semaphore(at_once)
         self._in_time = in_time
         self._progress = progress
 
     async def read(self, workspace: str) -> CampaignsRead:
-        """Read and judge the campaigns of a workspace."""
+        """Read and check the campaigns of a workspace."""
         reading = _WorkspaceReading(workspace)
         cursor: PageCursor[Campaign] = PageCursor(1, met=CompactSet())
         count = 0
@@ -133,7 +133,7 @@ class CampaignReader:
             for place, campaign in enumerate(campaigns, count):
                 if needs_steps(campaign, self._policy):
                     self._progress.expect_requests(workspace, 1)
-                    await self._slots.acquire()  # before the task is started, so that only so many campaigns wait in memory
+                    await self._slots.acquire()  # before the task is started, which limits the campaigns in memory
                     group.start_soon(self._judge, reading, place, campaign)
                 else:
                     reading.verdicts[place] = self._evaluate(reading, campaign, None)
@@ -198,7 +198,7 @@ def _shown(error: OutreachError) -> str:
 
 
 def _collect(reading: _WorkspaceReading) -> WorkspaceCampaigns:
-    """Put what was judged concurrently into the order of the list."""
+    """Restore the order of the list after campaigns were checked concurrently."""
     verdicts = [verdict for _, verdict in sorted(reading.verdicts.items())]
     return WorkspaceCampaigns(
         rows=[verdict.row for verdict in verdicts],

@@ -209,7 +209,7 @@ COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
         thresholds=MappingProxyType({"days": 3}),
         applies=conditions.check_slip,
         source="our own threshold: the service rounds the estimate to days, and weekends move it by up to two",
-        remedy="Add mailboxes to it or raise their daily limits within what is safe, or accept the later end.",
+        remedy="Add mailboxes to it, raise their daily limits safely, or accept the later end.",
     ),
 )
 """The rules about a campaign in two audits."""

@@ -1,4 +1,4 @@
-"""Campaigns in an audit: what is wrong with them, their figures, and the verdicts about A/B variants.
+"""Campaigns in an audit: their problems, their figures, and the verdicts about A/B variants.
 
 `audit(client, spaces, campaigns=True)` also reads the campaigns of each workspace, and `outreach-async audit --campaigns` does so
 on the command line. This costs one request for each page of 100 campaigns, one steps request for each campaign that has steps,
@@ -28,14 +28,14 @@ Findings
 --------
 The rules `OA201` to `OA290` judge campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. They
 work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and `since`
-marks what is new and what is resolved. Findings about campaigns count in the verdict and in the exit code, but deduct no points
-from a score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
+marks new and resolved findings. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
+score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
 
-Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of e-mails that nobody opens
-(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates beside A/B variants, because their
-contacts are not chosen at random. `Report.not_judged` says so.
+Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of unopened e-mails
+(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates against A/B variants, because their
+contacts are not chosen at random. `Report.not_judged` lists both.
 
-What cannot be read is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is judged.
+Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is checked.
 
 Figures
 -------
@@ -192,7 +192,7 @@ class CampaignTotals:
 
 @attrs.frozen(kw_only=True)
 class Variant:
-    """A template of a step, beside the other templates of the step.
+    """A template of a step, for comparison with the step's other templates.
 
     Attributes:
         id: Id of the template.
@@ -283,7 +283,7 @@ class CampaignResults:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceCampaigns:
-    """The campaigns of one workspace, judged. A part of an audit stores them as JSON.
+    """The results for the campaigns of one workspace. A part of an audit stores them as JSON.
 
     Attributes:
         rows: The campaigns, in the service's order.
@@ -321,5 +321,5 @@ def build_results(workspaces: Sequence[str], parts: Sequence[WorkspaceCampaigns 
 
 
 def sort_rows(rows: Iterable[CampaignRow]) -> list[CampaignRow]:
-    """Return rows with findings first, the worst first, then live ones. Of equal rows, the order does not change."""
+    """Return rows with findings first, the worst first, then live ones. Equal rows keep their order."""
     return sorted(rows, key=lambda row: (len(Severity) if row.severity is None else row.severity.rank, row.status != LIVE))

@@ -134,7 +134,7 @@ class FlaggedMailbox:
 
     @classmethod
     def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
-        """Keep of a mailbox what a report shows."""
+        """Keep the values of a mailbox that a report shows."""
         figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
         kind, status = str(mailbox.type), str(mailbox.status)
         return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
@@ -144,7 +144,7 @@ _KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types"
 """The kinds of groups whose number is limited, and the column with their indexes."""
 
 MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
-"""What groups need of a mailbox: digest, domain, server, type, sent e-mails and daily limit in thousandths, flags.
+"""The values of a mailbox for its groups: digest, domain, server, type, sent e-mails and daily limit in thousandths, flags.
 
 The domain, server or type is `None` if there is none, or if a part did not keep it."""
 

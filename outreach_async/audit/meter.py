@@ -49,7 +49,7 @@ class AuditProgress:
 
 
 class ProgressMeter:
-    """Counts what an audit has read.
+    """Counts the workspaces, mailboxes and campaigns that an audit has read.
 
     Args:
         workspaces: Number of workspaces of the audit.
@@ -72,7 +72,7 @@ class ProgressMeter:
         self._page_rate.add(1)
 
     def expect_requests(self, workspace: str, count: int) -> None:
-        """Note that a workspace needs this many requests besides the pages of its mailboxes."""
+        """Add the number of requests that a workspace needs besides the pages of its mailboxes."""
         self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
 
     def add_request(self, workspace: str) -> None:

@@ -179,8 +179,8 @@ async def audit_part(
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces of this part; a duplicate is read once.
         at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
-        salt: Key of the digests of mailboxes; the same for all parts, and secret if nobody may test whether a part contains an
-            address.
+        salt: Key of the digests of mailboxes; the same for all parts. Keep it secret: with it, anyone can test whether a part
+            contains an address.
         policy: The policy to apply; the same for all parts, and by default all rules with their default thresholds.
         campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
@@ -209,7 +209,7 @@ def _require_time(at: object) -> float:
 
 
 def _require_key(salt: object) -> bytes:
-    """Return the key of the digests. A digest of the salt has the length of a key, whatever the length of the salt."""
+    """Return the key of the digests. A digest of the salt has the length of a key, regardless of the length of the salt."""
     if not isinstance(salt, str) or not salt:
         raise InvalidRequest("salt: expected a string that is not empty; pass the same random string to all parts")
     return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
@@ -261,7 +261,7 @@ def merge_parts(parts: Iterable[AuditPart], workspaces: Sequence[str], policy: P
     for part in known:
         for kind, threshold in part.dropped.items():
             state.totals[kind].limit(threshold)
-    # A part without workspaces does not say whether the audit reads campaigns.
+    # A part without workspaces does not show whether the audit reads campaigns.
     unread = WorkspaceCampaigns() if any(part.campaigns is not None for part in best.values()) else None
     summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in workspaces]
     return build_report(state, summaries, finish_reading(state, summaries))

@@ -55,8 +55,8 @@ class Report:
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
         history: Figures of the earlier audits that the report was compared with, and the history in their reports, oldest first;
             at most 100.
-        last_read: For a baseline of briefs: when workspaces that could not be read completely were last read, in Unix seconds.
-            What the report says about them is of that time.
+        last_read: For a baseline of briefs: time of the last complete reading, in Unix seconds, of each workspace that could not
+            be read completely this time. The data about these workspaces is from that time.
         campaigns: The campaigns and their figures; `None` if the audit did not read campaigns.
 
     Example:
@@ -338,7 +338,7 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
         not_judged=[attrs.evolve(finding, state=None) for finding in gone if is_unchecked(finding)],
         deltas=[delta for before, after in pairs for delta in _changed_figures(before, after)],
         scores=list(_changed_scores(earlier, later)),
-        # An early report of version 1 does not say which workspaces it covers.
+        # An early report of version 1 does not list the workspaces it covers.
         added_workspaces=_ids_without(later.workspaces, earlier.workspaces) if earlier.workspaces else [],
         removed_workspaces=_ids_without(earlier.workspaces, later.workspaces),
     )
@@ -386,7 +386,7 @@ def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
     unread = [finding for finding in errors if finding.rule not in ABOUT_CAMPAIGNS]
     about_campaigns = [finding for finding in errors if finding.rule in ABOUT_CAMPAIGNS]
     unread_campaigns = {(finding.workspace, finding.campaign) for finding in about_campaigns}
-    # If no mailbox of a workspace could be read, its campaigns were not read, without a finding of their own.
+    # If no mailbox of a workspace could be read, its campaigns were not read either, and no finding reports this.
     unread_campaigns |= {(finding.workspace, None) for finding in unread if finding.rule == UNREADABLE.id}
     mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
     workspaces = {finding.workspace for finding in unread if finding.mailbox is None}

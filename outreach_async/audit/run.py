@@ -58,7 +58,7 @@ class ReadSummary:
         unreadable: Whether an error ended the reading early.
         denied: Whether reading ended because the service denied access.
         findings: The findings about errors while reading the workspace.
-        campaigns: The campaigns of the workspace, judged; `None` if the audit does not read campaigns.
+        campaigns: The results for the campaigns of the workspace; `None` if the audit does not read campaigns.
     """
 
     workspace: str
@@ -90,7 +90,7 @@ class WorkspaceReadResult:
     campaigns: CampaignsRead | None = None
 
     def summary(self) -> ReadSummary:
-        """Return what a report needs of the result."""
+        """Return the part of the result that a report needs."""
         error = self.error
         denied = error is not None and explain_status(error.status_code).is_denied
         read, findings = self.campaigns, self._findings()
@@ -296,7 +296,7 @@ class AuditRun:
             self._findings.close()
 
     def __aiter__(self) -> NoReturn:
-        """Raise an error that asks for `async with`, because only the end of a block can cancel the remaining reads."""
+        """Raise an error that requires `async with`, because only the end of a block can cancel the remaining reads."""
         raise InvalidRequest(
             "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
         )

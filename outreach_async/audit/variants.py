@@ -3,20 +3,20 @@
 A report shows the verdict of each step whose e-mail has variants:
 
 - `better`: one variant gets more replies than another.
-- `too_early`: no difference is proven yet. `sends_needed` estimates how many more e-mails each variant takes to prove it, if the
+- `too_early`: no difference is proven yet. `sends_needed` estimates how many more e-mails each variant needs to prove it, if the
   rates stay as they are.
 - `unequal_sends`: the variants differ by more than 10 % in e-mails sent, so their totals cannot be compared.
 - `not_compared`: fewer than two variants can be compared.
 
 Method
 ------
-The usual test of two proportions is made for one look at the end. A person who reads a report every day, and stops at the first
-"significant" difference, sees one in almost half of all tests of equal variants. The comparison here is an e-process
+The usual test of two proportions is designed for one look at the end. A person who reads a report every day, and stops at the
+first "significant" difference, sees one in almost half of all tests of equal variants. The comparison here is an e-process
 (Turner, Ly and Grünwald: arXiv 2106.02693): a bet against "both variants have the same reply rate", whose expected value under
-that hypothesis never exceeds 1, whenever one looks. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of
-equal variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that
-explains them best: this minimum over all common rates holds for the true one, which nobody knows. With several variants, each
-pair needs 20 times the number of pairs.
+that hypothesis never exceeds 1, at any time. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of equal
+variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that explains
+them best: the result is the minimum over all common rates, so it also holds for the true rate, which is unknown. With several
+variants, each pair needs 20 times the number of pairs.
 
 In 2,000 simulated years of daily looks at equal variants with 50 e-mails a day each, at most 0.5 % had a false verdict, and a
 z-test with the level 5 % had one in 44 to 48 %. A doubled reply rate is found after about 1,100 e-mails per variant (3 % against
@@ -27,7 +27,7 @@ turns over the same contacts, on the same days. A variant that started late got 
 of its e-mails has had little time for replies. Its total is therefore not compared until the totals of e-mails differ by at most
 10 %, so at most a tenth of the e-mails of the older variant are from the time before. This limits the error; it does not remove
 it: if the contacts of the first two weeks reply twice as often, and a variant misses these weeks, 0.6 % of the simulated years
-have a false verdict, and 95 % with the z-test. To compare a new variant fairly, start all variants of the step anew.
+have a false verdict, and 95 % with the z-test. To compare a new variant fairly, restart all variants of the step.
 
 Personalized templates (`PER`) are shown and never compared, because the service does not choose their contacts at random. Opens
 and clicks are not compared: Apple Mail and link scanners cause many of them.
@@ -59,7 +59,7 @@ _MAX_COMPARED: Final = 26
 
 @attrs.frozen
 class VariantTotals:
-    """What the service has counted of one variant.
+    """The service's totals of one variant.
 
     Attributes:
         letter: Letter of the variant.

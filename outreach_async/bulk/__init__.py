@@ -25,7 +25,7 @@ Outcomes
 Enter the run with `async with` to get each row's `ContactOutcome`. A failed row has an outcome and raises nothing. `status` is
 the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of these three:
 
-    rejected     the row itself is invalid, according to a local check or the service; `error` says why
+    rejected     the row itself is invalid, according to a local check or the service; `error` holds the reason
     not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
     unknown      the last attempt failed after the request may have taken effect
 
@@ -147,7 +147,7 @@ the rows done, the total, the rows per second, the state, the seconds until a pa
 BulkSuspended and BulkStopped carry the counts so far as `report`; `resumable` is true if there is a journal. Leaving the block
 early cancels the requests in flight; the journal records which of their rows may have been sent.
 
-Memory is bounded by a window of a few rows per request in flight, whatever the size of the input: a row is pulled only while the
+Memory is bounded by a window of a few rows per request in flight, for inputs of any size: a row is pulled only while the
 window has room, and leaves the window when you take its outcome. A slow consumer slows the run down, and a million rows need as
 much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """

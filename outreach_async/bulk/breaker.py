@@ -9,7 +9,7 @@ from typing import Final
 WINDOW_SIZE: Final = 100
 """Number of the most recent attempts whose results are evaluated."""
 MIN_RESULTS: Final = 20
-"""Minimum number of results needed to tell whether the service is failing."""
+"""Minimum number of results needed to determine whether the service is failing."""
 FAILING_SHARE: Final = 0.5
 """Minimum share of failed attempts at which the service counts as failing."""
 HEALTHY_SHARE: Final = 0.9
@@ -41,7 +41,7 @@ class FailureWindow:
 
         Args:
             earlier_failures: Number of earlier failures of the same row.
-            is_refusal: Whether the service asked to wait. It then does not count as failing.
+            is_refusal: Whether the failure is a refusal, such as a 429. Refusals do not show that the service is down.
         """
         self._faults.append((self.results, earlier_failures, is_refusal))
         self.results += 1

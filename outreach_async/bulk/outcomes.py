@@ -310,7 +310,7 @@ OutcomeBuffer = CompletionOrder | InputOrder
 
 
 class RejectStreak:
-    """Stops a run whose first outcomes are all rejections, whatever the reasons.
+    """Stops a run whose first outcomes are all rejections, for any reasons.
 
     Args:
         rows: Number of rejections that stop the run; `None` never stops it.

@@ -25,7 +25,7 @@ from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 
 
-# How one timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered
+# One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered
 # after 0.5 s; the first attempt of B is never answered:
 #
 #   seconds        0.0        0.2        0.5                 30.0           30.2
@@ -146,7 +146,7 @@ class Plan:
 
     Attributes:
         engine: The client's engine, which sends the requests.
-        duplicates: What the service does with a contact that it already has.
+        duplicates: Policy for contacts that are already in the workspace.
         call_options: Timeout and deadline of each row.
         source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.

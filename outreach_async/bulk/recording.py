@@ -155,7 +155,7 @@ class JournalRecorder:
 
     def _commit(self) -> None:
         self._writer.record(self._batch)
-        self._batch = []  # in the thread, right after the commit, so that even a cancelled flush knows whether it succeeded
+        self._batch = []  # in the thread, right after the commit, so that the result is recorded even if the flush is cancelled
 
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
         """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent.

@@ -1,4 +1,4 @@
-"""Throttle a run: pause it while the service fails, and tell failures of the service from failures of single rows.
+"""Throttle a run: pause it while the service fails, and distinguish failures of the service from failures of single rows.
 
 The client's limiter decides everything that all requests of the client share.
 """

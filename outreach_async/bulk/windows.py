@@ -25,7 +25,7 @@ _SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
 _QUICK_CHECKPOINT_INTERVAL: Final = 250
-"""The same for rows that are only encoded, which takes a fraction of the time."""
+"""The same for rows that are only encoded, because encoding takes a fraction of the time."""
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 

@@ -38,15 +38,15 @@ from outreach_async.validation import require_id
     "--since",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file of the command brief: the tool brief shows what has changed since then. The file is only read.",
+    help="JSON file of the command brief: the tool brief shows the changes since then. The file is only read.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
     """Serve tools for assistants over stdin and stdout.
 
-    Assistants that speak the Model Context Protocol start this command themselves: add it to their configuration. The tools list
-    campaigns, steps, mailboxes and fields, audit and brief, explain rules, and check rows before an import. They read only the
-    workspaces of --workspace.
+    Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
+    list campaigns, steps, mailboxes and fields, audit and brief, explain rules, and check rows before an import. They read only
+    the workspaces of --workspace.
 
     With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
     only after a person has confirmed them. It needs an owner key, and an assistant that supports elicitation.
@@ -58,7 +58,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
         remedy = "--allow-writes needs it: pass --owner-key or set OUTREACH_OWNER_KEY"
         require_id("--owner-key", options.owner_key, "owner_key", remedy)
     workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
-    _read_report(since)  # a wrong file is an error now, and not in the middle of a conversation
+    _read_report(since)  # report an invalid file at once, not during a conversation
     # stdout is for the protocol. The SDK would configure rich on stderr, which wraps lines.
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
 

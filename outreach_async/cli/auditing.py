@@ -172,7 +172,7 @@ def load_policy(path: Path | None) -> auditing.Policy:
 async def run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
     """Run an audit, show its progress on stderr, and return its report."""
     with show_progress("Auditing", workspaces, "workspaces") as show:
-        # What cannot be read becomes a finding, so the iteration raises no error that the group could wrap.
+        # Reading errors become findings, so the iteration raises no error that the group could wrap.
         async with anyio.create_task_group() as group, run as findings:
             group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
             async for _ in findings:
@@ -269,7 +269,7 @@ def choose_print_format(form: str | None, screen: Screen) -> str | None:
     """Return the requested format for stdout; `None` for the default format.
 
     Raises:
-        click.UsageError: `--json` asks for another format.
+        click.UsageError: `--json` conflicts with `--format`.
     """
     if form in {None, "json"}:
         return None

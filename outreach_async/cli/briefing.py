@@ -37,7 +37,7 @@ from outreach_async.cli.process import run_async
     "--since",
     type=files.OutputPath(),
     metavar="FILE",
-    help="JSON file with the audit behind the last brief: show what has changed, then replace the file.",
+    help="JSON file with the audit of the last brief: show the changes since then, and replace the file.",
 )
 @click.option(
     "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
@@ -82,7 +82,7 @@ def brief(
     form: str | None,
     as_schema: bool,
 ) -> int:
-    """Show what has changed, and what needs a person.
+    """Show changes since the last brief, and open tasks.
 
     The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run has no earlier
     brief, and creates the file:
@@ -92,8 +92,8 @@ def brief(
 
     The command reads mailboxes and campaigns, with one request for each campaign.
 
-    If a workspace cannot be read, the file keeps what it knew about the workspace. It is replaced after the brief was written.
-    Exit codes are those of the command audit.
+    If a workspace cannot be read, the file keeps the earlier data about the workspace. The file is replaced after the brief was
+    written. Exit codes are those of the command audit.
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:

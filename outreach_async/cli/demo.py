@@ -73,7 +73,7 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
-    # The demo uses the embedded service only: it never contacts a real one, whatever variables are set.
+    # The demo uses the embedded service only: it never contacts a real one, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")

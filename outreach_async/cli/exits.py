@@ -1,4 +1,4 @@
-"""Exit codes, and the line that explains an error to a person."""
+"""Exit codes, and the line that explains an error."""
 
 from __future__ import annotations
 

@@ -244,10 +244,10 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
-"""Context manager for reading a file that an option names: an error names the option and says what to do."""
+"""Context manager for reading a file that an option names: an error names the option and the remedy."""
 
 explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
-"""Context manager for writing a file that an option names: an error names the option and says what to do."""
+"""Context manager for writing a file that an option names: an error names the option and the remedy."""
 
 
 def _has_content(path: Path) -> bool:

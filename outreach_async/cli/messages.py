@@ -53,7 +53,7 @@ _REPLACEMENTS: Final = (
 """Other patterns in the library's messages, with their replacements."""
 
 _USUAL_WIDTH: Final = 80
-"""Width of a terminal that does not tell its width."""
+"""Width that is assumed for a terminal of unknown width."""
 
 
 _NO_CONNECTION: Final = 0
@@ -67,11 +67,11 @@ _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
     (404, "create_contact"): "check --workspace, --campaign and --base-url",
     (404, "list_steps"): "check the campaign id (the command 'campaigns' lists the ids) and --base-url",
 }
-"""What to do about an error, by status and operation. `None` stands for every operation without an entry of its own."""
+"""The remedy for an error, by status and operation. `None` stands for every operation without an entry of its own."""
 
 
 def find_remedy(error: OutreachError) -> str:
-    """Return what to do about an error of a request; an empty string if the message of the error suffices."""
+    """Return the remedy for an error of a request; an empty string if the message of the error suffices."""
     cause = error.__cause__ if isinstance(error, BulkStopped | DeadlineExceeded) else error
     unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
     status = _NO_CONNECTION if unconnected else error.status_code

@@ -124,7 +124,7 @@ class RateLimit:
     Attributes:
         limit: Requests allowed per window.
         per: Length of a window in seconds. Windows are consecutive and start at the Unix epoch.
-        scope: Which requests are counted together: requests with the same owner key (`key`; requests without a key are counted
+        scope: The requests that are counted together: requests with the same owner key (`key`; requests without a key are counted
             together), requests for the same workspace (`workspace`), or all requests (`all`).
         retry_after: Format of `Retry-After`: whole seconds or an HTTP date.
 

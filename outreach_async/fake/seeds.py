@@ -78,7 +78,7 @@ class ContactSeed:
                 continue
             check_known(code, codes, "a contact")
             if not isinstance(value, str):
-                raise TypeError(f"{code}: expected a string, got {type(value).__name__}")
+                raise TypeError(f"{code}: expected a string, got {type(value).__name__}; pass a string, or None for no value")
             fields[codes[code]] = value
         return cls(row.get("email"), fields, enrolments, owner, row.get("id"))
 

@@ -188,7 +188,7 @@ class FakeTransport:
         sent_before = progress.sent is True  # a transport that wraps this one may have sent the request before
         progress.sent = sent_before
         # The only checkpoint is before the service executes the request; after it, nothing awaits unless a fault delays the
-        # response. A caller that is cancelled here therefore knows that the request was not executed.
+        # response. If the caller is cancelled here, the request was therefore certainly not executed.
         await anyio.lowlevel.checkpoint()
         if self._closed:
             raise InvalidRequest("the FakeTransport is closed; create a new one")

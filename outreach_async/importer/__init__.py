@@ -32,7 +32,7 @@ Formats
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
 `xlsx`); CSV and JSON Lines may be gzipped. It takes the format from the suffix, or from the first bytes if the suffix is unknown;
 `format=`, `encoding=` and `sheet=` set these explicitly. Pass `"-"` for standard input, or a binary stream. Text that is not
-UTF-8 raises an error that suggests an encoding to pass as `encoding=`. `file.notes` lists facts that a user should know.
+UTF-8 raises an error that suggests an encoding to pass as `encoding=`. `file.notes` lists remarks for the user.
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the

@@ -47,7 +47,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
 
     Args:
         rows: Rows to send, one request each.
-        rate: Requests per second; `None` if the caller does not know the rate.
+        rate: Requests per second; `None` if unknown.
         earlier: The report of the journal to resume, whose rows need not be sent again; `None` without a journal.
     """
     left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
@@ -179,7 +179,7 @@ async def run_preflight(
         repeats: Policy for duplicate e-mails, as in `create_many`.
         unit: Unit of the row numbers in the findings.
         tell: Called with each row that can never be sent, and the reason.
-        show: Called from time to time with the number of rows read so far.
+        show: Called periodically with the number of rows read so far.
 
     Raises:
         InvalidRequest: A part of the file cannot be read.

@@ -171,7 +171,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
     Args:
         file: The file.
         outcomes: The outcomes.
-        unit: What the numbers of the rows count.
+        unit: Unit of the row numbers.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
@@ -233,7 +233,7 @@ def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: 
         path: The rejects file.
         file: The input; `None` if the input was spooled. The rows of a spooled input are only in the journal.
         journal: The journal.
-        unit: What the numbers of the rows count.
+        unit: Unit of the row numbers.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the journal does not exist.

@@ -328,7 +328,7 @@ class File(ABC):
     Attributes:
         source: The bytes of the file.
         heading: The header.
-        notes: Facts about the file that a user should know.
+        notes: Remarks about the file for the user.
 
     Example:
         ```python

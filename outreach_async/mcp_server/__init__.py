@@ -1,7 +1,7 @@
-"""MCP server: tools with which an assistant reads workspaces, audits mailboxes and, if allowed, creates contacts.
+"""MCP server: tools that let an assistant read workspaces, audit mailboxes and, if allowed, create contacts.
 
-The extra `mcp` installs what it needs. Assistants start the command `outreach-async mcp` themselves, and talk to it over stdin
-and stdout (Model Context Protocol). Most of them read a configuration such as this one, from Claude Desktop:
+Install the extra `mcp`. Assistants start the command `outreach-async mcp` themselves, and communicate with it over stdin and
+stdout (Model Context Protocol). Most assistants read a configuration such as this one for Claude Desktop:
 
     {
       "mcpServers": {
@@ -18,38 +18,39 @@ shell: give the full path of the command if it is not found, and set its variabl
 
 Tools
 -----
-`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` list what the service has, in pages of 20. `audit` audits
-mailboxes and, with `campaigns`, campaigns too. It returns what to do, most urgent first; with `rule`, it lists the findings of a
-rule. `brief` says what has changed and what needs a person: with `--since last.json`, since the command `brief --since last.json`
-last ran, whose file it only reads. `explain_rule` explains a rule, and `check_contacts` checks rows as an import does, without
-sending them. The tools read the workspaces of `--workspace` and no others; the first one is the default. A campaign is found by
-its id alone, because the service reads steps without a workspace.
+`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` audits
+mailboxes and, with `campaigns`, campaigns too. It returns recommended actions, most urgent first; with `rule`, it lists the
+findings of a rule. `brief` lists changes and open tasks. With `--since last.json`, it compares with the last run of the command
+`brief --since last.json`, and only reads the file. `explain_rule` explains a rule, and `check_contacts` checks rows as an import
+does, without sending them. The tools read only the workspaces of `--workspace`; the first one is the default. The exception is
+`campaign_steps`: it takes the id of any campaign, because the service reads steps without a workspace.
 
 The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
-last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are the two usual
-questions: `morning` (what happened, what is wrong, and what to do) and `campaign` (how a campaign is doing, and what to change).
+last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are two common
+questions: `morning` (changes, problems and actions) and `campaign` (the results of a campaign, and recommended changes).
 
 Third-party data
 ----------------
-Anyone who can name a campaign or answer an e-mail can write a text that an assistant reads. Every answer with such data is one
-JSON object whose first member says that the rest is data and never instructions; Markdown begins with the same sentence. Strings
-are cut, and control characters, characters that change the direction of text, and invisible characters are escaped. No such
-measure is complete: an assistant may still follow an instruction in the data, so decide what it may do at the worst. Without
-`--allow-writes`, it can only read.
+Anyone who can name a campaign or answer an e-mail can write text that an assistant reads. Every answer with such data is one JSON
+object. Its first member, `notice`, states that the rest is data and never instructions; Markdown begins with the same sentence.
+Strings are cut, and control characters, characters that change the direction of text, and invisible characters are escaped. No
+such measure is complete: an assistant may still follow an instruction in the data. Allow only actions that are acceptable in the
+worst case. Without `--allow-writes`, it can only read.
 
 Creating contacts
 -----------------
 `--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It needs an owner key. A call creates at most 50
 contacts, and skips those that exist or adds only their missing fields; it never overwrites a field. Before anything is sent, the
-assistant's program shows a form with everything that would be created (MCP elicitation), and a person has to confirm. A call for
+assistant's program shows a form with everything that would be created (MCP elicitation), and a person must confirm. A call for
 another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
-fails and names the alternatives. The answer has the status of every contact, whether it is `certain`, and the `possible` ones.
+fails, and the error lists the alternatives. For every contact, the answer has the `status`, whether it is `certain`, and all
+`possible` statuses.
 
-No schema, answer or error shows the owner key or a credential in a header. An error says what to do.
+No schema, answer or error shows the owner key or a credential in a header. Every error has a remedy.
 
 From Python
 -----------
-`create_server` returns a server of the official SDK, which can serve it over HTTP; add authentication there, because whoever
+`create_server` returns a server of the official SDK, which can serve it over HTTP; add authentication there, because anyone who
 connects can call every tool. The SDK's client can call it in the same process, as in a test:
 
 ```python

@@ -1,4 +1,4 @@
-"""What leaves the server: answers and errors as short strings, in which the service's data stays data."""
+"""Format answers and errors as short strings that mark the service's data as data."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ PAGE_SIZE: Final = 20
 MAX_TEXT: Final = 160
 """Maximum number of characters of a string in an answer."""
 MAX_PROSE: Final = 500
-"""Maximum number of characters of a string that has sentences of the audit."""
+"""Maximum number of characters of a string with sentences of the audit."""
 MAX_ERROR: Final = 800
 """Maximum number of characters of an error."""
 
 _MAX_LINE: Final = 5000
 """Maximum number of characters of a line of a document."""
 _MASKED_BEYOND: Final = 1000
-"""Number of characters that are masked beyond the end of a string that is cut: more than a form of a secret has."""
+"""Number of characters beyond the end of a cut string in which secrets are masked: more than any form of a secret has."""
 _MAX_INTEGER: Final = 2**53
-"""Limit of the whole numbers that every JSON parser reads exactly."""
+"""Limit up to which every JSON parser reads whole numbers exactly."""
 _NOT_FOUND: Final = 404
 
 
@@ -76,7 +76,7 @@ def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = 
     Args:
         value: The value.
         limit: Maximum number of characters of a string.
-        mask: Masks the secrets in the beginning of a string that is cut, because half of a secret cannot be recognized later.
+        mask: Masks the secrets in the beginning of a string that is cut, because half of a secret could not be recognized later.
     """
     match value:
         case str():
@@ -149,7 +149,7 @@ class AnswerWriter:
 
 
 def find_remedy(error: OutreachError) -> str:
-    """Return what to do about an error of the service."""
+    """Return the remedy for an error of the service."""
     if explain_status(error.status_code).is_denied:
         return "ask the person who runs this server to check its key, headers and workspaces"
     match error:

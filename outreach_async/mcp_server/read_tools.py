@@ -54,7 +54,7 @@ _CAMPAIGN_NEWS: Final = (
     *("new_contacts", "new_sent", "new_replies", "new_bounces"),
 )
 _MAX_PLACES: Final = 3
-"""Maximum number of domains, servers or workspaces that an action of an audit names."""
+"""Maximum number of domains, servers or workspaces in an action of an audit."""
 
 
 class ReadTools:
@@ -136,7 +136,7 @@ class ReadTools:
         return self._write_actions(report, page) if rule is None else self._write_findings(report, rule.strip().upper(), page)
 
     async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
-        """Summarize what has changed and what needs a person, or return a further page of the last brief."""
+        """Summarize changes and open tasks, or return a further page of the last brief."""
         spaces = self._choose_workspaces(workspaces)
         brief = self._brief if page > 1 else None
         if brief is None or [space.id for space in brief.workspaces] != spaces:

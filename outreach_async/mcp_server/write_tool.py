@@ -21,7 +21,7 @@ from outreach_async.validation import check_contact, require_id, to_contact
 from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
 Duplicates = Literal["skip", "update_missing_fields"]
-"""What the tool may do with a contact that exists. It never overwrites one."""
+"""Policies for contacts that exist. The tool never overwrites a field."""
 
 _CANNOT_ASK: Final = (
     "create_contacts: this client cannot ask a person for confirmation (MCP elicitation), so nothing was sent; "
@@ -57,16 +57,15 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the question to the person, which shows everything that would be sent.
+        """Return the confirmation question. It shows everything that would be sent.
 
         Raises:
-            InvalidRequest: The workspace is not one of those that the server was started for, or an argument is invalid.
+            InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.
         """
         if workspace not in self._workspaces:
             raise InvalidRequest(
-                "workspace: this server may not create contacts there, and nothing was sent; "
-                f"the workspaces that it may write to are: {', '.join(self._workspaces)}. "
-                "Only the person who runs it can add one, with --allow-writes"
+                f"workspace: expected one of {', '.join(self._workspaces)}, got another id, so nothing was sent; "
+                "pass one of them. Only the person who runs this server can allow others, with --allow-writes"
             )
         if campaign is not None:
             require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit it")
@@ -104,7 +103,7 @@ class WriteTool:
             unsent_outcome(index, contacts[index], Outcome.NOT_APPLIED, stopped) for index in range(len(outcomes), len(contacts))
         ]
         if not any(outcome.status in FAILED_OUTCOMES for outcome in outcomes):
-            stopped = None  # the last answers arrived although the time limit had passed
+            stopped = None  # the last responses arrived despite the time limit
         rows = [self._describe_outcome(outcome, contacts[outcome.index]) for outcome in outcomes]
         reason = {} if stopped is None else {"error": self._answers.describe(stopped)}
         text = self._answers.write(MAX_PROSE, workspace=workspace, campaign=campaign, **reason, contacts=rows)
@@ -129,7 +128,7 @@ class WriteTool:
 async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
     """Return the outcomes of a run, and the error that stopped it early.
 
-    After some seconds, nothing further is sent, because a person waits for the answer. Requests in flight still get theirs.
+    After `seconds`, nothing further is sent, because a person is waiting. Requests in flight still complete.
     """
     outcomes: list[ContactOutcome] = []
     stopped: BulkStopped | None = None
@@ -186,7 +185,8 @@ def can_ask(context: Context) -> bool:
 def build_create_function(tool: WriteTool) -> Any:
     """Return the function that the SDK calls for the tool.
 
-    The SDK runs the resolvers first. Each one either asks the person, or raises an error, so the body runs only after a yes.
+    The SDK runs the resolvers first. Each one returns a question or raises an error, so the body runs only after the person has
+    confirmed.
     """
 
     async def ask(

@@ -75,7 +75,7 @@ need `fields=await client.workspaces.fields()`.
 A plan is a value without secrets, and can be pickled or stored as JSON. It records the size and the time of change of each file,
 or the entity tag of each object. A part whose file has changed is refused, so copies of a file for other machines must keep its
 time. Planning reads each file once (JSON Lines twice), and of Parquet only the column of the e-mails. It keeps less than 32
-bytes per row in memory, beside what pyarrow needs to read a file.
+bytes per row in memory, in addition to the memory that pyarrow needs to read a file.
 
 ```python
 from pathlib import Path
@@ -104,11 +104,11 @@ the failure.
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later one takes it over, and the earlier one stops with a `JournalError`.
 
-A journal protects what was sent as long as the journal exists. It cannot protect a run whose journal is lost: a part that starts
-with a new journal reports the contacts that its predecessor created as certainly `skipped`. So keep the folder where every worker
-that may run a part finds it, and not on a disk that is lost with its machine. If journals are lost nevertheless, pass
-`earlier="unknown"` for their parts: no `skipped` is then certain. The locks of some network file systems are unreliable: make
-sure there that your engine does not run a part twice at the same time.
+A journal protects a run only while the journal exists. If it is lost, a part that starts with a new journal reports the contacts
+that its predecessor created as certainly `skipped`. Keep the folder where every worker that may run a part finds it, and not on a
+disk that is lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts: no `skipped` is
+then certain. The locks of some network file systems are unreliable: make sure there that your engine does not run a part twice at
+the same time.
 
 Results
 -------

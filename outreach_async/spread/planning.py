@@ -45,10 +45,10 @@ class SpreadOptions:
     """The options of an import that every part has in common; `plan` documents them.
 
     Attributes:
-        duplicates: What the service does if the workspace already has an e-mail.
+        duplicates: Policy for e-mails that are already in the workspace.
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.
-        repeats: What to do with rows that have the same e-mail.
+        repeats: Policy for rows with the same e-mail.
         format: Format of the files; `None` to detect it.
         encoding: Encoding of text files; `None` to detect it.
         sheet: Name of the sheet of workbooks; `None` for the first visible sheet.
@@ -364,10 +364,10 @@ def plan(
         overrides: Field codes by column name, as for `map_columns`. A column need not be in every file.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them; needed if a column is named after a label.
         ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
-        duplicates: What the service does if the workspace already has an e-mail.
+        duplicates: Policy for e-mails that are already in the workspace.
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.
-        repeats: What to do with rows of the files that have the same e-mail, as for `create_many`.
+        repeats: Policy for rows of the files with the same e-mail, as for `create_many`.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
         encoding: Encoding of text files.
         sheet: Name of the sheet of workbooks.

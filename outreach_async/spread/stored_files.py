@@ -1,6 +1,6 @@
 """Open input files by location: a path, or the URL of an object on an object store. Detect files that have changed.
 
-Objects are read with obstore, which takes its credentials from the environment. Each read asks for the version that was planned,
+Objects are read with obstore, which takes its credentials from the environment. Each read requests the version that was planned,
 so a part never mixes two versions of an object.
 """
 
@@ -118,7 +118,7 @@ def read_version(location: str) -> FileVersion:
         return FileVersion(found["size"], str(found["e_tag"]))  # the four stores always have one
     with translate_read_errors(location):
         if not Path(location).is_file():
-            Path(location).stat()  # raises an error that says what is wrong, if nothing is there
+            Path(location).stat()  # raises an OSError with the reason if nothing is there
             raise InvalidRequest(f"{location}: expected a file that can be read more than once; save it as a regular file")
         status = Path(location).stat()
     return FileVersion(status.st_size, str(status.st_mtime_ns))

@@ -1,4 +1,4 @@
-"""Import one part of a plan, and merge the reports of all parts. The functions know no engine, and pickle."""
+"""Import one part of a plan, and merge the reports of all parts. The functions do not depend on an engine, and can be pickled."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def run_part(
 
 
 def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedRow]:
-    r"""Yield the failed rows of a part, as far as its journal has them, in the order of the part's rows.
+    r"""Yield the failed rows that the journal of a part has recorded, in the order of the part's rows.
 
     Args:
         part: The part.

@@ -57,7 +57,7 @@ class HttptoolsTransport:
 
     A user and password in the URL are sent as basic authorization. The environment's certificates (`SSL_CERT_FILE`,
     `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. By default, certifi's certificates are
-    trusted. If the host has several addresses, they are tried as RFC 8305 says. A connection is reused for up to 5 seconds after
+    trusted. If the host has several addresses, they are tried as in RFC 8305. A connection is reused for up to 5 seconds after
     its last response. In another event loop, the transport opens new connections.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the

@@ -33,7 +33,7 @@ A = TypeVar("A")
 C = TypeVar("C")
 
 CONNECTION_ATTEMPT_DELAY: Final = 0.25
-"""Seconds after which the next address is tried while the attempts before go on; the recommendation of RFC 8305."""
+"""Seconds after which the next address is tried while earlier attempts continue; the recommendation of RFC 8305."""
 
 _NO_TIMEOUT: Final = 86_400.0
 """Timeout of a TLS handshake in seconds. asyncio requires one, but only the client sets timeouts, and they are cancellations."""
@@ -45,7 +45,7 @@ _LOST: Final = "the server closed the connection"
 
 @attrs.frozen
 class Origin:
-    """Where to connect to.
+    """The server to connect to.
 
     Attributes:
         host: Host name in ASCII, or an address.
@@ -67,7 +67,7 @@ def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
 
 
 async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
-    """Connect to the first address that accepts, as RFC 8305 says ("Happy Eyeballs").
+    """Connect to the first address that accepts, as in RFC 8305 ("Happy Eyeballs").
 
     Each next attempt starts when the previous one has failed or has taken `CONNECTION_ATTEMPT_DELAY` seconds; the first that
     succeeds ends all others. asyncio can do this itself, but uvloop cannot.
@@ -153,7 +153,7 @@ class ProtocolConnection(asyncio.Protocol):
         """Return the transport of the open connection.
 
         Raises:
-            OSError: The server has closed the connection, or has sent bytes that nobody requested.
+            OSError: The server has closed the connection, or has sent unexpected bytes.
         """
         if not self._is_open or self._transport is None or self._transport.is_closing():
             raise ConnectionResetError(_LOST)
@@ -231,7 +231,7 @@ class ProtocolConnection(asyncio.Protocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the new connection."""
+        """Store the transport of the new connection."""
         self._transport = cast("asyncio.Transport", transport)
         connection = transport.get_extra_info("socket")
         self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
@@ -334,7 +334,7 @@ class ProtocolPool:
             raise
 
     def _release_slot(self) -> None:
-        """Hand the slot of an exchange that has ended over to the first that waits. It is free only if none waits."""
+        """Hand a released slot to the exchange that has waited longest. The slot is free only if none waits."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -507,7 +507,7 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Return `False`, because asking trio takes as long as `LoopLocal.get`."""
+        """Return `False`, because querying trio takes as long as `LoopLocal.get`."""
         return False
 
     async def aclose(self) -> None:

@@ -1,11 +1,11 @@
 """Read HTTP/1.1 responses without I/O. Importing this module imports httptools, which parses with llhttp.
 
-llhttp parses heads and chunked bodies. It reports neither where a response ends nor that a connection ended, and it cannot be
-told about `HEAD`. This module therefore determines the length of a body itself: it passes each head to a new parser of llhttp,
-and of the bodies only those in chunks.
+llhttp parses heads and chunked bodies. It reports neither the end of a response nor the end of a connection, and has no setting
+for `HEAD`. This module therefore determines the length of a body itself: it passes each head to a new parser of llhttp, and
+passes only chunked bodies.
 
-llhttp accepts more than a client should. This module rejects what llhttp accepts of HTTP/0.9 and HTTP/2.0, statuses below 100,
-transfer codings other than `chunked`, and heads and trailers of any size. llhttp also skips line breaks before a response; here,
+llhttp accepts more than a client should. This module also rejects HTTP/0.9 and HTTP/2.0, statuses below 100, transfer codings
+other than `chunked`, and heads and trailers of more than `MAX_HEAD` bytes. llhttp also skips line breaks before a response; here,
 they are an invalid start or unexpected bytes after the previous response.
 """
 
@@ -89,7 +89,7 @@ class ResponseReader:
         return self._build_response(self._body.finish())
 
     def _check_start(self, head: bytes) -> None:
-        """Check a head that may be incomplete, because a server that speaks another protocol may never complete it."""
+        """Check a head that may be incomplete, because a server with another protocol may never complete it."""
         if not (head.startswith(_VERSIONS) or any(version.startswith(head) for version in _VERSIONS)):
             raise _build_invalid_error("expected a status line of HTTP/1.0 or HTTP/1.1")
         if len(head) > self._head_left:
@@ -102,7 +102,7 @@ class ResponseReader:
         try:
             parser.feed_data(head)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if parser.get_status_code() != _SWITCHING_PROTOCOLS:  # refused below, in the words of the other transports
+            if parser.get_status_code() != _SWITCHING_PROTOCOLS:  # refused below, with the message of the other transports
                 raise _build_invalid_error(str(error)) from None
         status = self._status = parser.get_status_code()
         if status < _MIN_FINAL_STATUS:
@@ -174,7 +174,7 @@ class ResponseReader:
         return self._build_response(body.finish())
 
     def _build_response(self, body: bytes) -> Response:
-        self._parser = None  # the parser refers to this object, and such a cycle would wait for the garbage collector
+        self._parser = None  # the parser refers to this object: without this, only the garbage collector would free them
         return Response(self._status, self._headers, body)
 
     # Called by the parser.
@@ -184,14 +184,14 @@ class ResponseReader:
         self._raw_headers.append((name, value.rstrip()))
 
     def on_headers_complete(self) -> None:
-        """Ask the parser while it knows the version and the fields. Stop parsing at the end of a second head."""
+        """Read the version and the fields while the parser still has them. Stop parsing at the end of a second head."""
         if self._is_complete:
             raise ValueError
         assert self._parser is not None, "the parser is running"  # noqa: S101 - for the type checker
         self.keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, piece: bytes) -> None:
-        """Collect a part of a body in chunks."""
+        """Collect a part of a chunked body."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:

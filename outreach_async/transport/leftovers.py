@@ -123,7 +123,7 @@ class ConnectionMonitor:
 
 
 def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
-    """Return a byte that TLS has already received and that nobody has read; see `SocketProbe.peek`. The byte is consumed."""
+    """Return a byte that TLS has already received and that is still unread; see `SocketProbe.peek`. The byte is consumed."""
     try:
         return tls.read(1)
     except ssl.SSLWantReadError:

@@ -205,7 +205,7 @@ def reject_options(argument: str, **options: object) -> None:
     """Check that no option is passed that the user's client or session already determines.
 
     Args:
-        argument: What the user passed: `client` or `session`.
+        argument: Name of the argument: `client` or `session`.
         options: Options by name; `None` for an option that was not passed.
 
     Raises:

@@ -1,7 +1,7 @@
 """The transport protocol and the values that transports exchange.
 
-The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: it knows nothing about
-operations, and the client knows nothing about sockets.
+The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: it does not depend on
+operations, and the client does not depend on sockets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The brief: what has changed since an earlier report, what needs a person, and what the next brief compares with."""
+"""The brief: changes since an earlier report, open tasks, and the baseline of the next brief."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits that read campaigns from a service: what they ask for, and what happens if it cannot be read."""
+"""Audits that read campaigns from a service: their requests, and reading errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules about campaigns: each fires on its problem, and is silent just below its threshold."""
+"""The rules about campaigns: each fires on its problem, and does not fire just below its threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of A/B variants: what it decides, and how often it is wrong."""
+"""The comparison of A/B variants: its verdicts, and its error rate."""
 
 from __future__ import annotations
 

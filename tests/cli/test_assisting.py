@@ -66,7 +66,7 @@ async def test_an_assistant_reads_and_creates_over_stdio(served: str, mode: str)
     assert report["report"]["mailboxes"] == 1
     assert created["contacts"][0]["status"] in {"added", "skipped"}  # the other event loop has created it
     assert created["contacts"][0]["certain"]
-    assert "the workspaces that it may write to are: space_1." in refused
+    assert "workspace: expected one of space_1, got another id" in refused
     assert "the service answered 404" in gone
     assert len(person.questions) == 1
     assert KEY.encode() not in assistant.bytes

@@ -76,7 +76,7 @@ async def test_the_prompts_are_the_two_usual_questions(service: FakeService) -> 
         assert [prompt.name for prompt in (await assistant.client.list_prompts()).prompts] == ["morning", "campaign"]
         morning = await assistant.client.get_prompt("morning")
         campaign = await assistant.client.get_prompt("campaign", {"campaign": "camp_1"})
-    for result, text in ((morning, "what needs a person today"), (campaign, "How is the campaign camp_1 doing")):
+    for result, text in ((morning, "which tasks are open today"), (campaign, "How is the campaign camp_1 doing")):
         (message,) = result.messages
         assert isinstance(message.content, mcp_types.TextContent)
         assert text in message.content.text

@@ -1,4 +1,4 @@
-"""An assistant that calls the tools of a server, the person beside it, and texts that try to take it over."""
+"""An assistant that calls the tools of a server, the person who uses it, and prompt injections."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ HOSTILE: Final = (
 
 
 class Person:
-    """Answers the questions of an assistant's program, and remembers them.
+    """Answers the questions of an assistant's program, and records them.
 
     Args:
         action: `accept`, `decline` or `cancel`; `fail` breaks the program's form.
-        content: What the person enters.
+        content: The values that the person enters.
     """
 
     def __init__(self, action: str = "accept", **content: Any) -> None:

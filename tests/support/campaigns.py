@@ -116,7 +116,7 @@ def wire_of(item: Any) -> dict[str, Any]:
 
 @attrs.define
 class World:
-    """What a `CampaignService` shows of a workspace; a number in place of a list is an error status."""
+    """The data of a workspace in a `CampaignService`; a number in place of a list is an error status."""
 
     campaigns: list[dict[str, Any]] | int = attrs.Factory(list)
     mailboxes: list[dict[str, Any]] | int = attrs.Factory(list)

@@ -51,13 +51,13 @@ SKIPPED: Final = b'{"status":"skipped","id":null,"details":"duplicate"}'
 
 
 class Verdict(Enum):
-    """What the errors of a fault say in `maybe_sent`."""
+    """The `maybe_sent` of the errors of a fault."""
 
     ANSWERED = "there is no error"
-    UNSENT = "False: the library says in its own classes that there was no connection"
-    PROVED = "False for a body from a transport that was made from a URL, and always from ours; True for all else, too careful"
-    CAREFUL = "True, which is too careful: nothing arrived, but nobody here can know"
-    RACE = "either, depending on who is faster; False only if nothing arrived"
+    UNSENT = "False: the library's own error classes show that there was no connection"
+    PROVED = "False for a body from a transport made from a URL, and always from ours; otherwise True (conservative)"
+    CAREFUL = "True (conservative): nothing arrived, but this cannot be determined here"
+    RACE = "either, depending on timing; False only if nothing arrived"
     SENT = "True: the service has read the request"
 
     def says(self, name: str, method: str) -> frozenset[bool]:

@@ -2,9 +2,9 @@
 
 Run: python -m tools.audit_pages [--keep FOLDER]
 
-Prints a line a page and exits with 1 if one does what it must not: break a rule of axe-core about accessibility, ask for an
-address, overflow its width, show a text that can hardly be read, run what a mailbox is called, log an error, or keep somebody
-waiting. `--keep` leaves the pages and pictures.
+Prints one line per page. Exits with 1 if a page breaks an accessibility rule of axe-core, requests a URL, overflows its width,
+shows illegible text, runs the name of a mailbox as a script, logs an error, or responds slowly. `--keep` keeps the pages and
+pictures.
 
 It needs Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
 selenium and pymupdf (`pip install selenium pymupdf`).

@@ -1,4 +1,4 @@
-"""How often the comparison of A/B variants is wrong, if a person looks at it every day, and how soon it finds a difference.
+"""Measure how often the comparison of A/B variants is wrong under daily looks, and how soon it finds a difference.
 
     python -m tools.variant_errors --runs 20000
 
@@ -49,7 +49,7 @@ class Experiment:
 
 @attrs.frozen(kw_only=True)
 class VerdictCounts:
-    """How many runs had a verdict on some day.
+    """Number of runs with a verdict on any day.
 
     Attributes:
         verdicts: Runs with a verdict of the audit.
@@ -106,7 +106,7 @@ def _first_verdict(sent: Counts, replied: Counts, other_sent: Counts, other_repl
 
 
 def main() -> None:
-    """Print how often equal variants get a verdict, also if one starts late, and how soon a real difference is found."""
+    """Print the rate of verdicts for equal variants, also after a late start, and the time until a real difference is found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Connections that are read with httptools: what the event loop tells them, the slots of their pool, and several addresses."""
+"""Connections that are read with httptools: callbacks of the event loop, slots of their pool, and several addresses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Wire(asyncio.Transport):
 
 
 class Stage:
-    """A connection over a `Wire`. The test says what arrives."""
+    """A connection over a `Wire`. The test supplies the incoming bytes."""
 
     def __init__(self, *, has_socket: bool = True) -> None:
         self.sockets = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Reading responses with llhttp: the same in any pieces, as h11 reads them, and strict where llhttp is not."""
+"""Reading responses with llhttp: independent of segments, consistent with h11, and stricter than llhttp."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_response_that_h11_accepts_as_well_is_the_same(raw: bytes, method: str
 
 
 def same_as_h11(raw: bytes, ours: Read, theirs: Read) -> bool:
-    """Compare. h11 does not decompress, never reuses HTTP/1.0, and does not tell that a body ended with the connection."""
+    """Compare. h11 does not decompress, never reuses HTTP/1.0, and does not report that a body ended with the connection."""
     body = theirs.body if "content-encoding" in ours.headers else ours.body
     keeps_alive = ours.keeps_alive and (theirs.keeps_alive or b"HTTP/1.0" in raw)
     return attrs.evolve(ours, body=body) == attrs.evolve(theirs, keeps_alive=keeps_alive)
@@ -138,7 +138,7 @@ STRICTER: Final = {
     "a chunk extension without a name": CHUNKED + b"5;\r\nhello\r\n0\r\n\r\n",
     "another version of HTTP": b"HTTP/0.0 200 OK\r\ncontent-length: 0\r\n\r\n",
 }
-"""What h11 accepts and we do not. The reverse is unknown."""
+"""Responses that h11 accepts and this package rejects. No case of the reverse is known."""
 
 
 @pytest.mark.parametrize("raw", STRICTER.values(), ids=STRICTER)

@@ -1,7 +1,7 @@
-"""Daily brief: one page on what has changed since the last brief, and what needs a person.
+"""Daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
-A brief summarizes a report and compares it with an earlier one. Findings of one rule become one task with a remedy, however many
-mailboxes they are about. `build_brief` and `build_baseline` are pure functions: read and write the files as you like.
+A brief summarizes a report and compares it with an earlier one. All findings of a rule become one task with a remedy.
+`build_brief` and `build_baseline` are pure functions: read and write the files as you like.
 
 ```python
 import json
@@ -39,10 +39,11 @@ The command `outreach-async brief --since last.json` does the same. The file is 
 
 Workspaces that cannot be read
 ------------------------------
-If a workspace cannot be read completely, `build_baseline` keeps what the earlier report knew about it: its findings, unless they
-were checked again, and the figures of its campaigns. The next brief that can read the workspace compares it with that. Nothing is
-reported as new twice, and no e-mail or reply is missing from the sums or counted twice. `Report.last_read` holds the times. If
-nothing could be read, the baseline is the earlier report, unchanged. A workspace that the later audit does not cover is dropped.
+If a workspace cannot be read completely, `build_baseline` keeps the data of the earlier report about it: its findings, unless
+they were checked again, and the figures of its campaigns. The next brief that can read the workspace compares it with this data.
+Nothing is reported as new twice, and no e-mail or reply is missing from the sums or counted twice. `Report.last_read` holds the
+times. If nothing could be read, the baseline is the earlier report, unchanged. A workspace that the later audit does not cover is
+dropped.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
 
 @attrs.frozen(kw_only=True)
 class Task(Action):
-    """The findings of one rule, with the action that they need. The other attributes are those of an action in a report.
+    """The findings of one rule, with the recommended action. The other attributes are those of an action in a report.
 
     Attributes:
         new: Number of findings that the earlier report does not have.
@@ -172,7 +173,7 @@ class CampaignBrief:
 
 @attrs.frozen(kw_only=True)
 class Brief:
-    """One page on what has changed, and what needs a person.
+    """A one-page summary of changes and open tasks.
 
     Attributes:
         at: Time of the audit, in Unix seconds.
@@ -187,7 +188,7 @@ class Brief:
         not_judged: Number of earlier findings that could not be checked again.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: What needs a person, the most urgent first: warnings or worse, and then new notes. Of one severity, new and worse
+        tasks: The open tasks, the most urgent first: warnings or worse, and then new notes. Of one severity, new and worse
             findings come first.
         resolved: Earlier findings that no longer apply, by rule. Notes are left out.
         campaigns: The campaigns, by workspace, those that have sent most since the earlier report first; `None` if the audit did
@@ -359,8 +360,8 @@ def _increase(now: Number | None, before: Number | None) -> Number | None:
 def build_baseline(report: Report, earlier: Report | None = None) -> Report | None:
     """Return the report to compare the next brief with. This function performs no I/O.
 
-    It is `report`, with what `earlier` knew about everything that could not be read this time: findings that could not be checked
-    again, figures of campaigns, and the score of each workspace that could not be read completely.
+    It is `report`, completed with the data of `earlier` about everything that could not be read this time: findings that could
+    not be checked again, figures of campaigns, and the score of each workspace that could not be read completely.
 
     Args:
         report: The report of an audit.
@@ -397,7 +398,7 @@ def build_baseline(report: Report, earlier: Report | None = None) -> Report | No
 
 
 def _keep_campaigns(report: Report, earlier: Report) -> CampaignResults | None:
-    """Return the campaigns of a report, with the earlier figures of what could not be read."""
+    """Return the campaigns of a report, with earlier figures where the current ones could not be read."""
     if report.campaigns is None:
         return earlier.campaigns
     before = _campaign_rows(earlier)

@@ -73,7 +73,7 @@ def split_urgent(brief: Brief) -> tuple[Sequence[Task], Sequence[Task]]:
 
 
 def format_notes(brief: Brief) -> str:
-    """Return the number of notes, which need nobody; empty if there are none."""
+    """Return the number of notes, which need no action; empty if there are none."""
     count = brief.counts[Severity.INFO]
     return f"{count_severity(Severity.INFO, count)}. The audit lists every finding." if count else ""
 
@@ -113,7 +113,7 @@ class ActiveCampaign:
         bounces: Bounces in the same time.
         contacts: Contacts added in the same time.
         since_start: Whether the figures are those so far.
-        end: Day of the estimated end, and by how many days it has moved; or that all is sent; empty if unknown.
+        end: Day of the estimated end and the days by which it has moved, or `all sent`; empty if unknown.
     """
 
     workspace: str

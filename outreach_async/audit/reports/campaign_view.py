@@ -19,7 +19,7 @@ MAX_NAME_SHOWN: Final = 60
 
 _MAX_STATUS_SHOWN: Final = 7
 _MAX_AMOUNT: Final = 10_000_000
-"""With these limits, the table of campaigns fits into 80 columns, whatever the service sends."""
+"""With these limits, the table of campaigns fits into 80 columns, regardless of the service's data."""
 
 
 @attrs.frozen(kw_only=True)

@@ -264,7 +264,7 @@ def _domain_detail(domain: DomainView) -> Iterator[Block]:
 
 
 def build_brief_document(brief: Brief) -> Iterator[Block]:
-    """Yield the blocks of a brief: the verdict, what to do, and what is resolved."""
+    """Yield the blocks of a brief: the verdict, the open tasks, the campaigns and the resolved findings."""
     yield Title(1, [Span(BRIEF_TITLE)])
     yield Paragraph([[Span(format_brief_headline(brief))], [Span(brief.verdict, STRONG)], [Span(format_brief_changes(brief))]])
     if gaps := list(list_gaps(brief)):

@@ -36,7 +36,7 @@ _SPECIAL_CHARACTERS: Final = re.compile(
 _LINE_STARTS: Final = frozenset("-+#=>")
 """Characters that begin a list, a heading, an underline or a quotation at the start of a line."""
 _NUMBER: Final = re.compile(r"\d+[.)]")
-"""The start of a line that would be a numbered item."""
+"""The start of a line that Markdown would render as a numbered item."""
 _BACKTICKS: Final = re.compile("`+")
 _PLAIN_STYLES: Final = {"", SOFT}
 

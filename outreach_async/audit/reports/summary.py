@@ -89,7 +89,7 @@ def group_kind(finding: Finding) -> str:
 
 
 def group_key(finding: Finding) -> Hashable:
-    """Return what identifies a finding's group. Several campaigns may have the same name."""
+    """Return the key of a finding's group: for campaigns an id, because several may have the same name."""
     return group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
 
 

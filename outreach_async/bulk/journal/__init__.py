@@ -48,10 +48,10 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-What `outreach_async.bulk` says about journals in files also holds for these, with some differences. Each write is a request that
-you pay for, so an outcome waits up to one second for others to be written with it (`ObjectJournal(url, linger=...)`), and reaches
-your loop only then. At most 1,000 rows (or `concurrency`, if that is higher) are in flight or answered and not yet written; these
-are sent again after a crash.
+The rules for journals in files, in `outreach_async.bulk`, also apply to these, with some differences. Each write is a request
+that you pay for, so an outcome waits up to one second for others to be written with it (`ObjectJournal(url, linger=...)`), and
+reaches your loop only then. At most 1,000 rows (or `concurrency`, if that is higher) are in flight or answered and not yet
+written; these are sent again after a crash.
 
 There is no lock, because a lost machine cannot release one. Whoever resumes a run takes it over: the earlier process, if it still
 runs, fails at its next write with JournalError, and sends nothing more. Until then it sends only rows that it had marked, which

@@ -203,7 +203,7 @@ class FileDatabase(Database):
             JournalError: A program that reads the journal prevents this for more than 10 seconds.
         """
         with self.connection() as db:
-            # FULL waits for readers of an older state, up to 10 seconds; PASSIVE waits for nobody, and is usually enough.
+            # FULL waits for readers of an older state, up to 10 seconds; PASSIVE never waits, and is usually enough.
             if not (_checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")):
                 raise sqlite3.OperationalError("the log cannot be checkpointed, because another program is reading the journal")
 

@@ -133,7 +133,8 @@ class ObjectDatabase(Database):
             self._append(transaction.changes)
 
     def _append(self, changes: Sequence[Change]) -> None:
-        # The time before the write: if the process stands still during the write, the reply says nothing about the time after it.
+        # The time before the write: if the process is suspended during the write, the reply proves nothing about the time after
+        # it.
         begun = self._clock()
         self._log.append([_without_checksums(change) for change in changes])
         self.last_write = begun

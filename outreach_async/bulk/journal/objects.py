@@ -1,4 +1,4 @@
-"""Where the objects of a journal are: in a folder, or in a store that obstore opens. An object never replaces another one."""
+"""Storage for the objects of a journal: a folder, or a store that obstore opens. An object never replaces another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocols of journals: what a bulk run needs of a store of journals, and of the writer that the store opens."""
+"""The protocols of journals: a store of journals, and the writer that the store opens for a bulk run."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def require_checksums(rows: str, checksums: str) -> None:
         CorruptContentError: A row differs from what was stored.
     """
     expected = msgspec.json.decode(checksums)
-    # SQLite nearly always writes the same bytes as msgspec. Then they need not be decoded, which takes most of the time.
+    # SQLite nearly always writes the same bytes as msgspec. Decoding, which takes most of the time, is then unnecessary.
     if [crc32(row) - _SIGN_OFFSET for row in _split_array(rows)] != expected:
         for columns, crc in zip(msgspec.json.decode(rows), expected, strict=True):
             require(checksum(columns) == crc, f"checksum mismatch in row {columns[0]}")

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class WriterThread:
     """Runs the calls of a journal's writer in a thread, one at a time.
 
-    When `run` returns or raises, its call has ended or will never run.
+    When `run` returns or raises, its call has ended or will never start.
 
     Args:
         inline: Whether to run the calls on the event loop's own thread. A virtual clock requires this, because it does

@@ -86,9 +86,9 @@ def draw(*names: object) -> float:
 
 def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}")
+        raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}; pass a number such as 0.4")
     if not 0 <= value <= 1:
-        raise ValueError(f"rates: expected a number from 0 to 1 for {attribute.name}, got {value}")
+        raise ValueError(f"rates: expected a number from 0 to 1 for {attribute.name}, got {value}; pass a share such as 0.4")
 
 
 @attrs.frozen
@@ -120,7 +120,7 @@ class Rates:
             ValueError: A rate is not from 0 to 1.
         """
         if not isinstance(changes, Mapping):
-            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}")
+            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
         for name in changes:
             check_known(name, attrs.fields_dict(Rates), "rates")
         return attrs.evolve(self, **changes)
