@@ -45,12 +45,14 @@ class Bench:
         rounds: Number of measurements per cell.
         scale: Fraction of the full work to do in each.
         shared: One process for all peers; `None` for a process each.
+        long: Whether to extrapolate from runs of one million contacts.
     """
 
     service: Service
     rounds: int
     scale: float
     shared: Worker | None = None
+    long: bool = False
 
     @property
     def quick(self) -> bool:
