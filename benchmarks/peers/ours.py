@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
+from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -128,11 +130,12 @@ async def bulk(
         journal: Whether the run has a journal.
         rate: The client's rate.
     """
+    numbers = itertools.count()  # no e-mail occurs twice, because the fake would skip its contact
     async with _client(backend, url, concurrency, rate) as client:
 
         async def whole(count: int) -> int:
             added = 0
-            given = (rows or contacts)(count)
+            given = map(contact, islice(numbers, count)) if rows is None else rows(count)
             with TemporaryDirectory() as folder:
                 path = f"{folder}/run.db" if journal else None
                 run = client.contacts.create_many(given, strict_validation=False, concurrency=concurrency, journal=path)
@@ -149,13 +152,16 @@ def sync_bulk(backend: str, url: str, concurrency: int, *, journal: bool = False
     """Create contacts as `bulk` does, with the synchronous client."""
     from outreach_async.sync import SyncClient
 
+    numbers = itertools.count()
     carrier = TRANSPORTS[backend](url, concurrency)
     with SyncClient(transport=carrier, owner_key=OWNER_KEY, workspace=WORKSPACE, max_in_flight=concurrency) as client:
 
         def whole(count: int) -> int:
             with TemporaryDirectory() as folder:
                 path = f"{folder}/run.db" if journal else None
-                run = client.contacts.create_many(contacts(count), strict_validation=False, concurrency=concurrency, journal=path)
+                run = client.contacts.create_many(
+                    map(contact, islice(numbers, count)), strict_validation=False, concurrency=concurrency, journal=path
+                )
                 with run as outcomes:
                     return sum(outcome.status == Outcome.ADDED for outcome in outcomes)
 
