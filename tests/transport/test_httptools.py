@@ -338,6 +338,24 @@ async def test_closing_waits_for_exchanges_and_connections() -> None:
         await transport.aclose()
 
 
+@on_asyncio
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_closing_that_is_cancelled_is_no_error_in_the_event_loop(tls: bool) -> None:
+    loop = asyncio.get_running_loop()
+    errors: list[dict[str, Any]] = []
+    keys = certificates()
+    with Listener(serve(), tls=keys.server if tls else None) as listener:
+        transport = HttptoolsTransport(listener.url, ssl_context=keys.client)
+        await transport.send(POST, Progress())
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await transport.aclose()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        await anyio.lowlevel.checkpoint()
+    assert errors == []
+
+
 def test_a_transport_works_in_another_event_loop() -> None:
     with Listener(serve(OK.replace(b"content", b"connection: close\r\ncontent", 1))) as listener:
         transport = HttptoolsTransport(listener.url)
