@@ -6,7 +6,6 @@ import threading
 from typing import Any, Final
 
 import aiohttp
-import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import httpx
@@ -109,47 +108,6 @@ async def test_over_tls_a_later_response_followed_by_another_is_ambiguous(make: 
     with Listener(Scripted(numbered(1), numbered(1) + numbered(2)), tls=certificates().server) as listener:
         transport = make(listener.url, tls=certificates().client)
         assert await bodies(transport, 3) == [b"1", None, b"3"]
-        await transport.aclose()
-        assert len(listener.peers) == 2
-
-
-class Twice(Scripted):
-    """The same, but `send_twice` sends the first response, in two records of TLS."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._may_send, self._has_sent = threading.Event(), threading.Event()
-
-    def __call__(self, peer: Peer) -> None:
-        if not self._count:
-            peer.request()
-            self._count = 1
-            assert self._may_send.wait(PATIENCE)
-            peer.send(numbered(1))
-            peer.send(numbered(1))
-            self._has_sent.set()
-        super().__call__(peer)
-
-    def send_twice(self) -> None:
-        """Wait in the event loop, so that it reads both responses at once."""
-        self._may_send.set()
-        assert self._has_sent.wait(PATIENCE)
-
-
-@over(*ALL, loops=EVERY_LOOP)
-async def test_over_tls_a_duplicate_in_a_record_of_its_own_is_never_a_response(make: Make) -> None:
-    script = Twice()
-    with Listener(script, tls=certificates().server) as listener:
-        transport = make(listener.url, tls=certificates().client)
-        async with anyio.create_task_group() as group:
-
-            async def send_first() -> None:
-                assert await bodies(transport, 1) == [b"1"]
-
-            group.start_soon(send_first)
-            await anyio.to_thread.run_sync(listener.wait_asked)
-            script.send_twice()
-        assert await bodies(transport, 2) == [b"2", b"3"]
         await transport.aclose()
         assert len(listener.peers) == 2
 
