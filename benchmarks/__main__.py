@@ -1,7 +1,8 @@
-"""Run the benchmarks: `python -m benchmarks [--quick] [--only GROUP ...] [--output DIRECTORY]`.
+"""Run the benchmarks: `python -m benchmarks [--quick] [--long] [--only GROUP ...] [--output DIRECTORY]`.
 
-A full run takes up to fifteen minutes and writes a report, a chart and all measurements to `benchmarks/results`. A quick run
-takes less than one minute and only prints, unless `--output` is given. Peers that are not installed are skipped, and listed.
+A full run takes up to half an hour and writes a report, a chart and all measurements to `benchmarks/results`. A quick run
+takes a few minutes and only prints, unless `--output` is given. `--long` adds about ten minutes. Peers that are not installed
+are skipped, and listed.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from benchmarks.groups.own import linear, own
 from benchmarks.groups.posts import creates, posts
 from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
+from benchmarks.groups.scale import cores, million
 from benchmarks.groups.spread import spread
 from benchmarks.groups.startup import checks, clients, imports
+from benchmarks.groups.sync import sync
 from benchmarks.machine import described
 from benchmarks.peers.generated import generate
 from benchmarks.report import markdown
@@ -42,6 +45,9 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "posts": posts,
     "creates": creates,
     "bulk": bulk,
+    "cores": cores,
+    "million": million,
+    "sync": sync,
     "pages": pages,
     "walks": walks,
     "decode": decode,
@@ -92,6 +98,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=GROUPS, metavar="GROUP", help=f"one of {', '.join(GROUPS)}; repeatable"
     )
+    parser.add_argument("--long", action="store_true", help="extrapolate the cost of ten million contacts from one million")
     parser.add_argument("--rounds", type=int, help="number of measurements per figure; default: 5, or 1 with --quick")
     parser.add_argument("--output", type=Path, help="directory for the results; a full run of all groups uses benchmarks/results")
     return parser.parse_args()
@@ -103,7 +110,8 @@ def _measured(arguments: argparse.Namespace, rounds: int) -> dict[str, list[Tabl
         if find_spec("openapi_python_client"):
             generate(Path(directory))
         with Worker() as worker:
-            bench = Bench(service, rounds, 0.1, worker) if arguments.quick else Bench(service, rounds, 1.0)
+            quick = arguments.quick
+            bench = Bench(service, rounds, 0.1 if quick else 1.0, worker if quick else None, arguments.long)
             for name in arguments.only or GROUPS:
                 began = time.perf_counter()
                 found[name] = GROUPS[name](bench)

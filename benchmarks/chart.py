@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from benchmarks.report import short
+from benchmarks.report import ratios, short
 from benchmarks.results import Table
 
 _WIDTH: Final = 920
@@ -66,17 +66,15 @@ class Bars:
         rows = self.rows()
         longest = max(figure for _, figure in rows)
         yield _text(0, top + 20, self.table.title, "title")
-        yield _text(0, top + 38, f"{self.table.unit}: {self.column}; in brackets: times {self.table.baseline}", "unit")
+        yield _text(0, top + 38, f"{self.table.unit}: {self.column}{self.table.legend()}", "unit")
         for number, (row, figure) in enumerate(rows):
             yield from self._bar(top + _HEAD + number * _STEP, row, figure, longest)
 
     def _bar(self, top: int, row: str, figure: float, longest: float) -> Iterator[str]:
         width = max(1.0, (_WIDTH - _NAMES - 120) * figure / longest)
-        ratio = self.table.ratio(row, self.column)
-        times = "" if ratio is None or row == self.table.baseline else f"  ({ratio:.2f})"
         yield f'<text x="{_NAMES - 8}" y="{top + 13}" text-anchor="end">{escape(row)}</text>'
         yield f'<rect class="{_kind(row)}" x="{_NAMES}" y="{top}" width="{width:.1f}" height="{_BAR}" rx="2"/>'
-        yield _text(_NAMES + width + 6, top + 13, f"{short(figure)}{times}", "figure")
+        yield _text(_NAMES + width + 6, top + 13, f"{short(figure)}{ratios(self.table, row, self.column)}", "figure")
 
 
 def _kind(row: str) -> str:

@@ -35,6 +35,13 @@ def pin_client() -> None:
         _pin(cores[0])
 
 
+def pin_process(number: int) -> None:
+    """Pin this process, number `number` from 0 of several, to a core of its own; to none if there is only one."""
+    unpin()
+    if len(cores := _cores()) > 1:
+        _pin(cores[number % len(cores)])
+
+
 def unpin() -> None:
     """Let this process and the ones that it starts use every core."""
     if hasattr(os, "sched_setaffinity"):

@@ -15,8 +15,7 @@ def markdown(tables: Iterable[Table], machine: Iterable[str], command: str, roun
 
 
 def _section(table: Table) -> str:
-    against = f"; in brackets: times {table.baseline}" if table.baseline in table.samples else ""
-    lines = [f"## {table.title}", "", f"Unit: {table.unit}{against}.", ""]
+    lines = [f"## {table.title}", "", f"Unit: {table.unit}{table.legend()}.", ""]
     lines.append("| | " + " | ".join(table.columns) + " |")
     lines.append("|---|" + "---:|" * len(table.columns))
     lines += ["| " + " | ".join([row, *(_cell(table, row, column) for column in table.columns)]) + " |" for row in table.samples]
@@ -24,14 +23,20 @@ def _section(table: Table) -> str:
 
 
 def _cell(table: Table, row: str, column: str) -> str:
-    median, ratio = table.median(row, column), table.ratio(row, column)
-    if median is None:
-        return ""
-    return short(median) if ratio is None or row == table.baseline else f"{short(median)} ({ratio:.2f})"
+    median = table.median(row, column)
+    return "" if median is None else f"{short(median)}{ratios(table, row, column)}"
+
+
+def ratios(table: Table, row: str, column: str) -> str:
+    """Return the ratios to the baselines of a table in brackets, or nothing for a table without."""
+    found = [table.ratio(row, column, baseline) for baseline in table.measured_baselines()]
+    return f" ({'; '.join('-' if ratio is None else short(ratio) for ratio in found)})" if found else ""
 
 
 def short(figure: float) -> str:
     """Return a number with three significant digits."""
     if abs(figure) >= 100:
         return f"{figure:,.0f}"
-    return f"{figure:.1f}" if abs(figure) >= 10 else f"{figure:.2f}"
+    if abs(figure) >= 10:
+        return f"{figure:.1f}"
+    return f"{figure:.2f}" if abs(figure) >= 1 or not figure else f"{figure:.3g}"

@@ -15,7 +15,7 @@ class Table:
     Attributes:
         title: Title of the table.
         unit: Unit of every value.
-        baseline: Row that ratios refer to; empty for no ratios.
+        baselines: Rows that ratios refer to, in order; none for no ratios.
         columns: Names of the settings, in order.
         notes: Sentences below the table.
         samples: All measured values, by row and column.
@@ -23,7 +23,7 @@ class Table:
 
     title: str
     unit: str
-    baseline: str = ""
+    baselines: tuple[str, ...] = ()
     columns: list[str] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
     samples: dict[str, dict[str, list[float]]] = attrs.Factory(dict)
@@ -39,10 +39,19 @@ class Table:
         figures = self.samples.get(row, {}).get(column)
         return statistics.median(figures) if figures else None
 
-    def ratio(self, row: str, column: str) -> float | None:
-        """Return the median as a multiple of the baseline's; `None` if either is missing."""
-        figure, base = self.median(row, column), self.median(self.baseline, column)
+    def ratio(self, row: str, column: str, baseline: str) -> float | None:
+        """Return the median as a multiple of that of a baseline; `None` if either is missing."""
+        figure, base = self.median(row, column), self.median(baseline, column)
         return figure / base if figure is not None and base else None
+
+    def measured_baselines(self) -> list[str]:
+        """Return the baselines that were measured. A peer that is not installed is not."""
+        return [baseline for baseline in self.baselines if baseline in self.samples]
+
+    def legend(self) -> str:
+        """Return what the ratios in brackets refer to, as the end of a sentence about the unit."""
+        against = "; ".join(f"times {baseline}" for baseline in self.measured_baselines())
+        return f"; in brackets: {against}" if against else ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the table as JSON values, for the file of all measurements."""

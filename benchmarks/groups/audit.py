@@ -50,7 +50,7 @@ def measure_judging(row: str, seconds: float) -> Figures:
 
 def audit(bench: Bench) -> list[Table]:
     """Measure an audit of 10,000 mailboxes compared with decoding them, and the peak memory of audits over real sockets."""
-    time = Table("Auditing 10,000 mailboxes offline, every third with a finding", "CPU, us", "decoding")
+    time = Table("Auditing 10,000 mailboxes offline, every third with a finding", "CPU, us", ("decoding",))
     jobs = [Job(row, "CPU", measure_judging, {"row": row, "seconds": _SECONDS * bench.scale}) for row in _works()]
     bench.interleave(jobs, lambda job, figures: time.add(job.row, "CPU", figures["cpu"]))
     memory = Table("Peak memory of an audit over real sockets, by healthy mailboxes", "MiB")

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Final
 
-from benchmarks.groups.rounds import Bench, Busy, Job, present
+from benchmarks.groups.rounds import RAW, Bench, Busy, Job, present
 from benchmarks.measuring import Figures, Loop, Whole, by_workers, run, whole
 from benchmarks.peers import generated, loops, ours, raw
 from benchmarks.results import Table
@@ -16,7 +16,8 @@ _CONCURRENCY: Final = 64
 
 
 @asynccontextmanager
-async def _raw(url: str, concurrency: int) -> AsyncIterator[Whole]:
+async def raw_bulk(url: str, concurrency: int) -> AsyncIterator[Whole]:
+    """Create the same contact repeatedly with the raw client."""
     async with raw.post(url, concurrency) as once:
 
         async def job(count: int) -> int:
@@ -30,16 +31,20 @@ Maker = Callable[[str, int], AbstractAsyncContextManager[Whole]]
 
 BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
     "httpx loop": ("", partial(loops.bulk, "httpx"), 400),
+    "httpx loop, a client each": ("", partial(loops.bulk, "httpx, a client each"), 800),
     "httpx2 loop": ("httpx2", partial(loops.bulk, "httpx2"), 500),
     "aiohttp loop": ("aiohttp", partial(loops.bulk, "aiohttp"), 3000),
     "openapi-python-client": ("openapi_python_client", generated.bulk, 400),
     "create_many": ("", partial(ours.bulk, "httpx"), 1500),
+    "create_many, journal": ("", partial(ours.bulk, "httpx", journal=True), 1500),
     "create_many, httpx2": ("httpx2", partial(ours.bulk, "httpx2"), 1500),
+    "create_many, httpx2, journal": ("httpx2", partial(ours.bulk, "httpx2", journal=True), 1500),
     "create_many, aiohttp": ("aiohttp", partial(ours.bulk, "aiohttp"), 4000),
+    "create_many, aiohttp, journal": ("aiohttp", partial(ours.bulk, "aiohttp", journal=True), 4000),
     "create_many, httptools": ("httptools", partial(ours.bulk, "httptools"), 8000),
     "create_many, httptools, journal": ("httptools", partial(ours.bulk, "httptools", journal=True), 8000),
     "create_many, null transport": ("", partial(ours.bulk, "null"), 8000),
-    "raw asyncio.Protocol": ("", _raw, 10000),
+    RAW: ("", raw_bulk, 10000),
 }
 """For each peer: the module it needs, its factory, and the number of contacts in a full round."""
 
@@ -51,8 +56,8 @@ def measure(row: str, url: str, count: int, loop: Loop) -> Figures:
 
 def bulk(bench: Bench) -> list[Table]:
     """Measure bulk creation."""
-    cpu = Table("Bulk creation end to end, 64 in flight", "client CPU, us a contact", "httpx loop")
-    rate = Table("Bulk creation end to end, 64 in flight: contacts", "a second of client CPU", "httpx loop")
+    cpu = Table("Bulk creation end to end, 64 in flight", "client CPU, us a contact", ("httpx loop", RAW))
+    rate = Table("Bulk creation end to end, 64 in flight: contacts", "a second of client CPU", ("httpx loop", RAW))
     busy = Busy()
 
     def take(job: Job, figures: Figures) -> None:
@@ -62,6 +67,7 @@ def bulk(bench: Bench) -> list[Table]:
 
     bench.interleave(_jobs(bench), take)
     cpu.notes.append(busy.said())
+    cpu.notes.append("With a journal, CPU includes the journal's thread.")
     cpu.notes.append("The raw client sends one prepared body and reads only the length of each response.")
     return [cpu, rate]
 

@@ -18,7 +18,7 @@ from benchmarks.peers.loops import JSON
 from benchmarks.results import Table
 from benchmarks.workload import ANSWER_FIELDS, BIG, BODY, CREATED, OWNER_KEY, WORKSPACE, bodies, email, page_target
 from outreach_async import HttpxTransport, OutreachClient, Request, Response
-from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake import FakeTransport
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.transport.wire import Progress
 
@@ -26,16 +26,6 @@ _FEW: Final = 1_000
 _SOME: Final = 20_000
 _BATCH: Final = 1_000
 _MANY: Final = 100_000
-_FIELDS: Final = {"first_name": "Ann", "last_name": "Example", "company_name": "Company", "title": "Head of Sales"}
-
-
-def _stocked(contacts: int = 0, mailboxes: int = 0) -> FakeService:
-    fake = FakeService(seed=0)
-    fake.add_workspace(WORKSPACE)
-    fake.add_owner_key(WORKSPACE, key=OWNER_KEY)
-    fake.add_mailboxes(WORKSPACE, mailboxes)
-    fake.add_contacts(WORKSPACE, ({"email": f"stored{number}@acme.example", **_FIELDS} for number in range(contacts)))
-    return fake
 
 
 class _Null:
@@ -98,7 +88,7 @@ async def _created(
 
 
 def _on_the_fake() -> FakeTransport:
-    return FakeTransport(_stocked())
+    return FakeTransport(ours.stocked_fake())
 
 
 def _on_httpx() -> HttpxTransport:
@@ -141,7 +131,7 @@ def measure(row: str, count: int) -> Figures:
 
 def create(sizes: list[int], count: int) -> Figures:
     """Measure creations by the number of stored contacts, alternating between sizes. Runs in the worker process."""
-    fakes = {f"{stored:,} contacts": _stocked(stored) for stored in sizes}
+    fakes = {f"{stored:,} contacts": ours.stocked_fake(stored) for stored in sizes}
     took: dict[str, list[float]] = {column: [] for column in fakes}
     requests = (Request("POST", "/contacts", JSON, json.dumps(body).encode()) for body in bodies(count))
     while batch := list(islice(requests, _BATCH)):
@@ -155,12 +145,12 @@ def create(sizes: list[int], count: int) -> Figures:
 
 def snapshot(stored: int) -> Figures:
     """Measure a snapshot by the number of stored contacts, in milliseconds. Runs in the worker process."""
-    return {"cpu": timed(_stocked(stored).snapshot, 0.3)["cpu"] / 1000}
+    return {"cpu": timed(ours.stocked_fake(stored).snapshot, 0.3)["cpu"] / 1000}
 
 
 def page(count: int) -> Figures:
     """Measure a page of 2,000 mailboxes and its encoding alone, alternating, in milliseconds. Runs in the worker process."""
-    fake, request = _stocked(mailboxes=BIG), Request("GET", page_target(WORKSPACE, BIG, 1))
+    fake, request = ours.stocked_fake(mailboxes=BIG), Request("GET", page_target(WORKSPACE, BIG, 1))
     document = json.loads(fake.handle(request).body)
     took: dict[str, list[float]] = {_SERVED: [], _DUMPED: []}
     for _ in range(count):
@@ -173,7 +163,7 @@ def page(count: int) -> Figures:
 
 def kept(stored: int) -> Figures:
     """Measure the memory of a stored contact, in bytes. Runs in the worker process."""
-    fake = _stocked()
+    fake = ours.stocked_fake()
     requests = [Request("POST", "/contacts", JSON, json.dumps(body).encode()) for body in bodies(stored)]
     tracemalloc.start()
     for request in requests:
@@ -193,7 +183,7 @@ _KEPT: Final = "bytes kept a contact of 15 fields"
 
 
 def _ways(bench: Bench) -> Table:
-    table = Table("Creations in memory, for tests", "CPU, us a contact", _BY_RESPX)
+    table = Table("Creations in memory, for tests", "CPU, us a contact", (_BY_RESPX,))
     rows = present({row: needs for row, (needs, _, _) in _ROWS.items()})
     jobs = [Job(row, "CPU", measure, {"row": row, "count": bench.sized(_ROWS[row][2])}) for row in rows]
     bench.interleave(jobs, into(table))
@@ -214,7 +204,7 @@ def _sizes(bench: Bench) -> Table:
 
 
 def _mailboxes(bench: Bench) -> Table:
-    table = Table("A page of 2,000 mailboxes by the fake", "CPU, ms a page", _DUMPED)
+    table = Table("A page of 2,000 mailboxes by the fake", "CPU, ms a page", (_DUMPED,))
     bench.interleave([Job("page", "CPU", page, {"count": bench.sized(50)})], partial(_by_row, table))
     return table
 

@@ -14,6 +14,8 @@ _ROWS: Final = 30_000
 _BARE: Final = "a bare loop of the same sends, aiohttp"
 
 _RUNS: Final = {
+    "create_many, httptools": ("httptools", False),
+    "create_many, httptools, journal": ("httptools", True),
     "create_many, aiohttp": ("aiohttp", False),
     "create_many, aiohttp, journal": ("aiohttp", True),
     "create_many, httpx": ("httpx", False),
@@ -42,10 +44,10 @@ async def _bare(url: str, count: int) -> Figures:
 
 def journal(bench: Bench) -> list[Table]:
     """Measure runs with and without a journal."""
-    wall = Table("Bulk runs with and without a journal, 64 in flight", "us a contact", _BARE)
+    wall = Table("Bulk runs with and without a journal, 64 in flight", "us a contact", (_BARE,))
     rate = Table("Bulk runs with and without a journal: throughput", "contacts a second")
     count = bench.sized(_ROWS, least=1000)
-    rows = present({row: "aiohttp" if "aiohttp" in row else "" for row in (_BARE, *_RUNS)})
+    rows = present({_BARE: "aiohttp"} | {row: ours.BACKENDS.get(backend, "") for row, (backend, _) in _RUNS.items()})
     jobs = [
         Job(row, "asyncio", measure, {"row": row, "url": bench.service.url, "count": count // _slow(row), "loop": "asyncio"})
         for row in rows

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
-from benchmarks.groups.rounds import Bench, Job, into, present
+from benchmarks.groups.rounds import RAW, Bench, Job, into, present
 from benchmarks.measuring import Figures, Whole, by_workers, repeated, run, whole
 from benchmarks.peers import generated, loops, ours, raw
 from benchmarks.results import Table
@@ -28,7 +28,8 @@ FETCHES: Final = {
     "HttpxTransport": ("", partial(ours.fetch, "httpx", _TARGET)),
     "HttpxTransport, httpx2": ("httpx2", partial(ours.fetch, "httpx2", _TARGET)),
     "AiohttpTransport": ("aiohttp", partial(ours.fetch, "aiohttp", _TARGET)),
-    "raw asyncio.Protocol": ("", partial(raw.fetch, _TARGET)),
+    "HttptoolsTransport": ("httptools", partial(ours.fetch, "httptools", _TARGET)),
+    RAW: ("", partial(raw.fetch, _TARGET)),
 }
 
 READS: Final = {
@@ -38,6 +39,7 @@ READS: Final = {
     "OutreachClient": ("", partial(ours.mailboxes, "httpx", _BIG, BIG)),
     "OutreachClient, httpx2": ("httpx2", partial(ours.mailboxes, "httpx2", _BIG, BIG)),
     "OutreachClient, aiohttp": ("aiohttp", partial(ours.mailboxes, "aiohttp", _BIG, BIG)),
+    "OutreachClient, httptools": ("httptools", partial(ours.mailboxes, "httptools", _BIG, BIG)),
 }
 
 Walker = Callable[[str, int, str], AbstractAsyncContextManager[Whole]]
@@ -51,6 +53,7 @@ WALKS: Final[Mapping[str, tuple[str, Walker]]] = {
     "OutreachClient, prefetch=4": ("", partial(ours.walk, "httpx")),
     "OutreachClient, httpx2, prefetch=4": ("httpx2", partial(ours.walk, "httpx2")),
     "OutreachClient, aiohttp, prefetch=4": ("aiohttp", partial(ours.walk, "aiohttp")),
+    "OutreachClient, httptools, prefetch=4": ("httptools", partial(ours.walk, "httptools")),
 }
 
 
@@ -68,8 +71,8 @@ def measure_walk(row: str, url: str, pages: int, delay_ms: int) -> Figures:
 
 def pages(bench: Bench) -> list[Table]:
     """Measure pages of 2,000 mailboxes."""
-    fetch = Table("A page of 2,000 mailboxes (1.1 MB), bytes only, 4 in flight", "client CPU, us a page", "httpx loop")
-    read = Table("A page of 2,000 mailboxes, typed, 4 in flight", "client CPU, us a page", "httpx loop, dicts")
+    fetch = Table("A page of 2,000 mailboxes (1.1 MB), bytes only, 4 in flight", "client CPU, us a page", ("httpx loop", RAW))
+    read = Table("A page of 2,000 mailboxes, typed, 4 in flight", "client CPU, us a page", ("httpx loop, dicts",))
     for table, peers, count in ((fetch, FETCHES, 100), (read, READS, 30)):
         arguments = {"url": bench.service.url, "count": bench.sized(count, 8)}
         rows = present({row: needs for row, (needs, _) in peers.items()})
@@ -79,8 +82,8 @@ def pages(bench: Bench) -> list[Table]:
 
 def walks(bench: Bench) -> list[Table]:
     """Measure lists of a hundred pages of 500 mailboxes, with a server that responds at once or after 20 ms."""
-    cpu = Table(f"A walk over {_PAGES} pages of {_DISPLAY} mailboxes", "client CPU, us a page", "httpx loop, dicts")
-    wall = Table(f"{cpu.title}: wall time", "us a page", "httpx loop, dicts")
+    cpu = Table(f"A walk over {_PAGES} pages of {_DISPLAY} mailboxes", "client CPU, us a page", ("httpx loop, dicts",))
+    wall = Table(f"{cpu.title}: wall time", "us a page", ("httpx loop, dicts",))
 
     def take(job: Job, figures: Figures) -> None:
         cpu.add(job.row, job.column, figures["cpu"])

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from benchmarks.groups.rounds import Bench, Busy, Job, present
+from benchmarks.groups.rounds import RAW, Bench, Busy, Job, present
 from benchmarks.measuring import Driver, Figures, Loop, Opener, by_gather, by_workers, repeated, run
 from benchmarks.peers import generated, loops, ours, raw
 from benchmarks.results import Table
@@ -39,7 +39,7 @@ class Peer:
 POSTS: Final[Mapping[str, Peer]] = {
     "httpx loop": Peer(partial(loops.post, "httpx"), by_gather, 300),
     "httpx loop, a connection each": Peer(partial(loops.post, "httpx, a connection each"), by_gather, 100, most=64),
-    "httpx loop, a client each": Peer(loops.post_by_many, by_gather, 600),
+    "httpx loop, a client each": Peer(partial(loops.post, "httpx, a client each"), by_gather, 600),
     "httpx2 loop": Peer(partial(loops.post, "httpx2"), by_gather, 400, "httpx2"),
     "aiohttp loop": Peer(partial(loops.post, "aiohttp"), by_gather, 3000, "aiohttp"),
     "HttpxTransport over a client": Peer(partial(ours.post, "httpx client"), by_workers, 300),
@@ -47,11 +47,13 @@ POSTS: Final[Mapping[str, Peer]] = {
     "HttpxTransport, httpx2": Peer(partial(ours.post, "httpx2"), by_workers, 1200, "httpx2"),
     "AiohttpTransport": Peer(partial(ours.post, "aiohttp"), by_workers, 3000, "aiohttp"),
     "HttptoolsTransport": Peer(partial(ours.post, "httptools"), by_workers, 6000, "httptools", on_trio=True),
-    "raw asyncio.Protocol": Peer(raw.post, by_workers, 8000),
+    RAW: Peer(raw.post, by_workers, 8000),
 }
 
 CREATES: Final[Mapping[str, Peer]] = {
     "httpx loop": Peer(partial(loops.create, "httpx"), by_gather, 300),
+    "httpx loop, a client each": Peer(partial(loops.create, "httpx, a client each"), by_gather, 600),
+    "httpx2 loop": Peer(partial(loops.create, "httpx2"), by_gather, 400, "httpx2"),
     "aiohttp loop": Peer(partial(loops.create, "aiohttp"), by_gather, 3000, "aiohttp"),
     "openapi-python-client": Peer(generated.create, by_gather, 300, "openapi_python_client"),
     "OutreachClient": Peer(partial(ours.create, "httpx"), by_gather, 1200),
@@ -59,6 +61,7 @@ CREATES: Final[Mapping[str, Peer]] = {
     "OutreachClient, aiohttp": Peer(partial(ours.create, "aiohttp"), by_gather, 3000, "aiohttp"),
     "OutreachClient, httptools": Peer(partial(ours.create, "httptools"), by_gather, 5000, "httptools"),
     "OutreachClient, null transport": Peer(partial(ours.create, "null"), by_gather, 5000),
+    RAW: Peer(raw.post, by_workers, 8000),
 }
 
 ON_TRIO: Final = "64 on trio"
@@ -88,7 +91,7 @@ def creates(bench: Bench) -> list[Table]:
 
 def _measured(bench: Bench, kind: str, title: str, concurrencies: list[int]) -> list[Table]:
     peers = _PEERS[kind]
-    cpu = Table(title, "client CPU, us a request, by requests in flight", "httpx loop")
+    cpu = Table(title, "client CPU, us a request, by requests in flight", ("httpx loop", RAW))
     latency = Table(f"{title}: latency", "ms, by requests in flight")
     busy = Busy()
 

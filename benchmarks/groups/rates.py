@@ -19,6 +19,9 @@ _RUNS: Final = {
     _NONE: ("null", "none"),
     "create_many, null transport, rate=": ("null", "configured"),
     "create_many, null transport, SharedRate": ("null", "shared"),
+    "create_many, httptools": ("httptools", "none"),
+    "create_many, httptools, rate=": ("httptools", "configured"),
+    "create_many, httptools, SharedRate": ("httptools", "shared"),
     "create_many, aiohttp": ("aiohttp", "none"),
     "create_many, aiohttp, rate=": ("aiohttp", "configured"),
     "create_many, aiohttp, SharedRate": ("aiohttp", "shared"),
@@ -34,11 +37,11 @@ def measure(row: str, url: str, count: int, loop: Loop) -> Figures:
 
 def rates(bench: Bench) -> list[Table]:
     """Measure runs without a rate, and with one that they never reach."""
-    table = Table("Bulk runs with a rate that is never reached, 64 in flight", "client CPU, us a contact", _NONE)
+    table = Table("Bulk runs with a rate that is never reached, 64 in flight", "client CPU, us a contact", (_NONE,))
     count = bench.sized(_ROWS, least=1000)
     jobs = [
         Job(row, loop, measure, {"row": row, "url": bench.service.url, "count": count, "loop": loop})
-        for row in present({row: "aiohttp" if "aiohttp" in row else "" for row in _RUNS})
+        for row in present({row: ours.BACKENDS.get(backend, "") for row, (backend, _) in _RUNS.items()})
         for loop in ("asyncio", "uvloop")
     ]
     bench.interleave(jobs, lambda job, figures: table.add(job.row, job.column, figures["cpu"]))

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -14,6 +14,9 @@ from benchmarks.measuring import Figures
 from benchmarks.results import Table
 from benchmarks.service import Service
 from benchmarks.worker import Worker
+
+RAW: Final = "raw asyncio.Protocol"
+"""The row of the raw client, the lower bound."""
 
 
 @attrs.frozen
@@ -42,12 +45,14 @@ class Bench:
         rounds: Number of measurements per cell.
         scale: Fraction of the full work to do in each.
         shared: One process for all peers; `None` for a process each.
+        long: Whether to extrapolate from runs of one million contacts.
     """
 
     service: Service
     rounds: int
     scale: float
     shared: Worker | None = None
+    long: bool = False
 
     @property
     def quick(self) -> bool:
@@ -87,7 +92,7 @@ class Busy:
     def said(self) -> str:
         """Return the load as sentences, with a separate one for the raw client, which causes the most."""
         medians = {row: statistics.median(percents) for row, percents in self._percents.items()}
-        raw = medians.pop("raw asyncio.Protocol", None)
+        raw = medians.pop(RAW, None)
         apart = "" if raw is None else f" With the raw client it took {raw:.0f} %, so that client can be faster still."
         return f"The server took at most {max(medians.values()):.0f} % of its core.{apart}"
 

@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 from benchmarks.groups.rounds import Bench, Job, present
 from benchmarks.machine import unpin
 from benchmarks.measuring import Figures, run, spending
+from benchmarks.peers import ours
 from benchmarks.results import Table
 from benchmarks.service import FAKE_KEY, FAKE_WORKSPACE, serving_fake
 from benchmarks.workload import FIELDS, email
@@ -161,8 +162,8 @@ def _write(folder: Path, rows: int) -> list[str]:
 
 def spread(bench: Bench) -> list[Table]:
     """Measure imports in parts, and one `create_many` of the same rows."""
-    cpu = Table(f"Imports of {_PARTS} CSV files, 64 in flight a process", "CPU, us a row, by transport", FILE)
-    wall = Table("Imports in parts: wall time", "us a row, by transport", FILE)
+    cpu = Table(f"Imports of {_PARTS} CSV files, 64 in flight a process", "CPU, us a row, by transport", (FILE,))
+    wall = Table("Imports in parts: wall time", "us a row, by transport", (FILE,))
     journal = Table("Object journals of imports at full speed", "objects a 1,000 rows; bytes a row")
 
     def take(job: Job, figures: Figures) -> None:
@@ -177,7 +178,7 @@ def spread(bench: Bench) -> list[Table]:
 
     with TemporaryDirectory() as folder, serving_fake() as url:
         jobs = []
-        for backend in present({"aiohttp": "aiohttp", "httpx": ""}):
+        for backend in present({backend: ours.BACKENDS[backend] for backend in ("httptools", "aiohttp", "httpx")}):
             files = _write(Path(folder), bench.sized(_ROWS) // (_SLOW if backend == "httpx" else 1))
             jobs += [Job(row, backend, measure, {"row": row, "url": url, "files": files, "backend": backend}) for row in _RUNS]
         bench.interleave(jobs, take)

@@ -60,7 +60,7 @@ def _cpu_of(*arguments: str) -> float:
 
 def imports(bench: Bench) -> list[Table]:
     """Measure imports, each in a new interpreter."""
-    table = Table("Importing", "CPU, ms over an empty interpreter", "import httpx")
+    table = Table("Importing", "CPU, ms over an empty interpreter", ("import httpx",))
     rows = present({row: needs for row, (needs, _) in _IMPORTS.items()})
     for _ in range(_ROUNDS * bench.rounds):
         found = {row: _cpu_of("-c", _IMPORTS[row][1]) for row in rows}
@@ -71,7 +71,7 @@ def imports(bench: Bench) -> list[Table]:
 
 def checks(bench: Bench) -> list[Table]:
     """Measure `mypy --strict` without a cache on programs of one line."""
-    table = Table("Checking types by mypy, without a cache", "CPU, ms over an empty file", "import httpx")
+    table = Table("Checking types by mypy, without a cache", "CPU, ms over an empty file", ("import httpx",))
     rows = present(dict.fromkeys(_CHECKED, "mypy"))
     with tempfile.TemporaryDirectory() as directory:
         program = Path(directory) / "program.py"

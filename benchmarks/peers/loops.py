@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.measuring import Once, Whole
 from benchmarks.workload import BODY, bodies, body_of, page_target
@@ -51,61 +51,63 @@ async def _aiohttp(url: str, concurrency: int) -> AsyncIterator[Exchange]:
         yield exchange
 
 
-def _open(backend: str, url: str, concurrency: int) -> Any:
-    """Open a client of `httpx`, `httpx2` or `aiohttp`; `httpx, a connection each` has one connection per request in flight.
+@asynccontextmanager
+async def _client_each(family: str, url: str, concurrency: int) -> AsyncIterator[Exchange]:
+    library: Any = import_module(family)
+    context = library.create_ssl_context()  # shared: making one takes longer than many requests
+    async with AsyncExitStack() as stack:
+        clients = [library.AsyncClient(base_url=url, timeout=30, verify=context) for _ in range(concurrency)]
+        for client in clients:
+            await stack.enter_async_context(client)
 
-    With the default limits of httpx, 100 connections of which 20 are kept alive, a loop costs less than with one connection each.
-    """
-    if backend == "aiohttp":
-        return _aiohttp(url, concurrency)
-    family, _, sized = backend.partition(", ")
-    return _httpx(family, url, concurrency if sized else None)
+        async def exchange(*arguments: Any, **options: Any) -> Any:
+            client = clients.pop()
+            try:
+                return await _by_httpx(client, *arguments, **options)
+            finally:
+                clients.append(client)
+
+        yield exchange
+
+
+_CLIENTS: Final[Mapping[str, Callable[[str, int], AbstractAsyncContextManager[Exchange]]]] = {
+    "httpx": lambda url, _: _httpx("httpx", url, None),
+    "httpx, a connection each": partial(_httpx, "httpx"),
+    "httpx, a client each": partial(_client_each, "httpx"),
+    "httpx2": lambda url, _: _httpx("httpx2", url, None),
+    "aiohttp": _aiohttp,
+}
+"""Clients by name. `a connection each` and `a client each` have one per request in flight; the latter is a common workaround.
+
+With the default limits of httpx, 100 connections of which 20 are kept alive, a loop costs less than with one connection each.
+"""
 
 
 @asynccontextmanager
 async def post(backend: str, url: str, concurrency: int) -> AsyncIterator[Once]:
     """Create a contact with bytes in and bytes out."""
-    async with _open(backend, url, concurrency) as exchange:
+    async with _CLIENTS[backend](url, concurrency) as exchange:
         yield lambda: exchange("POST", "/contacts", content=BODY, parse=False)
-
-
-@asynccontextmanager
-async def post_by_many(url: str, concurrency: int) -> AsyncIterator[Once]:
-    """Create a contact as `post` does, with one httpx client per request in flight: a common workaround for its pool."""
-    import httpx
-
-    context = httpx.create_ssl_context()
-    async with AsyncExitStack() as stack:
-        clients = [httpx.AsyncClient(base_url=url, timeout=30, verify=context) for _ in range(concurrency)]
-        for client in clients:
-            await stack.enter_async_context(client)
-
-        async def once() -> None:
-            client = clients.pop()
-            await _by_httpx(client, "POST", "/contacts", content=BODY, parse=False)
-            clients.append(client)
-
-        yield once
 
 
 @asynccontextmanager
 async def create(backend: str, url: str, concurrency: int) -> AsyncIterator[Once]:
     """Create a contact with a dict in and a dict out."""
-    async with _open(backend, url, concurrency) as exchange:
+    async with _CLIENTS[backend](url, concurrency) as exchange:
         yield lambda: exchange("POST", "/contacts", json=body_of(1))
 
 
 @asynccontextmanager
 async def fetch(backend: str, target: str, url: str, concurrency: int, *, parse: bool = False) -> AsyncIterator[Once]:
     """Get a target as bytes or JSON."""
-    async with _open(backend, url, concurrency) as exchange:
+    async with _CLIENTS[backend](url, concurrency) as exchange:
         yield lambda: exchange("GET", target, parse=parse)
 
 
 @asynccontextmanager
 async def bulk(backend: str, url: str, concurrency: int) -> AsyncIterator[Whole]:
     """Create contacts with one task each, a semaphore and gather."""
-    async with _open(backend, url, concurrency) as exchange:
+    async with _CLIENTS[backend](url, concurrency) as exchange:
         room = asyncio.Semaphore(concurrency)
 
         async def one(body: dict[str, Any]) -> str:
@@ -126,7 +128,7 @@ def _added(statuses: Iterable[str]) -> int:
 @asynccontextmanager
 async def walk(backend: str, workspace: str, display: int, url: str) -> AsyncIterator[Whole]:
     """Get every page, up to the number in the responses, and keep every item."""
-    async with _open(backend, url, 4) as exchange:
+    async with _CLIENTS[backend](url, 4) as exchange:
 
         async def whole(_pages: int) -> int:
             items: list[Any] = []

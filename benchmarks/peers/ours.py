@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
+from itertools import islice
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.measuring import Once, Whole
 from benchmarks.peers.loops import JSON
@@ -23,26 +25,41 @@ from outreach_async import (
     Request,
     Transport,
 )
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.transport.wire import Progress
 
 Rows = Callable[[int], Iterable[NewContact]]
 
 
-def transport(backend: str, url: str, concurrency: int) -> Transport:
-    """Return a transport by name: `httpx`, `httpx2`, `aiohttp`, `httptools`, `httpx client` or `null`."""
-    if backend == "null":
-        return NullTransport()
-    if backend == "httpx client":
-        return HttpxTransport(import_module("httpx").AsyncClient(base_url=url), max_in_flight=concurrency)
-    if backend == "aiohttp":
-        return AiohttpTransport(url, max_in_flight=concurrency)
-    if backend == "httptools":
-        return HttptoolsTransport(url, max_in_flight=concurrency)
-    return HttpxTransport(url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=concurrency)
+TRANSPORTS: Final[Mapping[str, Callable[[str, int], Transport]]] = {
+    "httpx": lambda url, most: HttpxTransport(url, max_in_flight=most),
+    "httpx2": lambda url, most: HttpxTransport(url, family="httpx2", max_in_flight=most),
+    "aiohttp": lambda url, most: AiohttpTransport(url, max_in_flight=most),
+    "httptools": lambda url, most: HttptoolsTransport(url, max_in_flight=most),
+    "httpx client": lambda url, most: HttpxTransport(import_module("httpx").AsyncClient(base_url=url), max_in_flight=most),
+    "fake": lambda _url, _most: FakeTransport(stocked_fake()),
+    "null": lambda _url, _most: NullTransport(),
+}
+"""Transports by name, made from a base URL and a number of concurrent requests. Every group takes any of them."""
+
+BACKENDS: Final[Mapping[str, str]] = {"httpx": "", "httpx2": "httpx2", "aiohttp": "aiohttp", "httptools": "httptools"}
+"""The transports that use a socket, by the module that must be installed; empty for none."""
+
+_STORED: Final = {"first_name": "Ann", "last_name": "Example", "company_name": "Company", "title": "Head of Sales"}
+
+
+def stocked_fake(contacts: int = 0, mailboxes: int = 0) -> FakeService:
+    """Return a fake with the workspace and key of the benchmarks, and with contacts and mailboxes."""
+    fake = FakeService(seed=0)
+    fake.add_workspace(WORKSPACE)
+    fake.add_owner_key(WORKSPACE, key=OWNER_KEY)
+    fake.add_mailboxes(WORKSPACE, mailboxes)
+    fake.add_contacts(WORKSPACE, ({"email": f"stored{number}@acme.example", **_STORED} for number in range(contacts)))
+    return fake
 
 
 def _client(backend: str, url: str, concurrency: int, rate: float | Rate | None = None) -> OutreachClient:
-    carrier = transport(backend, url, concurrency)
+    carrier = TRANSPORTS[backend](url, concurrency)
     return OutreachClient(transport=carrier, owner_key=OWNER_KEY, workspace=WORKSPACE, max_in_flight=concurrency, rate=rate)
 
 
@@ -58,7 +75,7 @@ def contacts(count: int) -> Iterator[NewContact]:
 
 @asynccontextmanager
 async def _sending(backend: str, request: Request, url: str, concurrency: int) -> AsyncIterator[Once]:
-    carrier = transport(backend, url, concurrency)
+    carrier = TRANSPORTS[backend](url, concurrency)
     try:
         yield lambda: carrier.send(request, Progress())
     finally:
@@ -113,11 +130,12 @@ async def bulk(
         journal: Whether the run has a journal.
         rate: The client's rate.
     """
+    numbers = itertools.count()  # no e-mail occurs twice, because the fake would skip its contact
     async with _client(backend, url, concurrency, rate) as client:
 
         async def whole(count: int) -> int:
             added = 0
-            given = (rows or contacts)(count)
+            given = map(contact, islice(numbers, count)) if rows is None else rows(count)
             with TemporaryDirectory() as folder:
                 path = f"{folder}/run.db" if journal else None
                 run = client.contacts.create_many(given, strict_validation=False, concurrency=concurrency, journal=path)
@@ -125,6 +143,27 @@ async def bulk(
                     async for outcome in outcomes:
                         added += outcome.status == Outcome.ADDED
             return added
+
+        yield whole
+
+
+@contextmanager
+def sync_bulk(backend: str, url: str, concurrency: int, *, journal: bool = False) -> Iterator[Callable[[int], int]]:
+    """Create contacts as `bulk` does, with the synchronous client."""
+    from outreach_async.sync import SyncClient
+
+    numbers = itertools.count()
+    carrier = TRANSPORTS[backend](url, concurrency)
+    with SyncClient(transport=carrier, owner_key=OWNER_KEY, workspace=WORKSPACE, max_in_flight=concurrency) as client:
+
+        def whole(count: int) -> int:
+            with TemporaryDirectory() as folder:
+                path = f"{folder}/run.db" if journal else None
+                run = client.contacts.create_many(
+                    map(contact, islice(numbers, count)), strict_validation=False, concurrency=concurrency, journal=path
+                )
+                with run as outcomes:
+                    return sum(outcome.status == Outcome.ADDED for outcome in outcomes)
 
         yield whole
 

@@ -7,6 +7,7 @@ does not apply to `None`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
@@ -437,11 +438,17 @@ def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Sign | None:
 
 
 def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
-    """Return the totals of the templates that can be compared, by template id: lettered, with valid figures."""
+    """Return the totals of the templates that can be compared, by template id: lettered, with valid figures.
+
+    Templates that share a letter or an id are left out, because a verdict could not say which one it is about.
+    """
+    listed = list(templates)
+    letters, ids = Counter(each.test_letter for each in listed), Counter(each.id for each in listed)
     totals: dict[str, VariantTotals] = {}
-    for template in templates:
+    for template in listed:
         sent, replied = figure_or_none(template.sent), figure_or_none(template.replied_num)
-        if template.test_letter != _PERSONALIZED and sent is not None and replied is not None and replied <= sent:
+        is_unique = letters[template.test_letter] == ids[template.id] == 1
+        if is_unique and template.test_letter != _PERSONALIZED and sent is not None and replied is not None and replied <= sent:
             totals[template.id] = VariantTotals(template.test_letter, round(sent), round(replied))
     return totals
 
@@ -461,9 +468,14 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
         return None
     totals = {each.letter: each for each in variant_totals(case.live_templates).values()}
     shown = [totals[letter] for letter in (result.better, *result.worse[:_MAX_NAMED])]
-    rates = ", ".join(f"{each.letter} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown)
-    message = f"variant {result.better} of step {_name_order(case.step.order)} gets more replies: {rates}"
+    rates = ", ".join(f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown)
+    message = f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {rates}"
     return Sign(message, {"evidence": result.evidence})
+
+
+def _name_letter(letter: str) -> str:
+    """Return a letter for a message. Anything but a letter is quoted, because the service may send any string."""
+    return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
 
 
 def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign | None:

@@ -62,8 +62,9 @@ Journal and resume
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
 outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True` gives
 every remaining row its outcome, and no row a second outcome. A row that may have been sent is sent again, and its `possible`
-takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. Without
-a journal, `resume=True` starts a run.
+takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. A row
+that has an outcome counts as the same if its JSON is, so it may have `date(2026, 1, 1)` where it had a string. Without a journal,
+`resume=True` starts a run.
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
 recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the
@@ -144,11 +145,10 @@ the rows done, the total, the rows per second, the state, the seconds until a pa
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
 
 BulkSuspended and BulkStopped carry the counts so far as `report`; `resumable` is true if there is a journal. Leaving the block
-early cancels the requests in flight; the journal records which of their rows may have been sent.
-
-Memory is bounded by a window of a few rows per request in flight, for inputs of any size: a row is pulled only while the
-window has room, and leaves the window when you take its outcome. A slow consumer slows the run down, and a million rows need as
-much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
+early cancels the requests in flight; the journal records which of their rows may have been sent. Memory is bounded by a window of
+a few rows per request in flight, for inputs of any size: a row is pulled only while the window has room, and leaves the window
+when you take its outcome. A slow consumer slows the run down, and a million rows need as much memory as ten thousand.
+`order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
 """
 
 from outreach_async.bulk.frames import ArrowStream

@@ -103,14 +103,14 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
         """Return the `identifying_bytes` of rows without parsing them; `None` if these rows must be parsed.
 
-        This is many times faster than parsing, because it does not look for what is wrong with a row: an invalid row has other
-        bytes than it has when it is parsed. No valid row has these bytes, unless it is encoded to the same JSON.
+        This is many times faster than parsing, because it does not validate rows. The bytes of an invalid row differ from those
+        of the parsed row, but they may equal those of a valid row that is encoded to the same JSON.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
             return _encode_lines(_to_encodable(originals))[1:-1].split(b"\n{")  # a line break within a string is escaped
-        except (TypeError, ValueError, InvalidRequest):  # parsing tells what is wrong
+        except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing reports the error
             return None
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
@@ -134,7 +134,7 @@ class RowParser:
 _FIELD_ORDER: Final = tuple(
     msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS))), type=dict[str, object])
 )
-"""The fields in the order in which a request's body has them. The encoder decides it. Codes follow after the fields."""
+"""The fields in the order of a request's body, as the encoder writes them. Codes follow the fields."""
 _FIELDS: Final[Any] = msgspec.defstruct(
     "_FIELDS", [(name, str | None | Unset, UNSET) for name in _FIELD_ORDER], forbid_unknown_fields=True, gc=False
 )
@@ -171,7 +171,7 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return the keys of a row in the order in which they are sent.
 
     Raises:
-        TypeError: A key is no field or code.
+        TypeError: A key is neither a field nor a code.
     """
     known = [name for name in _FIELD_ORDER if name in keys]
     codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
@@ -353,7 +353,7 @@ def _decode_label(label: str) -> str:
 
 
 class DirectFeed:
-    """Supplies the rows of a run without a journal. Each row is pulled when a worker asks for the next row."""
+    """Supplies the rows of a run without a journal. Each row is pulled when a worker requests the next row."""
 
     def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source

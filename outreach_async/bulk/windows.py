@@ -191,17 +191,16 @@ class WindowedFeed:
             )
         if not originals:
             return False
-        if marked is not None and await self._is_unchanged(originals, marked):
-            window, rows = marked, await self._parse_rows(originals, completed)
-        else:
+        rows = None if marked is None else await self._parse_unchanged(originals, marked, completed)
+        if marked is None or rows is None:
             rows = await self._parse_rows(originals, ())
-            window = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
-            await self._thread.run(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
+            marked = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
+            await self._thread.run(self._writer.mark, marked)  # on the disk before any row of the window reaches a worker
             rows = [row for row in rows if row.index not in completed]
         if self._ended:  # `stop` was called while this waited for the source or the disk
             return False
         self._rows += rows
-        self._first, self._last_size = window.end, window.rows
+        self._first, self._last_size = marked.end, marked.rows
         if rows:
             self._notify()
         return True
@@ -209,24 +208,30 @@ class WindowedFeed:
     def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
         """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
         marked = self._writer.window_at(self._first)
-        if marked is None:
-            return _NOT_MARKED
-        if self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
+        if marked and self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
             return marked, range(marked.first, marked.end)
-        return marked, self._writer.completed_rows(marked.first, marked.rows)
+        return (marked, self._writer.completed_rows(marked.first, marked.rows)) if marked else _NOT_MARKED
 
-    async def _is_unchanged(self, originals: Sequence[Any], marked: MarkedWindow) -> bool:
-        """Return whether rows are certainly those of a marked window. If not, they must be parsed to compare them.
+    async def _parse_unchanged(
+        self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
+    ) -> list[ParsedRow | ContactOutcome] | None:
+        """Parse the rows that have no outcome, if the rows of a marked window are unchanged.
 
-        Most rows of a marked window have an outcome and are not sent, so parsing them would cost more than anything else.
+        Return `None` if that is uncertain. Every row must then be parsed to compare it. Most rows of a marked window have an
+        outcome and are not sent, so parsing them would cost more than anything else.
         """
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
             if (encoded := self._parser.try_encode(originals[start : start + _QUICK_CHECKPOINT_INTERVAL])) is None:
-                return False
+                return None
             contents += encoded
             await checkpoint()
-        return MarkedWindow(marked.first, len(originals), _digest(contents)) == marked
+        if MarkedWindow(marked.first, len(originals), _digest(contents)) != marked:
+            return None
+        rows = await self._parse_rows(originals, completed)
+        # Only valid rows are marked with the bytes of a contact. A row that is invalid now, such as one with a date instead of a
+        # string, may have been sent, so it must not count as rejected.
+        return rows if all(isinstance(row, ParsedRow) for row in rows) else None
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
         """Read at most `size` rows. If `whole` is false, wait only for the first row, and then read rows that have arrived."""

@@ -261,7 +261,17 @@ class Row(Mapping[str, Any]):
         return len(self.members)
 
     def items(self) -> ItemsView[str, Any]:
-        """Return the values by field code. `Mapping.items` would return the same, and is twenty times slower."""
+        r"""Return the field codes and values.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            file = open_file("people.csv")
+            print([list(row.items()) for row in file.rows(map_columns(file.headers))])
+            # -> [[('email', 'ann@company.example'), ('city', 'Lyon')]]
+            ```
+        """
+        # The inherited method is twenty times slower, because it looks up each code.
         return self._require_readable().items()
 
     def _require_readable(self) -> Mapping[str, Any]:

@@ -182,14 +182,17 @@ class ProtocolConnection(asyncio.Protocol):
             if self._exchanges > 1:
                 raise build_unexpected_bytes_error()
         else:
-            self.is_reusable = reader.keeps_alive and self._is_open
+            # Bytes of the request that are still to be sent would precede the next request, and the server may never read them.
+            self.is_reusable = reader.keeps_alive and self._is_open and not self._tcp.get_write_buffer_size()
         return response
 
     def _has_unread_bytes(self, reader: ResponseReader) -> bool:
-        # The first response is never suspect, and closing a TLS connection sends bytes too.
-        if self._exchanges == 1 or not (reader.keeps_alive or not self._is_encrypted) or not self._probe.is_open_and_readable():
+        # The first response is never suspect. After the end of the connection, its descriptor may be that of another connection.
+        if self._exchanges == 1 or not self._is_open:
             return False
-        return bool(self._probe.peek())
+        if self._is_encrypted and not reader.keeps_alive:  # closing a TLS connection sends bytes too
+            return False
+        return self._probe.is_open_and_readable() and bool(self._probe.peek())
 
     def is_silent(self) -> bool:
         """Return whether the idle connection is open and nothing has arrived on it."""
@@ -232,7 +235,7 @@ class ProtocolConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport of the new connection."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._tcp = cast("asyncio.Transport", transport)  # with TLS, the transport is replaced
         connection = transport.get_extra_info("socket")
         self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
         if connection is not None:
@@ -362,9 +365,12 @@ class ProtocolPool:
         with anyio.CancelScope() as scope:
             self._connecting.add(scope)
             try:
-                return await self._open()
+                connection = await self._open()
             finally:
                 self._connecting.discard(scope)
+            if not self._closed:
+                return connection
+            connection.abort()  # it was open before the cancellation arrived
         raise build_transport_error(_CLOSED, progress)  # reached only if `aclose` cancelled the scope
 
     async def _open(self) -> ProtocolConnection:
@@ -405,13 +411,13 @@ class ProtocolPool:
         self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
         for scope in self._connecting:
             scope.cancel()
-        connections = tuple(self._connections)
-        for connection in connections:
+        for connection in tuple(self._connections):
             connection.abort(TransportError(_CLOSED, maybe_sent=True))
         if self._running:
             await self._all_ended.wait()
-        for connection in connections:
-            await connection.lost
+        if self._connections:
+            # Awaiting a future itself would cancel it if this method is cancelled; the event loop could not set it then.
+            await asyncio.wait([connection.lost for connection in self._connections])
 
 
 class StreamConnection:
@@ -452,11 +458,12 @@ class StreamConnection:
                     raise ConnectionResetError(_LOST) from None
             else:
                 response = reader.feed(data)
-        if reader.has_leftovers or (self._exchanges > 1 and self._has_unread_bytes(reader)):
+        unread = self._peek(reader)  # also after the first response: TLS may hold bytes that the socket no longer shows
+        if reader.has_leftovers or unread:
             if self._exchanges > 1:
                 raise build_unexpected_bytes_error()
         else:
-            self._is_reusable = reader.keeps_alive
+            self._is_reusable = reader.keeps_alive and unread is None
         if not self._is_reusable:
             await self.aclose()  # the pool would do this only before another request
         return response
@@ -475,10 +482,11 @@ class StreamConnection:
         self._probe = SocketProbe(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - not Django's
         return stream
 
-    def _has_unread_bytes(self, reader: ResponseReader) -> bool:
+    def _peek(self, reader: ResponseReader) -> bytes | None:
+        """Return a byte that arrived after the response; `b""` at the end of the stream, `None` if there is none."""
         if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
-            return bool(byte)
-        return (reader.keeps_alive or self._tls is None) and bool(self._probe.peek())  # closing TLS sends bytes too
+            return byte
+        return self._probe.peek() if reader.keeps_alive or self._tls is None else None  # closing TLS sends bytes too
 
     async def aclose(self) -> None:
         """Close the connection."""

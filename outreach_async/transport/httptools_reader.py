@@ -22,8 +22,11 @@ from outreach_async.transport.wire import Response
 MAX_HEAD: Final = 64 * 1024
 """Maximum size in bytes of the head of a response, with its interim responses, and of trailers and chunk extensions."""
 
-_VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_HTTP_1_0: Final = b"HTTP/1.0 "
+_VERSIONS: Final = (b"HTTP/1.1 ", _HTTP_1_0)
 _END_OF_HEAD: Final = b"\r\n\r\n"
+_CHUNKED_HEAD: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+_MAX_LENGTH_DIGITS: Final = 18  # as in `BodyReader`
 _MIN_STATUS: Final = 100
 _MIN_FINAL_STATUS: Final = 200
 _SWITCHING_PROTOCOLS: Final = 101
@@ -38,7 +41,7 @@ class ResponseReader:
         limit: Maximum size of the decoded body, in bytes.
 
     Attributes:
-        keeps_alive: Whether the server keeps the connection open after the response.
+        keeps_alive: Whether the server keeps the connection open after the response. After one of HTTP/1.0, this is not relied on.
         has_leftovers: Whether further bytes followed the response.
     """
 
@@ -104,6 +107,8 @@ class ResponseReader:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if parser.get_status_code() != _SWITCHING_PROTOCOLS:  # refused below, with the message of the other transports
                 raise _build_invalid_error(str(error)) from None
+        if head.startswith(_HTTP_1_0):  # llhttp would reuse the connection even after `connection: keep-alive, close`
+            self.keeps_alive = False
         status = self._status = parser.get_status_code()
         if status < _MIN_FINAL_STATUS:
             self._skip_interim(status, len(head))
@@ -121,7 +126,11 @@ class ResponseReader:
     def _start_body(self, data: bytes) -> Response | None:
         headers = self._headers = decode_headers(self._raw_headers)
         stated = headers.get("content-length")
-        left = None if stated is None else int(stated)  # llhttp has checked that these are digits, stated once
+        left = None
+        if stated is not None:
+            # llhttp has checked that these are digits, stated once. But it accepts any number of leading zeros, and `int` raises an
+            # error for more than 4,300 digits. `BodyReader` refuses any length above the limit.
+            left = int(stated) if len(stated) <= _MAX_LENGTH_DIGITS else self._limit + 1
         coding = headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             text = f"the response has an unsupported transfer-encoding: expected chunked, got {coding[:20]!r}"
@@ -129,7 +138,7 @@ class ResponseReader:
         if self._status in _BODILESS or self._method == "HEAD":
             left = 0
         elif coding is not None:
-            self._is_chunked = True
+            self._start_chunks()
         if left is not None and len(data) >= left <= self._limit and "content-encoding" not in headers:
             if len(data) > left:
                 self.has_leftovers = True
@@ -138,6 +147,14 @@ class ResponseReader:
         self._left = left
         self._body = BodyReader(headers, self._limit)
         return self._feed_body(self._body, data)
+
+    def _start_chunks(self) -> None:
+        """Read the body with a new parser. That of the head expects no chunks if a space follows the word `chunked`."""
+        self._is_chunked = True
+        keeps_alive = self.keeps_alive
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.feed_data(_CHUNKED_HEAD)
+        self.keeps_alive = keeps_alive
 
     def _feed_body(self, body: BodyReader, data: bytes) -> Response | None:
         if self._is_chunked:

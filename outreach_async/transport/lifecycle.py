@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, Self, TypeVar
 from weakref import WeakSet
 
 import anyio
-from anyio.lowlevel import EventLoopToken, checkpoint_if_cancelled, current_token
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.sending import build_transport_error
@@ -29,14 +29,16 @@ class LoopLocal(Generic[T]):
 
     Args:
         make: Function that makes the value.
+        get_token: Function that returns an object which identifies the running event loop.
 
     Attributes:
         is_inherited: Whether this process inherited the object through a fork.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
+    def __init__(self, make: Callable[[], T], get_token: Callable[[], object] = current_token) -> None:
         self._make = make
-        self._token: EventLoopToken | None = None
+        self._get_token = get_token
+        self._token: object = None
         self._value: T | None = None
         self.is_inherited = False
         _INSTANCES.add(self)
@@ -47,7 +49,7 @@ class LoopLocal(Generic[T]):
         Raises:
             InvalidRequest: The parent process made the value before this process was forked.
         """
-        token = current_token()
+        token = self._get_token()
         # No lock is needed: without an await, no other task of this event loop can run in between.
         if self._value is None or token != self._token:
             self._value = self._make()
@@ -56,7 +58,7 @@ class LoopLocal(Generic[T]):
 
     def release(self) -> T | None:
         """Forget the value. Return it if it belongs to the running event loop, otherwise return `None`."""
-        value = self._value if self._token == current_token() else None
+        value = self._value if self._token == self._get_token() else None
         self._value = self._token = None
         return value
 
@@ -121,7 +123,10 @@ class InFlight:
             InvalidRequest: The transport was closed before the exchange started.
             TransportError: The transport was closed while the exchange was running.
         """
-        await self._semaphore.acquire()
+        if self._semaphore.value > 0:  # then nothing waits; this spares a coroutine and a second check for a cancellation
+            self._semaphore.acquire_nowait()
+        else:
+            await self._semaphore.acquire()
         try:
             await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
             if self._closed:  # checked here, because the transport may have been closed during the wait

@@ -101,6 +101,7 @@ def test_a_finding_that_became_worse_counts_as_worse() -> None:
 
 def test_resolved_findings_are_grouped_by_rule() -> None:
     old = [finding("OA110", mailbox="mailbox_1"), finding("OA110", mailbox="mailbox_2"), finding("OA101")]
+    old.append(finding("OA160", severity=Severity.INFO))  # a note
 
     brief = build_brief(on_day(1), on_day(0, *old))
 

@@ -312,6 +312,24 @@ def test_the_sums_over_campaigns_come_first() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("about", "spaces"),
+    [({"new_sent": None}, []), ({}, [space("space_1", error="could not be read: 503")])],
+)
+def test_sums_that_miss_something_are_given_as_far_as_known(about: dict[str, Any], spaces: list[WorkspaceBrief]) -> None:
+    text = " ".join(" ".join(section(campaign(id="camp_2"), campaign(**about), workspaces=spaces)).split())
+
+    assert text.startswith("In 24 hours, as far as known: ")
+
+
+def test_without_campaigns_nothing_is_said_about_them() -> None:
+    brief = attrs.evolve(brief_of(since=earlier()), campaigns=[])
+
+    assert "0 campaigns" in lines_of(brief)[0]
+    assert "CAMPAIGNS" not in lines_of(brief)
+    assert "e-mails sent" not in write_brief(brief, "terminal") + Page(write_brief(brief, "html")).text
+
+
 def test_campaigns_that_do_nothing_are_only_counted() -> None:
     nothing = dict.fromkeys(("new_sent", "new_replies", "new_bounces", "new_contacts", "left_to_send"), 0)
     quiet = [campaign(name="Quiet", **nothing), campaign(name="Quiet", **nothing, status="draft", status_before="draft")]

@@ -97,6 +97,28 @@ def test_live_variants_are_compared_and_the_personalized_one_is_shown() -> None:
     assert found.variants[3].replied_num is None
 
 
+@pytest.mark.parametrize("shared", [{"test_letter": "A"}, {"id": "temp_A"}])
+def test_variants_that_share_a_letter_or_an_id_are_not_compared(shared: dict[str, str]) -> None:
+    twin = attrs.evolve(template("B", replied_num=20), **shared)
+
+    (found,) = comparisons(step(template(replied_num=90), twin, template("C", replied_num=20)))
+
+    assert [each.compared for each in found.variants] == [False, False, True]
+    assert found.verdict == "not_compared"
+
+
+@pytest.mark.parametrize("letter", ["\x1b[31mA", "B" * 100_000, "\u202e"])
+def test_a_message_quotes_and_shortens_a_letter_that_is_none(letter: str) -> None:
+    steps = [step(template(replied_num=90), attrs.evolve(template("B", replied_num=20), test_letter=letter))]
+
+    found = evaluate_campaign(case(campaign(), steps), Policy.default(), "space_1").findings
+
+    (message,) = [each.message for each in found if each.rule == "OA230"]
+    assert message.startswith("variant A of step 1 gets more replies: A 9.0 % of 1,000, '")
+    assert message.isprintable()
+    assert len(message) < 250
+
+
 def test_a_step_with_one_template_or_without_sends_is_not_compared() -> None:
     assert comparisons(step(), step(template(sent=0), template("B", sent=0), template("C", sent=-1))) == []
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +371,21 @@ async def test_a_run_stopped_for_its_key_can_be_resumed_with_another(journal: Jo
     options: Any = {"journal": journal, "resume": True, "concurrency": 1, "owner_key": "key_other"}  # the first row is sent first
     report = await rerun.contacts.create_many(rows(3), **options)
     assert (report.outcomes[Outcome.SKIPPED], report.outcomes[Outcome.ADDED], report.uncertain) == (1, 2, 1)
+
+
+async def test_a_row_that_became_invalid_with_the_same_json_is_refused_when_resumed(journal: Journal) -> None:
+    row: dict[str, Any] = {"email": "ann@a.example", "job_start_date": "2026-01-01"}
+    async with client(Script(HANG)).contacts.create_many([row], journal=journal):
+        await anyio.sleep(1)
+    with pytest.raises(InvalidRequest, match=r"rows: .* changed"):  # it may have been sent, so it must not count as rejected
+        await client(Script()).contacts.create_many([row | {"job_start_date": date(2026, 1, 1)}], journal=journal, resume=True)
+
+
+async def test_a_row_with_an_outcome_may_have_another_type_if_its_json_is_the_same(journal: Journal) -> None:
+    row: dict[str, Any] = {"email": "ann@a.example", "job_start_date": "2026-01-01"}
+    await client(Script(added())).contacts.create_many([row], journal=journal)
+    same = [row | {"job_start_date": date(2026, 1, 1)}]
+    assert (await client(Script()).contacts.create_many(same, journal=journal, resume=True)).outcomes[Outcome.ADDED] == 1
 
 
 async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(journal: Journal, tmp_path: Path) -> None:

@@ -78,6 +78,20 @@ def test_an_invalid_or_superseded_row_has_no_bytes_of_a_valid_row(row: object) -
     assert not encoded
 
 
+@given(st.lists(CONTACTS | DICTS, min_size=1, max_size=4))
+def test_rows_that_are_encoded_together_have_the_bytes_of_each(rows: list[Any]) -> None:
+    parser = RowParser(REQUESTS)
+    together, each = parser.try_encode(rows), [parser.try_encode([row]) for row in rows]
+    assert together is None or [[content] for content in together] == each
+
+
+def test_a_row_that_is_nested_too_deeply_is_parsed() -> None:
+    nested: list[Any] = []
+    for _ in range(5_000):
+        nested = [nested]
+    assert both({"email": "a@b.example", "city": nested}) == (None, None)
+
+
 def test_rows_of_several_kinds_are_parsed() -> None:
     assert RowParser(REQUESTS).try_encode([{"email": "a@b.example"}, NewContact("a@b.example")]) is None
 

@@ -87,7 +87,7 @@ def test_the_embedded_service_ignores_the_environment() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("frobnicate",), "unknown command 'frobnicate'; the commands are audit, campaigns, "),
+        (("frobnicate",), "unknown command 'frobnicate'; the commands are audit, brief, campaigns, "),
         (("mailbox",), "unknown command 'mailbox'; did you mean 'mailboxes'? Try 'outreach-async --help'."),
         (("contacts", "creat"), "unknown command 'creat'; did you mean 'create'? Try 'outreach-async contacts --help'."),
         (("contacts",), "Missing command. Try 'outreach-async contacts --help'."),

@@ -167,6 +167,7 @@ OUTPUTS = {
     "mapping": ("import", "k.csv", "--dry-run", "--save-mapping"),
     "report": ("report", "j.db", "--rejects"),
     **{form: ("audit", "--format", form, *FAKE, "--output") for form in WRITERS},
+    "brief": ("brief", *FAKE, "--format", "html", "--output"),
 }
 
 
@@ -223,10 +224,12 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("report", "input_"),
         ("audit", "policy"),
         ("audit", "earlier"),
+        ("brief", "policy"),
+        ("mcp", "since"),
         ("serve", "world"),
     ]
     writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects")]
-    writes += [("audit", "outputs"), ("audit", "prometheus")]
+    writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs"), ("brief", "since")]
     journals = [("import", "journal"), ("report", "journal")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 

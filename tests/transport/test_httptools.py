@@ -254,6 +254,37 @@ async def test_a_response_before_the_whole_request_was_read_counts(make: Make) -
 
 
 @everywhere
+async def test_a_second_response_in_a_tls_record_of_its_own_is_not_the_next(make: Make) -> None:
+    may_send, has_sent = threading.Event(), threading.Event()
+
+    def answer_twice(peer: Peer) -> None:
+        peer.request()
+        assert may_send.wait(PATIENCE)
+        for _ in range(2):
+            peer.send(OK.replace(b"ok", b"no"))
+        has_sent.set()
+        while True:
+            peer.read()
+
+    with Listener(answer_twice, serve(), tls=certificates().server) as listener:
+        transport = make(listener.url, tls=certificates().client)
+        bodies: list[bytes] = []
+
+        async def send() -> None:
+            bodies.append((await transport.send(POST, Progress())).body)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            may_send.set()
+            assert has_sent.wait(PATIENCE)  # in the event loop, so that it reads both records at once
+        with anyio.move_on_after(PATIENCE):
+            await send()
+        await transport.aclose()
+    assert (bodies, len(listener.peers)) == ([b"no", b"ok"], 2)
+
+
+@everywhere
 async def test_an_idle_connection_is_closed_after_its_limit(make: Make) -> None:
     with Listener(serve()) as listener:
         transport: Any = make(listener.url)
@@ -336,6 +367,24 @@ async def test_closing_waits_for_exchanges_and_connections() -> None:
                 await sending
             group.cancel_scope.cancel()
         await transport.aclose()
+
+
+@on_asyncio
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_closing_that_is_cancelled_is_no_error_in_the_event_loop(tls: bool) -> None:
+    loop = asyncio.get_running_loop()
+    errors: list[dict[str, Any]] = []
+    keys = certificates()
+    with Listener(serve(), tls=keys.server if tls else None) as listener:
+        transport = HttptoolsTransport(listener.url, ssl_context=keys.client)
+        await transport.send(POST, Progress())
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await transport.aclose()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        await anyio.lowlevel.checkpoint()
+    assert errors == []
 
 
 def test_a_transport_works_in_another_event_loop() -> None:

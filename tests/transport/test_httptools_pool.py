@@ -7,8 +7,9 @@ import socket
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import pytest
-from support.listener import Listener, serve
+from support.listener import Listener, hang, serve
 from support.time import virtual_time
 from support.transports import POST
 
@@ -16,7 +17,9 @@ from outreach_async.errors import TransportError
 from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httptools_pool import (
     CONNECTION_ATTEMPT_DELAY,
+    Origin,
     ProtocolConnection,
+    ProtocolPool,
     connect_first,
     interleave_families,
 )
@@ -32,10 +35,14 @@ class Wire(asyncio.Transport):
     def __init__(self, connection: socket.socket | None) -> None:
         super().__init__({"socket": connection})
         self.written = b""
+        self.unsent = 0
         self.is_closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def abort(self) -> None:
         self.is_closed = True
@@ -126,6 +133,32 @@ async def test_bytes_right_after_a_response_make_only_a_later_one_ambiguous(numb
 
 
 @on_asyncio
+async def test_a_response_before_the_whole_request_was_sent_ends_the_connection() -> None:
+    stage = Stage()
+    running = await stage.exchange()
+    stage.wire.unsent = 1
+    stage.connection.data_received(RESPONSE)
+    assert (await running).body == b"ok"
+    assert not stage.connection.is_reusable
+    stage.close()
+
+
+@on_asyncio
+async def test_after_the_end_of_a_connection_its_descriptor_is_not_read() -> None:
+    stage = Stage()
+    running = await stage.exchange()
+    stage.connection.data_received(RESPONSE)
+    await running
+    running = await stage.exchange()
+    stage.connection.data_received(RESPONSE)
+    stage.connection.eof_received()
+    stage.sockets[1].send(b"of the connection that has the descriptor now")
+    assert (await running).body == b"ok"
+    assert not stage.connection.is_reusable
+    stage.close()
+
+
+@on_asyncio
 async def test_the_end_of_an_idle_connection_is_noticed() -> None:
     stage = Stage()
     stage.connection.eof_received()
@@ -192,6 +225,30 @@ async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
         assert (await transport.send(POST, Progress())).status == 200
         await transport.aclose()
     assert len(listener.requests) == 1
+
+
+class LatePool(ProtocolPool):
+    """A pool that is closed in the moment in which a connection has been made and its exchange cannot be cancelled any more."""
+
+    async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
+        with anyio.CancelScope(shield=True):
+            self.closing = asyncio.create_task(self.aclose())
+            await asyncio.sleep(0)
+        return await super()._prepare(connection)
+
+
+@on_asyncio
+async def test_closing_when_a_connection_has_just_been_made_sends_nothing() -> None:
+    with Listener(hang) as listener:
+        pool = LatePool(Origin("localhost", listener.port, None), 1, 1_000)
+        progress = Progress()
+        progress.sent = False
+        with pytest.raises(TransportError, match="was closed while the request was in flight") as caught:
+            await pool.send(b"GET / HTTP/1.1\r\n\r\n", "GET", progress)
+        await pool.closing
+        assert (progress.sent, caught.value.maybe_sent, pool._connections) == (False, False, set())
+        await anyio.to_thread.run_sync(listener.wait_idle)
+    assert listener.requests == []
 
 
 # Several addresses.

@@ -92,6 +92,7 @@ RESPONSES: Final = (
     OK + b"content-encoding: gzip\r\ncontent-length: 25\r\n\r\n" + gzip.compress(b"hello", mtime=0),
     CHUNKED[:-2] + b"content-encoding: gzip\r\n\r\n19\r\n" + gzip.compress(b"hello", mtime=0) + b"\r\n0\r\n\r\n",
     CHUNKED[:-2] + b"connection: close\r\n\r\n0\r\n\r\n",
+    CHUNKED[:-4] + b" \t\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
 )
 AFTER: Final = (b"", b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx", b"\0")
 
@@ -119,13 +120,13 @@ def test_a_response_that_h11_accepts_as_well_is_the_same(raw: bytes, method: str
     ours, theirs = read(raw, method=method), read_by_h11(raw, method)
     if None in {ours.status, theirs.status}:
         return
-    assert same_as_h11(raw, ours, theirs)
+    assert same_as_h11(ours, theirs)
 
 
-def same_as_h11(raw: bytes, ours: Read, theirs: Read) -> bool:
-    """Compare. h11 does not decompress, never reuses HTTP/1.0, and does not report that a body ended with the connection."""
+def same_as_h11(ours: Read, theirs: Read) -> bool:
+    """Compare. h11 does not decompress, and does not report that a body ended with the connection."""
     body = theirs.body if "content-encoding" in ours.headers else ours.body
-    keeps_alive = ours.keeps_alive and (theirs.keeps_alive or b"HTTP/1.0" in raw)
+    keeps_alive = ours.keeps_alive and theirs.keeps_alive
     return attrs.evolve(ours, body=body) == attrs.evolve(theirs, keeps_alive=keeps_alive)
 
 
@@ -176,6 +177,8 @@ REFUSED: Final = {
         CHUNKED + b"0\r\n" + b"x: y\r\n" * 11_000,
         "its trailer or chunk extension has more than 65536 bytes",
     ),
+    "a length of many zeros": (OK + b"content-length: " + b"0" * 5_000 + b"\r\n\r\n", "content-length is 00000000000000000000,"),
+    "a length of some zeros": (OK + b"content-length: " + b"0" * 18 + b"2\r\n\r\nok", "content-length is 0000000000000000002,"),
     "a body that is too large": (OK + b"content-length: 10001\r\n\r\n", "content-length is 10001, more than max_answer=10000"),
     "gzip that is invalid": (OK + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello", "encoding 'gzip' is not valid"),
 }
@@ -195,6 +198,17 @@ def test_trailers_that_arrive_slowly_are_limited() -> None:
     with grows_by_at_most(3):
         assert read(*pieces[:5_000], b"\r\n").body == b"hello"
         assert read(*pieces).status is None
+
+
+@pytest.mark.parametrize("connection", [b"keep-alive", b"keep-alive, close"])
+def test_a_connection_of_http_1_0_is_not_reused(connection: bytes) -> None:
+    ours = read(b"HTTP/1.0 200 OK\r\nconnection: " + connection + b"\r\ncontent-length: 5\r\n\r\nhello")
+    assert (ours.body, ours.keeps_alive) == (b"hello", False)
+
+
+def test_chunks_announced_with_a_space_after_the_word_are_read() -> None:
+    ours = read(CHUNKED[:-4] + b" \t\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+    assert (ours.body, ours.keeps_alive, ours.has_leftovers) == (b"hello", False, False)
 
 
 def test_many_small_chunks_have_no_limit_of_their_own() -> None:

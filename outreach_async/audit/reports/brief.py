@@ -190,7 +190,7 @@ class Brief:
         dropped: Ids of workspaces that only the earlier report covers.
         tasks: The open tasks, the most urgent first: warnings or worse, and then new notes. Of one severity, new and worse
             findings come first.
-        resolved: Earlier findings that no longer apply, by rule.
+        resolved: Earlier findings that no longer apply, by rule. Notes are left out.
         campaigns: The campaigns, by workspace, those that have sent most since the earlier report first; `None` if the audit did
             not read campaigns.
 
@@ -248,6 +248,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
     diff = compared.diff if earlier and compared.diff else Diff(at=0.0, new=[], unchanged=[], resolved=[])
     worse = Counter(delta.rule for delta in diff.deltas if _is_worse(delta))
     needing = [each for each in compared.findings if each.severity.reaches(Severity.WARNING) or each.state == "new"]
+    resolved = [each for each in diff.resolved if each.severity.reaches(Severity.WARNING)]
     return Brief(
         at=report.at,
         since=earlier.at if earlier else None,
@@ -262,7 +263,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
         workspaces=[_build_workspace(workspace, report, earlier) for workspace in report.workspaces],
         dropped=diff.removed_workspaces,
         tasks=_build_tasks(needing, worse, report),
-        resolved=_build_tasks(diff.resolved, Counter(), report),
+        resolved=_build_tasks(resolved, Counter(), report),
         campaigns=_build_campaigns(report, earlier),
     )
 

@@ -193,7 +193,7 @@ def _describe_end(campaign: CampaignBrief) -> str:
 
 def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
     """Return the sums over all campaigns since the earlier report, each with its noun; empty if there is nothing to compare."""
-    if brief.since is None or brief.campaigns is None:
+    if brief.since is None or not brief.campaigns:  # without campaigns, zeros would be a claim about what was not read
         return []
     each = brief.campaigns
     sums = {
@@ -208,4 +208,11 @@ def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
 def format_campaign_sums(brief: Brief) -> str:
     """Return the sums over all campaigns since the earlier report, in one sentence; empty if there is nothing to compare."""
     sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
-    return f"In {format_span(brief.at - (brief.since or 0))}: {sums}." if sums else ""
+    known = ", as far as known" if _is_missing_figures(brief) else ""
+    return f"In {format_span(brief.at - (brief.since or 0))}{known}: {sums}." if sums else ""
+
+
+def _is_missing_figures(brief: Brief) -> bool:
+    """Return whether a workspace or the steps of a campaign could not be read, so that the sums may be too small."""
+    unknown = (campaign.new_sent is None and campaign.status_before is not None for campaign in brief.campaigns or [])
+    return any(workspace.error is not None for workspace in brief.workspaces) or any(unknown)

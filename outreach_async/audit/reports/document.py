@@ -296,7 +296,7 @@ def _task_entry(task: Task, *, detailed: bool) -> Entry:
 
 
 def _active_blocks(brief: Brief) -> Iterator[Block]:
-    if brief.campaigns is None:
+    if not brief.campaigns:
         return
     yield _section("Campaigns")
     if sums := format_campaign_sums(brief):
