@@ -468,7 +468,9 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
         return None
     totals = {each.letter: each for each in variant_totals(case.live_templates).values()}
     shown = [totals[letter] for letter in (result.better, *result.worse[:_MAX_NAMED])]
-    rates = ", ".join(f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown)
+    rates = ", ".join(
+        f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown
+    )
     message = f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {rates}"
     return Sign(message, {"evidence": result.evidence})
 
