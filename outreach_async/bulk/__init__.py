@@ -62,9 +62,8 @@ Journal and resume
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
 outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True` gives
 every remaining row its outcome, and no row a second outcome. A row that may have been sent is sent again, and its `possible`
-takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. A row
-that has an outcome counts as the same if its JSON is, so it may have `date(2026, 1, 1)` where it had a string. Without a journal,
-`resume=True` starts a run.
+takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. Without
+a journal, `resume=True` starts a run. A row with an outcome is compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
 recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the

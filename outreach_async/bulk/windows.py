@@ -25,7 +25,7 @@ _SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
 _QUICK_CHECKPOINT_INTERVAL: Final = 250
-"""The same for rows that are only encoded, because encoding takes a fraction of the time."""
+"""The same for rows that are only encoded, which takes a fraction of the time."""
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
@@ -208,9 +208,9 @@ class WindowedFeed:
     def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
         """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
         marked = self._writer.window_at(self._first)
-        if marked and self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
+        if marked is not None and self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
             return marked, range(marked.first, marked.end)
-        return (marked, self._writer.completed_rows(marked.first, marked.rows)) if marked else _NOT_MARKED
+        return _NOT_MARKED if marked is None else (marked, self._writer.completed_rows(marked.first, marked.rows))
 
     async def _parse_unchanged(
         self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
