@@ -10,6 +10,7 @@ import attrs
 from outreach_async.audit.campaigns import LIVE
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief
+from outreach_async.audit.reports.campaign_view import campaign_label
 from outreach_async.audit.reports.view import count_severity
 from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable
 from outreach_async.models import Number
@@ -163,7 +164,7 @@ def _build_line(campaign: CampaignBrief) -> ActiveCampaign:
     first = campaign.status_before is None
     return ActiveCampaign(
         workspace=replace_unprintable(campaign.workspace),
-        name=replace_unprintable(campaign.name),
+        name=campaign_label(campaign.name, campaign.id),
         status=replace_unprintable(_describe_status(campaign)),
         sent=campaign.sent if first else campaign.new_sent,
         replies=campaign.replies_num if first else campaign.new_replies,
