@@ -41,7 +41,8 @@ Creating contacts
 -----------------
 `--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It needs an owner key. A call creates at most 50
 contacts, and skips those that exist or adds only their missing fields; it never overwrites a field. Before anything is sent, the
-assistant's program shows a form with everything that would be created (MCP elicitation), and a person has to confirm. A call for
+assistant's program shows a form with every contact that would be created (MCP elicitation), and a person has to confirm. Values
+of more than 40 characters are shortened in the form, and followed by their length. A call for
 another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
 fails and names the alternatives. The answer has the status of every contact, whether it is `certain`, and the `possible` ones.
 

@@ -57,7 +57,7 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the question to the person, which shows everything that would be sent.
+        """Return the question to the person, which shows every contact. Long values are shortened, and followed by their length.
 
         Raises:
             InvalidRequest: The workspace is not one of those that the server was started for, or an argument is invalid.
