@@ -43,7 +43,7 @@ _PERSONALIZED: Final = "PER"
 _MAX_NAMED: Final = 5
 """Maximum number of placeholders that a message names."""
 _MAX_DAYS_LEFT: Final = 3650
-"""The service estimates a large number of days for a campaign that cannot send. More than ten years is not an estimate."""
+"""Maximum number of days left that counts as an estimate. For a campaign that cannot send, the service returns more."""
 
 
 def sum_or_none(values: Iterable[object]) -> Number | None:
@@ -62,6 +62,7 @@ class FieldNames:
     def __init__(self, fields: Iterable[WorkspaceField]) -> None:
         self._codes: dict[str, str] = {}
         self._labels: dict[str, str] = {}
+        self._suggestions: dict[str, tuple[str | None, bool]] = {}
         for field in fields:
             self._codes.setdefault(field.code.strip().lower(), field.code)
             for label in (field.label, *field.searchable):
@@ -73,6 +74,12 @@ class FieldNames:
 
     def suggest(self, name: str) -> tuple[str | None, bool]:
         """Return the code that was probably meant, if any, and whether the name is a misspelled code rather than a label."""
+        # Templates repeat their misspellings, and the search compares a name with every field.
+        if name not in self._suggestions:
+            self._suggestions[name] = self._search(name)
+        return self._suggestions[name]
+
+    def _search(self, name: str) -> tuple[str | None, bool]:
         lower = name.lower()
         if code := self._labels.get(lower) or self._labels.get(lower.replace("_", " ")):
             return code, False
@@ -468,10 +475,10 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
         return None
     totals = {each.letter: each for each in variant_totals(case.live_templates).values()}
     shown = [totals[letter] for letter in (result.better, *result.worse[:_MAX_NAMED])]
-    rates = ", ".join(
-        f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown
+    rates = [f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown]
+    message = (
+        f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {', '.join(rates)}"
     )
-    message = f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {rates}"
     return Sign(message, {"evidence": result.evidence})
 
 

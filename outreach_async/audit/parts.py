@@ -319,7 +319,7 @@ _NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "
 def _encode(
     summary: ReadSummary, columns: MailboxColumns, flagged: Iterable[FlaggedMailbox], names: Mapping[GroupKind, Sequence[str]]
 ) -> WorkspacePart:
-    """Encode a workspace. Its columns refer to lists of its own names, so that it can be merged without the others."""
+    """Encode a workspace. Its columns refer to name lists that belong to this workspace, so it can be merged alone."""
     used: dict[str, list[str]] = {}
     packed: dict[str, str] = {}
     for name, column in columns.arrays.items():

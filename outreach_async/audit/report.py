@@ -180,7 +180,7 @@ class Report:
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
-            raise InvalidRequest(f"report: {error}; pass the output of `audit --json`") from None
+            raise InvalidRequest(f"report: not the JSON of an audit ({error}); pass the output of `audit --json`") from None
 
 
 def _compare_campaigns(earlier: Report, later: Report) -> Report:

@@ -61,7 +61,7 @@ class Prefetch:
         return END
 
     async def pull_batch(self, limit: int) -> list[Any]:
-        """Return the next rows: wait for the first one, then add rows that have arrived, up to `limit`; empty at the end."""
+        """Return the next rows: wait for the first one, then add rows that have arrived, up to `limit`. Empty at the end."""
         batch: list[Any] = []
         while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
             batch.append(row)

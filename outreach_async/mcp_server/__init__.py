@@ -41,10 +41,10 @@ Creating contacts
 -----------------
 `--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It needs an owner key. A call creates at most 50
 contacts, and skips those that exist or adds only their missing fields; it never overwrites a field. Before anything is sent, the
-assistant's program shows a form with everything that would be created (MCP elicitation), and a person must confirm. A call for
-another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
-fails, and the error lists the alternatives. For every contact, the answer has the `status`, whether it is `certain`, and all
-`possible` statuses.
+assistant's program shows a form with every contact that would be created (MCP elicitation), and a person must confirm. The form
+shortens values of more than 40 characters, and shows their length. A call for another workspace or with an invalid contact is
+refused before the person is asked. If the program cannot show forms, the call fails, and the error lists the alternatives. For
+every contact, the answer has the `status`, whether it is `certain`, and all `possible` statuses.
 
 No schema, answer or error shows the owner key or a credential in a header. Every error has a remedy.
 

@@ -57,7 +57,7 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the confirmation question. It shows everything that would be sent.
+        """Return the confirmation question. It shows every contact; long values are shortened, and followed by their length.
 
         Raises:
             InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.

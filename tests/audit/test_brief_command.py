@@ -115,6 +115,16 @@ def test_a_brief_that_nobody_saw_leaves_the_file_as_it_is(tmp_path: Path) -> Non
     assert (done.returncode != 0, done.stderr, path.exists()) == (True, "", False)
 
 
+def test_a_brief_is_no_report_to_compare_with(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "brief.json"
+    shell("brief", *FAKE, "--output", str(path))
+
+    ended = shell("brief", *FAKE, "--since", str(path), "--no-replace")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert f"--since {path}: report: not the JSON of an audit; pass the output of `audit --json`" in ended.err
+
+
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, tmp_path: Path) -> None:
     ended = shell("brief", *FAKE, "--since", str(tmp_path / "none" / "last.json"))
 

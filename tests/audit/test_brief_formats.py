@@ -296,6 +296,8 @@ def section(*campaigns: CampaignBrief, **about: Any) -> list[str]:
         ({"new_sent": None, "new_replies": None}, "Spring: sent unknown; ends"),
         ({"status": "paused"}, "Spring (paused, was live): 15 sent, 1 reply"),
         ({"status": "paused", "status_before": "paused"}, "Spring (paused): 15 sent, 1 reply"),
+        ({"name": ""}, "camp_1: 15 sent, 1 reply"),
+        ({"name": "A" * 100_000}, f"{'A' * 60}...: 15 sent, 1 reply"),
         ({"status_before": None}, "Spring: 80 sent, 8 replies, 2 bounces, 100 contacts so far; ends"),
     ],
 )

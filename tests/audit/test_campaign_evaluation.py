@@ -98,7 +98,7 @@ def test_live_variants_are_compared_and_the_personalized_one_is_shown() -> None:
 
 
 @pytest.mark.parametrize("shared", [{"test_letter": "A"}, {"id": "temp_A"}])
-def test_variants_that_share_a_letter_or_an_id_are_not_compared(shared: dict[str, str]) -> None:
+def test_variants_that_share_a_letter_or_an_id_are_not_compared(shared: dict[str, Any]) -> None:
     twin = attrs.evolve(template("B", replied_num=20), **shared)
 
     (found,) = comparisons(step(template(replied_num=90), twin, template("C", replied_num=20)))

@@ -12,7 +12,7 @@ from support.audit import NOW
 from support.campaigns import DAY, campaign, case, fields, row, step, template
 
 from outreach_async.audit import CampaignCase, CampaignRow, Policy, WorkspaceFacts, check_campaign, explain
-from outreach_async.audit.campaign_conditions import WorkspaceCondition
+from outreach_async.audit.campaign_conditions import FieldNames, WorkspaceCondition
 from outreach_async.audit.campaign_evaluation import evaluate_campaign
 from outreach_async.audit.campaign_rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
 from outreach_async.models import Campaign, Step
@@ -307,3 +307,10 @@ def test_explain_describes_a_rule_with_its_source(rule: str) -> None:
 def test_explain_names_every_severity_that_a_condition_may_choose() -> None:
     assert "Severity: warning to error\n" in explain("OA222")
     assert "Severity: warning to error\n" in explain("OA220")
+
+
+def test_a_repeated_misspelling_is_looked_up_once() -> None:
+    names = FieldNames(fields())
+
+    assert names.suggest("frist_name") == ("first_name", True)
+    assert names.suggest("frist_name") is names.suggest("frist_name")

@@ -1,4 +1,6 @@
-"""The audit's page in a real Chromium: on a phone and a desktop, light and dark, by keyboard, on paper, without JavaScript.
+"""The pages of audits and briefs in a real Chromium: on a phone and a desktop, light and dark, on paper.
+
+They are also used by keyboard, and read without JavaScript.
 
 Run: python -m tools.audit_pages [--keep FOLDER]
 
@@ -33,7 +35,8 @@ from support.audit_reports import HOSTILE, finding, fleet, group, make_report, r
 from support.campaigns import row as campaign_row
 
 from outreach_async.audit import CampaignResults, Report, audit
-from outreach_async.audit.reports import write
+from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports.brief import build_brief
 from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
@@ -202,6 +205,31 @@ REPORTS: Final[dict[str, Callable[[], Report]]] = {
 }
 
 
+def audit_page(make: Callable[[], Report]) -> str:
+    return write(make(), "html")
+
+
+def brief_page(make: Callable[[], Report]) -> str:
+    """Return the page of a brief without an earlier one."""
+    return write_brief(build_brief(make()), "html")
+
+
+def brief_of_the_next_day() -> str:
+    """Return the page of a brief with an earlier one: the world a day later, when a campaign has sent more e-mails."""
+    report = anyio.run(world)
+    assert report.campaigns is not None
+    rows = [attrs.evolve(row, sent=(row.sent or 0) + 40, replies_num=(row.replies_num or 0) + 3) for row in report.campaigns.rows]
+    later = attrs.evolve(report, at=report.at + 86_400, campaigns=attrs.evolve(report.campaigns, rows=rows))
+    return write_brief(build_brief(later, report), "html")
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    **{name: partial(audit_page, make) for name, make in REPORTS.items()},
+    **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
+    "brief-next-day": brief_of_the_next_day,
+}
+
+
 def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
     """Look at a page in every width and scheme."""
     for device, width in WIDTHS.items():
@@ -255,7 +283,7 @@ def works(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
     if browser.ask("return getComputedStyle(document.body).backgroundColor") == before:
         yield "the choice of colours is forgotten"
     browser.ask("localStorage.clear()")
-    for table in browser.ask("return [...document.querySelectorAll('.table')].map((each) => each.id)"):
+    for table in browser.ask("return [...document.querySelectorAll('.table[id]')].map((each) => each.id)"):
         yield from (f"{table}: {fault}" for fault in used(browser, table))
 
 
@@ -295,7 +323,7 @@ def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Itera
         "return [...document.querySelectorAll('button, input, select')].filter((each) => each.checkVisibility()).length"
     )
     rows = browser.ask(
-        "return [...document.querySelectorAll('.table')]"
+        "return [...document.querySelectorAll('.table[id]')]"
         ".filter((table) => table.querySelectorAll('tbody tr').length != table.dataset.rows).length"
     )
     browser.scripts(run=True)
@@ -358,9 +386,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as passing, browsing() as browser:
         folder = keep or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, make in REPORTS.items():
+        for name, make in PAGES.items():
             path = folder.resolve() / f"{name}.html"
-            path.write_text(write(make(), "html"), encoding="utf-8")
+            path.write_text(make(), encoding="utf-8")
             began = time.perf_counter()
             found = [fault for check in CHECKS for fault in check(browser, path, folder)]
             faults += len(found)

@@ -10,6 +10,7 @@ import attrs
 from outreach_async.audit.campaigns import LIVE
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief
+from outreach_async.audit.reports.campaign_view import campaign_label
 from outreach_async.audit.reports.view import count_severity
 from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable
 from outreach_async.models import Number
@@ -79,7 +80,7 @@ def format_notes(brief: Brief) -> str:
 
 
 def list_gaps(brief: Brief) -> Iterator[tuple[str, str]]:
-    """Yield the name of each workspace that is not up to date, and a description. The name is empty if there is none."""
+    """Yield a workspace and a description for each gap in the data. The workspace is empty if the gap concerns several."""
     gaps = [(workspace.id, text) for workspace in brief.workspaces if (text := _describe_gap(workspace, brief.since))]
     gaps += [(workspace, "is no longer covered.") for workspace in brief.dropped]
     yield from ((replace_unprintable(name), replace_unprintable(text)) for name, text in gaps[:MAX_GAPS])
@@ -163,7 +164,7 @@ def _build_line(campaign: CampaignBrief) -> ActiveCampaign:
     first = campaign.status_before is None
     return ActiveCampaign(
         workspace=replace_unprintable(campaign.workspace),
-        name=replace_unprintable(campaign.name),
+        name=campaign_label(campaign.name, campaign.id),
         status=replace_unprintable(_describe_status(campaign)),
         sent=campaign.sent if first else campaign.new_sent,
         replies=campaign.replies_num if first else campaign.new_replies,

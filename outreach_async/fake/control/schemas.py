@@ -305,7 +305,7 @@ class LoggedRequest(msgspec.Struct):
 
 
 class LoggedRequests(msgspec.Struct):
-    """The request log: the total number of requests, their numbers by operation and by status, and the last entries."""
+    """The request log: the total number of requests, the counts by operation and by status, and the last entries."""
 
     total: int
     counts: dict[str, int]
