@@ -41,7 +41,7 @@ class ResponseReader:
         limit: Maximum size of the decoded body, in bytes.
 
     Attributes:
-        keeps_alive: Whether the server keeps the connection open after the response. After one of HTTP/1.0, this is not relied on.
+        keeps_alive: Whether the server keeps the connection open after the response. Never so with HTTP/1.0.
         has_leftovers: Whether further bytes followed the response.
     """
 
@@ -128,8 +128,8 @@ class ResponseReader:
         stated = headers.get("content-length")
         left = None
         if stated is not None:
-            # llhttp has checked that these are digits, stated once. But it accepts any number of leading zeros, and `int` raises an
-            # error for more than 4,300 digits. `BodyReader` refuses any length above the limit.
+            # llhttp has checked that these are digits, stated once. But it accepts any number of leading zeros, and `int` accepts
+            # at most 4,300 digits. `BodyReader` refuses any length above the limit.
             left = int(stated) if len(stated) <= _MAX_LENGTH_DIGITS else self._limit + 1
         coding = headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
