@@ -129,7 +129,7 @@ class SlowStart:
 _MIN_UNIX_TIME: Final = 1e8
 """`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
 _LIMIT_LIFETIME: Final = 60.0
-"""Seconds after a reset for which the known limit applies, if no response states a quota meanwhile."""
+"""Seconds for which the known limit still applies after a reset, if no response states a quota in that time."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
 _LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}

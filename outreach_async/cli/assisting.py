@@ -38,7 +38,7 @@ from outreach_async.validation import require_id
     "--since",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file of the command brief: the tool brief shows the changes since then. The file is only read.",
+    help="JSON file written by the command brief. The tool brief shows the changes since then, and never writes to the file.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:

@@ -243,7 +243,7 @@ class WorldBuilder(ABC):
         Args:
             id: The workspace's id; generated if not given.
             custom_fields: Labels of custom fields, which get the codes `custom_1`, `custom_2`, ...; or labels by code.
-            extra_fields: Labels of additional standard fields that all-fields lists, by code.
+            extra_fields: Labels of further standard fields of the workspace, by code.
             campaign_headers: Columns of the campaign list, as saved in the user's settings.
             mailbox_headers: Columns of the mailbox list.
 

@@ -69,7 +69,7 @@ def _format_booleans(column: Array) -> list[str | None]:
 
 
 def _format_floats(column: Array) -> list[str | None]:
-    """Return floats as the shortest strings with the same value. For four-byte floats, only pyarrow's cast returns them."""
+    """Return floats as the shortest strings with the same value. Only pyarrow's cast finds those of four-byte floats."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
         None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs

@@ -44,7 +44,7 @@ class Connection:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
         backend: The HTTP library: `"httpx"`, `"httpx2"`, `"aiohttp"` or `"httptools"`.
-        concurrency: Maximum number of requests in flight of each part.
+        concurrency: Maximum number of requests in flight per part.
         rate: Maximum number of requests per second of each part; `None` to learn it. Divide the permitted rate by the number of
             parts that run at the same time.
         timeout: Timeout per attempt, in seconds; `None` for no limit.

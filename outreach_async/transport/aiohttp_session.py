@@ -76,7 +76,7 @@ class SocketFactory:
         return new
 
     def _detach_closed(self) -> None:
-        """Detach closed sockets. A socket whose descriptor now refers to another file was closed as well."""
+        """Detach closed sockets. A socket also counts as closed if its descriptor now refers to another file."""
         still_open = []
         for sock, inode in self._sockets:
             if sock.fileno() >= 0 and _inode(sock.fileno()) == inode:

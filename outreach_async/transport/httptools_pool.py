@@ -160,7 +160,7 @@ class ProtocolConnection(asyncio.Protocol):
         return self._transport
 
     def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
-        """Send a request on the open connection. Return the future response, to be passed to `finish`."""
+        """Send a request on the open connection, and return a future of the response for `finish`."""
         transport = self._transport
         assert transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type checker
         self._exchanges += 1

@@ -131,7 +131,7 @@ class Database(ABC):
 
     @abstractmethod
     def _before_commit(self, transaction: Transaction) -> None:
-        """Complete a transaction, just before it is committed."""
+        """Add the last statements of a transaction, just before it is committed."""
 
     @abstractmethod
     def close(self) -> None:

@@ -49,7 +49,7 @@ class JournalWriter(Protocol):
         """
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a change has been written that was begun after the time `due`.
+        """Write a heartbeat, unless a change that began after the time `due` has been written.
 
         Raises:
             JournalError: Another run has taken over the journal, or it cannot be written.

@@ -358,7 +358,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics on a day, which the caller may change. Shared statistics are duplicated first."""
+        """Return a copy of a mailbox's statistics for a day, if they are shared, so that the caller may change them."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
