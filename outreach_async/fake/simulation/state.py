@@ -358,7 +358,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a copy of a mailbox's statistics for a day, if they are shared, so that the caller may change them."""
+        """Return a mailbox's statistics for a day, for the caller to change. Shared statistics are copied first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
