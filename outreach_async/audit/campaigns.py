@@ -29,7 +29,7 @@ Findings
 The rules `OA201` to `OA290` judge campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. They
 work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and `since`
 marks new and resolved findings. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
-score, because scores describe mailboxes. With a critical finding, the overall score is at most 40.
+score, because scores describe mailboxes. With a critical finding, the overall score is at most 40, as with one about a mailbox.
 
 Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of unopened e-mails
 (Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates against A/B variants, because their

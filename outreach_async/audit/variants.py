@@ -5,8 +5,10 @@ A report shows the verdict of each step whose e-mail has variants:
 - `better`: one variant gets more replies than another.
 - `too_early`: no difference is proven yet. `sends_needed` estimates how many more e-mails each variant needs to prove it, if the
   rates stay as they are.
-- `unequal_sends`: the variants differ by more than 10 % in e-mails sent, so their totals cannot be compared.
-- `not_compared`: fewer than two variants can be compared.
+- `unequal_sends`: every two variants differ by more than 10 % in e-mails sent, so their totals cannot be compared.
+- `not_compared`: fewer than two variants can be compared, or more than 26.
+
+A policy changes these limits: the thresholds `odds` and `difference` of the rule `OA230`.
 
 Method
 ------

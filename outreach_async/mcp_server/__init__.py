@@ -22,8 +22,9 @@ Tools
 mailboxes and, with `campaigns`, campaigns too. It returns recommended actions, most urgent first; with `rule`, it lists the
 findings of a rule. `brief` lists changes and open tasks. With `--since last.json`, it compares with the last run of the command
 `brief --since last.json`, and only reads the file. `explain_rule` explains a rule, and `check_contacts` checks rows as an import
-does, without sending them. The tools read only the workspaces of `--workspace`; the first one is the default. The exception is
-`campaign_steps`: it takes the id of any campaign, because the service reads steps without a workspace.
+does, without sending them. The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`;
+the first one is the default. The exception is `campaign_steps`: it takes the id of any campaign, because the service reads steps
+without a workspace. A call ends after 50 seconds, or after `--deadline`.
 
 The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
 last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are two common

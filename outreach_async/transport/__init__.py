@@ -87,9 +87,10 @@ anyio.run(main)
 Proxies and TLS
 ---------------
 A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...),
-in the same way for every library. `HttptoolsTransport` has no proxies, and raises an error if one is set. Pass
-`trust_env=False` to ignore them. `proxy=` sets a proxy instead; `ssl_context=` sets the trusted certificates and may hold a
-client certificate. A user and password in a URL are sent as basic authorization. These secrets are masked in every error.
+in the same way for every library. `HttptoolsTransport` has no proxies, and raises an error if the environment sets one for the
+URL; name the host in `NO_PROXY` to connect directly. `trust_env=False` ignores the whole environment. `proxy=` sets a proxy
+instead; `ssl_context=` sets the trusted certificates and may hold a client certificate. A user and password in a URL are sent
+as basic authorization. These secrets are masked in every error.
 
 ```python
 import ssl

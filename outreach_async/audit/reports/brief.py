@@ -41,9 +41,9 @@ Workspaces that cannot be read
 ------------------------------
 If a workspace cannot be read completely, `build_baseline` keeps the data of the earlier report about it: its findings, unless
 they were checked again, and the figures of its campaigns. The next brief that can read the workspace compares it with this data.
-Nothing is reported as new twice, and no e-mail or reply is missing from the sums or counted twice. `Report.last_read` holds the
-times. If nothing could be read, the baseline is the earlier report, unchanged. A workspace that the later audit does not cover is
-dropped.
+Nothing is reported as new twice, and no increase of a figure is skipped or counted twice. A figure that decreased has no
+increase. `Report.last_read` holds the times. If nothing could be read, the baseline is the earlier report, unchanged; without
+one, it is `None`. A workspace that the later audit does not cover is dropped.
 """
 
 from __future__ import annotations
