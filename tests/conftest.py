@@ -39,7 +39,7 @@ settings.register_profile(
     "outreach_async", deadline=None, max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("outreach_async")
-settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=60)  # for .ci/run
+settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=40)  # for .ci/run
 # For finding new failures: `pytest -n auto --hypothesis-profile=search`.
 settings.register_profile("search", settings.get_profile("outreach_async"), max_examples=300, derandomize=False)
 # For `python -m tools.mutation`: a test that fails is enough, however long its example.
