@@ -6,9 +6,9 @@ from typing import Final
 
 from hypothesis import settings
 
-_THOROUGH: Final = 60
+_REFERENCE: Final = 60
 
 
 def scaled(examples: int) -> int:
-    """Return how many examples to try in the current profile; `examples` is the number in the profile `thorough`."""
-    return max(1, examples * settings().max_examples // _THOROUGH)
+    """Return how many examples to try in the current profile; `examples` is the number for a profile with 60."""
+    return max(1, examples * settings().max_examples // _REFERENCE)
