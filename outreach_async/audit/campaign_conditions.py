@@ -212,7 +212,7 @@ class StepCase:
 
     @property
     def will_send(self) -> bool:
-        """Whether the step may still send e-mails: the campaign is a draft, or contacts are left."""
+        """True if the step may still send e-mails: the campaign is a draft, or contacts are left."""
         left = figure_or_none(self.step.left_to_send)
         return self.of.campaign.status == DRAFT or left is None or left > 0
 

@@ -90,7 +90,7 @@ anyio.run(main)
 ```
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
-Keep the file on a local disk, as locks on network file systems are unreliable; Windows is not supported. A URL such as
+Keep the file on a local disk, as locks on network file systems are unreliable; files do not work on Windows. A URL such as
 `"s3://bucket/prefix"` is a journal that outlives the machine (`outreach_async.bulk.journal`).
 
 During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do

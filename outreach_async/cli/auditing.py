@@ -36,20 +36,32 @@ _MAX_SUGGESTED: Final = 3
 _ALL_RULES: Final = "all"
 """Value of `--explain` without a rule."""
 
-
-@click.command()
-@click.option(
+# Options that the command brief has, too.
+fail_on_option: Final = click.option(
     "--fail-on",
     type=click.Choice([severity.value for severity in auditing.Severity]),
     default="error",
     help="Lowest severity that makes the exit code 1.",
 )
+policy_option: Final = click.option(
+    "--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds."
+)
+deadline_option: Final = click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of the audit; workspaces not read by then are reported as unreadable.  [default: none]",
+)
+
+
+@click.command()
+@fail_on_option
 @click.option(
     "--campaigns",
     is_flag=True,
     help="Also check campaigns, their steps and A/B variants. This costs one more request for each campaign.",
 )
-@click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
+@policy_option
 @click.option(
     "--compare",
     "earlier",
@@ -73,12 +85,7 @@ _ALL_RULES: Final = "all"
     help="Also write gauges to a *.prom file for the textfile collector of node_exporter.",
 )
 @files.force_option
-@click.option(
-    "--deadline",
-    type=float,
-    metavar="SECONDS",
-    help="Time limit of the audit; workspaces not read by then are reported as unreadable.  [default: none]",
-)
+@deadline_option
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
 @click.option(
     "--explain",

@@ -20,9 +20,12 @@ from outreach_async.cli.auditing import (
     choose_formats,
     choose_print_format,
     clock_of,
+    deadline_option,
+    fail_on_option,
     list_suffixes,
     load_policy,
     load_report,
+    policy_option,
     run_with_progress,
 )
 from outreach_async.cli.connection import open_client, workspaces_of
@@ -42,13 +45,8 @@ from outreach_async.cli.process import run_async
 @click.option(
     "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice([severity.value for severity in auditing.Severity]),
-    default="error",
-    help="Lowest severity that makes the exit code 1.",
-)
-@click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
+@fail_on_option
+@policy_option
 @click.option(
     "--output",
     "outputs",
@@ -58,12 +56,7 @@ from outreach_async.cli.process import run_async
     help=f"Write the brief to a file, in the format of its suffix ({list_suffixes(BRIEF_WRITERS)}); repeatable.",
 )
 @files.force_option
-@click.option(
-    "--deadline",
-    type=float,
-    metavar="SECONDS",
-    help="Time limit of the audit; workspaces not read by then are reported as unreadable.  [default: none]",
-)
+@deadline_option
 @click.option(
     "--format", "form", type=click.Choice(list(BRIEF_WRITERS)), help="Format of the --output file, or of the printed brief."
 )
