@@ -39,6 +39,9 @@ _NO_TIMEOUT: Final = 86_400.0
 """Timeout of a TLS handshake in seconds. asyncio requires one, but only the client sets timeouts, and they are cancellations."""
 
 _PIECE: Final = 65_536
+_BUFFER_SIZE: Final = 262_144
+"""Size of the buffer of a pool. For an `asyncio.Protocol`, asyncio would allocate as many bytes whenever something arrives. This
+can take as long as everything else that a request needs."""
 _CLOSED: Final = "the transport was closed while the request was in flight"
 _LOST: Final = "the server closed the connection"
 
@@ -105,7 +108,7 @@ async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable
     raise errors[0] if len(errors) == 1 else OSError("; ".join(map(str, errors)))
 
 
-class ProtocolConnection(asyncio.Protocol):
+class ProtocolConnection(asyncio.BufferedProtocol):
     """A connection on asyncio or uvloop, for one exchange at a time.
 
     The event loop calls it as soon as something arrives. It therefore notices at once if the server closes an idle connection or
@@ -115,6 +118,7 @@ class ProtocolConnection(asyncio.Protocol):
         loop: The running event loop.
         limit: Maximum size of a decoded response body, in bytes.
         connections: The open connections of the pool, which this connection leaves when it is closed.
+        buffer: Buffer for received bytes. All connections of an event loop may share one: the bytes are processed at once.
 
     Attributes:
         idle_since: When the last exchange ended.
@@ -122,10 +126,13 @@ class ProtocolConnection(asyncio.Protocol):
         lost: Done once the connection is closed.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, connections: set[ProtocolConnection]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limit: int, connections: set[ProtocolConnection], buffer: memoryview
+    ) -> None:
         self._loop = loop
         self._limit = limit
         self._connections = connections
+        self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._is_encrypted = False
         self._reader: ResponseReader | None = None  # of the running exchange
@@ -241,14 +248,18 @@ class ProtocolConnection(asyncio.Protocol):
         if connection is not None:
             self._probe = SocketProbe(connection)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the signature of asyncio
+        """Return the buffer for the next bytes."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass the bytes to the running exchange. Without one, close the connection."""
         if self._reader is None:
             self._has_unexpected_bytes = True
             self.abort()
             return
         try:
-            response = self._reader.feed(data)
+            response = self._reader.feed(bytes(self._buffer[:nbytes]))
         except TransportError as error:
             self._fail(error)
         else:
@@ -291,6 +302,7 @@ class ProtocolPool:
         self._idle: deque[ProtocolConnection] = deque()
         self._connections: set[ProtocolConnection] = set()
         self._connecting: set[anyio.CancelScope] = set()
+        self._buffer = memoryview(bytearray(_BUFFER_SIZE))
         self._closed = False
         self._all_ended = asyncio.Event()
 
@@ -307,7 +319,10 @@ class ProtocolPool:
         else:
             self._running += 1
         try:
-            await self._backend.checkpoint_if_cancelled()  # otherwise, nothing before the write would notice a cancellation
+            # Without a checkpoint, nothing before the write would notice a cancellation. If other exchanges are running, the
+            # tasks of all responses that have arrived also come to this point. Their requests are then written in a row, which
+            # wakes the server once. Waking it for each of them can take as long as writing them.
+            await (self._backend.checkpoint() if self._running > 1 else self._backend.checkpoint_if_cancelled())
             if self._closed:
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
             connection = self._take_idle() or await self._connect(progress)
@@ -391,7 +406,7 @@ class ProtocolPool:
         return connection
 
     async def _open_to(self, address: str) -> ProtocolConnection:
-        connection = ProtocolConnection(self._loop, self._max_answer, self._connections)
+        connection = ProtocolConnection(self._loop, self._max_answer, self._connections, self._buffer)
         try:
             await self._loop.create_connection(lambda: connection, address, self._origin.port)
         except BaseException:

@@ -226,6 +226,24 @@ async def test_middlewares_run_for_every_request_and_may_read_its_body() -> None
 
 
 @on_asyncio
+async def test_at_most_64_kib_are_read_at_once() -> None:
+    sizes: list[int] = []
+
+    async def look(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        answer = await handler(request)
+        tracked: Any = answer
+        sizes.append(tracked.tracked_connection[0].transport.max_size)
+        return answer
+
+    with Listener(serve()) as listener:
+        for service in (listener.url, aiohttp.ClientSession(listener.url)):
+            transport = AiohttpTransport(service, middlewares=[look])
+            await transport.send(POST, Progress())
+            await transport.aclose()
+    assert sizes == [65_536] * 2
+
+
+@on_asyncio
 async def test_digest_authentication_by_middleware_sends_the_body_twice() -> None:
     challenge = b'HTTP/1.1 401 Who\r\nwww-authenticate: Digest realm="r", nonce="n", qop="auth-int"\r\ncontent-length: 0\r\n\r\n'
     with Listener(answer_each(challenge, OK)) as listener:

@@ -57,7 +57,7 @@ class Stage:
     def __init__(self, *, has_socket: bool = True) -> None:
         self.sockets = socket.socketpair()
         self.wire = Wire(self.sockets[0] if has_socket else None)
-        self.connection = ProtocolConnection(asyncio.get_running_loop(), 1_000, set())
+        self.connection = ProtocolConnection(asyncio.get_running_loop(), 1_000, set(), memoryview(bytearray(1_000)))
         self.connection.connection_made(self.wire)
 
     async def exchange(self) -> asyncio.Task[Response]:
@@ -70,6 +70,11 @@ class Stage:
         await asyncio.sleep(0)
         return running
 
+    def receive(self, data: bytes) -> None:
+        """Pass bytes to the connection, as asyncio does."""
+        self.connection.get_buffer(-1)[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
     def close(self) -> None:
         for each in self.sockets:
             each.close()
@@ -81,7 +86,7 @@ async def test_a_connection_carries_one_exchange_after_the_other() -> None:
     for _ in range(3):
         running = await stage.exchange()
         for byte in RESPONSE:
-            stage.connection.data_received(bytes([byte]))
+            stage.receive(bytes([byte]))
         assert (await running).body == b"ok"
         assert stage.connection.is_silent()
     assert stage.wire.written == b"request" * 3
@@ -91,7 +96,7 @@ async def test_a_connection_carries_one_exchange_after_the_other() -> None:
 @on_asyncio
 async def test_bytes_that_arrive_while_idle_close_the_connection() -> None:
     stage = Stage()
-    stage.connection.data_received(b"H")
+    stage.receive(b"H")
     assert stage.wire.is_closed
     assert not stage.connection.is_silent()
     with pytest.raises(ConnectionResetError, match="the server closed the connection"):
@@ -103,7 +108,7 @@ async def test_bytes_that_arrive_while_idle_close_the_connection() -> None:
 async def test_bytes_in_the_kernel_while_idle_are_noticed() -> None:
     stage = Stage()
     running = await stage.exchange()
-    stage.connection.data_received(RESPONSE)
+    stage.receive(RESPONSE)
     await running
     assert stage.connection.is_silent()
     stage.sockets[1].send(b"H")
@@ -117,11 +122,11 @@ async def test_bytes_right_after_a_response_make_only_a_later_one_ambiguous(numb
     stage = Stage()
     for _ in range(number - 1):
         running = await stage.exchange()
-        stage.connection.data_received(RESPONSE)
+        stage.receive(RESPONSE)
         await running
     running = await stage.exchange()
-    stage.connection.data_received(RESPONSE)
-    stage.connection.data_received(RESPONSE)  # before the exchange runs again
+    stage.receive(RESPONSE)
+    stage.receive(RESPONSE)  # before the exchange runs again
     if number == 1:
         assert (await running).body == b"ok"
     else:
@@ -137,7 +142,7 @@ async def test_a_response_before_the_whole_request_was_sent_ends_the_connection(
     stage = Stage()
     running = await stage.exchange()
     stage.wire.unsent = 1
-    stage.connection.data_received(RESPONSE)
+    stage.receive(RESPONSE)
     assert (await running).body == b"ok"
     assert not stage.connection.is_reusable
     stage.close()
@@ -147,10 +152,10 @@ async def test_a_response_before_the_whole_request_was_sent_ends_the_connection(
 async def test_after_the_end_of_a_connection_its_descriptor_is_not_read() -> None:
     stage = Stage()
     running = await stage.exchange()
-    stage.connection.data_received(RESPONSE)
+    stage.receive(RESPONSE)
     await running
     running = await stage.exchange()
-    stage.connection.data_received(RESPONSE)
+    stage.receive(RESPONSE)
     stage.connection.eof_received()
     stage.sockets[1].send(b"of the connection that has the descriptor now")
     assert (await running).body == b"ok"
@@ -173,7 +178,7 @@ async def test_the_end_of_an_idle_connection_is_noticed() -> None:
 async def test_the_end_of_a_connection_ends_its_exchange(error: Exception | None) -> None:
     stage = Stage()
     running = await stage.exchange()
-    stage.connection.data_received(RESPONSE[:-1])
+    stage.receive(RESPONSE[:-1])
     stage.connection.connection_lost(error)
     with pytest.raises(ConnectionResetError, match="reset by peer" if error else "the server closed the connection"):
         await running
@@ -189,7 +194,7 @@ async def test_what_arrives_after_a_cancellation_is_ignored() -> None:
         if arrives is None:
             stage.connection.eof_received()
         else:
-            stage.connection.data_received(arrives)
+            stage.receive(arrives)
         with pytest.raises(asyncio.CancelledError):
             await running
         assert not stage.connection.is_reusable
@@ -225,6 +230,37 @@ async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
         assert (await transport.send(POST, Progress())).status == 200
         await transport.aclose()
     assert len(listener.requests) == 1
+
+
+class LoggedProgress(Progress):
+    """Appends `sent` to a log when the request is sent."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if (name, value) == ("sent", True):
+            self.log.append("sent")
+
+
+@on_asyncio
+async def test_requests_of_tasks_that_resume_together_are_sent_in_a_row() -> None:
+    log: list[str] = []
+
+    async def work(name: str) -> None:
+        await asyncio.sleep(0)
+        log.append(name)
+        await transport.send(POST, LoggedProgress(log))
+
+    with Listener(serve()) as listener:
+        transport = HttptoolsTransport(listener.url, max_in_flight=3)
+        for names in ("abc", "def"):
+            await asyncio.gather(*map(work, names))
+        await transport.aclose()
+    # The first one never waits for others. In the second round, the connections are open.
+    assert log[6:] == ["d", "sent", "e", "f", "sent", "sent"]
 
 
 class LatePool(ProtocolPool):
