@@ -20,6 +20,10 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
+        if hasattr(transport, "max_size"):
+            # asyncio allocates this many bytes for every read. With its default of 256 KiB, the cost of a request is either 15 or
+            # 35 us, depending on the state of malloc.
+            transport.max_size = 65_536
 
     def data_received(self, data: bytes) -> None:
         if self._left < 0:
