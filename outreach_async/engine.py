@@ -103,7 +103,7 @@ class Engine:
             self.rate_poller.require_running()
 
     async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
-        """Run the operation and return its parsed response. `throttle` is the throttle of a run; by default, the client's.
+        """Run an operation and return its parsed response. `throttle` is that of a bulk run or audit; `None` for the client's.
 
         Raises:
             TransportError: No complete response arrived.
@@ -275,7 +275,7 @@ class Engine:
             text = f"{error}; no further attempt fits within the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         if call.time_left <= 0:  # within a run, where waits do not use up the deadline
-            text = f"{call.operation.name}: its failed attempts used up the deadline of {call.options.deadline:g} s"
+            text = f"{call.operation.name}: failed attempts used up the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         if decision is RetryDecision.RETRY_COUNTED:
             call.budget_spent += retry_cost(failure_kind)

@@ -17,7 +17,7 @@ from outreach_async.validation import require_number
 
 
 class HasId(Protocol):
-    """An item of a list that has an id: a campaign or a mailbox."""
+    """A list item with an id: a campaign or a mailbox."""
 
     @property
     def id(self) -> str:
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=HasId)
 
 
 class SeenIds(Protocol):
-    """A set of the ids that a walk over the pages has seen."""
+    """The set of ids found so far while walking over the pages of a list."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         """Add ids, and return the ids that were new."""
@@ -75,8 +75,8 @@ class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
     A walk ends at page `total_pages`, at an empty page, at a page without new ids (unless items inserted during the walk explain
-    it), and at an error status for a page that may be past the end of the list. A walk does not end at a short page, because a
-    service may silently reduce `display`.
+    the repetition), and at an error status for a page that may be past the end of the list. A walk does not end at a short page,
+    because a service may silently reduce `display`.
 
     The service may number its pages from 0. If a walk that started at page 1 finds no new item on the last page, or finds an
     item of an earlier page there, it goes back to page 0. After page 0, it visits the following pages again, as long as inserted
@@ -85,7 +85,7 @@ class PageCursor(Generic[T]):
     Attributes:
         number: Number of the page to fetch next.
         done: Whether the walk is over.
-        has_list_items: Whether the last page belonged to the list instead of only marking its end.
+        has_list_items: Whether the last page belonged to the list; false if it only marked the end of the list.
     """
 
     def __init__(self, first: int, max_items: int | None = None, *, met: SeenIds | None = None) -> None:
@@ -301,7 +301,7 @@ class Pager(Generic[T]):
         If a page fails, the new items of all earlier pages have already been passed to `on_items`.
 
         Args:
-            cursor: A new cursor, which holds the statistics after the walk.
+            cursor: A new cursor. After the walk, it contains the statistics.
             on_items: Async function that receives the new items of each page, in the list's order. The walk waits for each call.
             prefetch: Maximum number of pages fetched concurrently, at least 1.
 

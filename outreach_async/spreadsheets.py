@@ -13,7 +13,7 @@ because `unescape_formula` must not remove an apostrophe of the original string.
 the file may remove them.
 """
 _CELL_START: Final = r"(?<![^,;|\t\n])"
-"""Pattern for the places where a cell may start: the start of a string, and after every character that may be a delimiter."""
+"""Pattern for the positions at which a cell may start: the start of a string, and after every possible delimiter."""
 _UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
 _ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 

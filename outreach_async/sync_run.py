@@ -1,4 +1,4 @@
-"""Bulk runs of the synchronous client. It passes rows to the thread of the event loop, and outcomes back."""
+"""Bulk runs of the synchronous client. Rows are passed to the thread of the event loop, and outcomes are passed back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _BATCH_SIZE: Final = 500
 """Maximum number of rows passed between the threads at once."""
 _LINGER: Final = 0.02
-"""Number of seconds to wait for a batch to fill after its first row or outcome. It limits the delay of outcomes."""
+"""Maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes."""
 
 
 class ClientLoop:
@@ -33,7 +33,7 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function and return its result. An exception in this thread, such as Ctrl-C, cancels the function.
+        """Run an async function and return its result. An exception in the calling thread, such as KeyboardInterrupt, cancels it.
 
         Raises:
             InvalidRequest: The client is not open.
@@ -65,7 +65,7 @@ class ClientLoop:
 
 
 class SyncRun:
-    """A bulk run that has not started. Enter it to iterate over the outcomes, or call `wait()` for the report.
+    """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
 
     Example:
         ```python
@@ -235,7 +235,7 @@ class CallerRows(AsyncIterator[Any]):
         self._on_low: Callable[[], None] | None = None
 
     def read(self) -> _RowBatch:
-        """Read a batch of rows in the caller's thread if the run will soon need it. Batches of a slow input are smaller."""
+        """Read a batch of rows in the caller's thread. The batch is empty if the run does not need more rows yet."""
         batch = _RowBatch()
         if not self._is_low:
             return batch
@@ -263,7 +263,7 @@ class CallerRows(AsyncIterator[Any]):
 
     @contextmanager
     def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
-        """Inside the block, call a function when more rows will soon be needed."""
+        """Call `function`, while the block runs, when the run will soon need more rows."""
         self._on_low = function
         try:
             self._call_if_low()
