@@ -28,7 +28,7 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
 
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
     outreach_async.sync            a synchronous client, for scripts
-    outreach_async.bulk            creating up to millions of contacts: outcomes, journals, resuming, pauses
+    outreach_async.bulk            creating any number of contacts: outcomes, journals, resuming, pauses
     outreach_async.audit           finding unsafe mailboxes: problems, causes and remedies
     outreach_async.importer        importing contacts from files: columns, checks, rejects
     outreach_async.fake            an in-memory service for tests: worlds, behaviours, faults, time

@@ -115,7 +115,7 @@ class Throttle(Protocol):
         """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a failed attempt and decide what to do next."""
+        """Record a failed attempt, and return the decision whether to retry."""
 
 
 class ClientThrottle:
@@ -186,19 +186,19 @@ class CallOptions:
 
 
 class Call(Generic[T]):
-    """One call in progress.
+    """A call in progress, with the results of its attempts.
 
     Args:
         operation: The operation to run.
         options: The time limits of the call.
         throttle: The throttle of the client, or of the bulk run or audit.
-        now: Returns the time on the running event loop's clock.
+        now: Function that returns the time on the running event loop's clock.
 
     Attributes:
         operation: The operation to run.
         options: The time limits of the call.
         throttle: The throttle of the client, or of the bulk run or audit.
-        now: Returns the time on the running event loop's clock.
+        now: Function that returns the time on the running event loop's clock.
         deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.

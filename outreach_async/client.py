@@ -178,7 +178,7 @@ class OutreachClient:
         from outreach_async.operations import raw_request
 
         operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
-        body, headers = b"", None  # the traceback of a cancellation keeps this frame, which must hold no secrets
+        body, headers = b"", None  # the traceback of a cancellation shows this frame, which must contain no secrets
         return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:

@@ -104,7 +104,7 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
 def drop_tracebacks(error: BaseException) -> None:
     """Drop the traceback of an error and of every error linked to it.
 
-    A traceback keeps the local variables of its frames: large responses, the error itself (a cycle that only the garbage
+    A traceback references the local variables of its frames: large responses, the error itself (a cycle that only the garbage
     collector frees), and owner keys and header fields, which some tools would print.
     """
     for link in iterate_linked_errors(error):
@@ -247,8 +247,8 @@ class RateLimited(StatusError):
 class BulkStopped(OutreachError):
     """A bulk run stopped, because an error affects every row, such as an unknown key, workspace or campaign.
 
-    `__cause__` is that error; `None` if the run stopped because of `stop_after_rejects`. Every row that was read has an
-    outcome; no further row was read.
+    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. Every row that was
+    read has an outcome; no further row was read.
 
     Attributes:
         report: Statistics of the run so far, as JSON values.

@@ -22,9 +22,9 @@ from outreach_async.rate import CubicLimit, QuotaTracker, RateMeter, Schedule, S
 from outreach_async.retry import FailedAttempt, FailureKind, RetryPolicy
 
 _MIN_GAIN: Final = 0.001
-"""Minimum number of seconds by which the first waiting task must be able to start earlier than planned to be woken.
+"""The first waiting task is woken early only if it can start more than this number of seconds earlier than planned.
 
-Otherwise, every response would wake the task, because every response raises the limit.
+Without a minimum, every response would wake the task, because every response raises the limit.
 """
 
 
@@ -373,7 +373,7 @@ class RateLimiter:
             self._slow_start.start(now, self._base_rate(now))
 
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
-        """Lower the limit, or wait as long as the service asks; return whether the response states a quota."""
+        """Lower the limit or apply `Retry-After`. Return whether the response states a quota."""
         self._is_learning = True
         error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
         states_quota = self._apply_quota(error.headers, attempt.started, now)
@@ -389,7 +389,7 @@ class RateLimiter:
         return states_quota
 
     def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
-        """Close the gate for as long as the service asks, and start slowly after it opens.
+        """Close the gate for the duration of a `Retry-After`, and limit the rate after the gate opens.
 
         Many requests in flight may be refused at once: only the longest wait counts.
         """

@@ -156,7 +156,7 @@ def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: byte
     try:
         return decode(kind, body)
     except DecodeError as error:
-        return error.with_traceback(None)  # the frames hold the error: a reference cycle
+        return error.with_traceback(None)  # the frames reference the error: a cycle
 
 
 @attrs.frozen(repr=False)

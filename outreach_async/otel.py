@@ -75,7 +75,7 @@ class _CallSpans:
     """The spans of a call in progress.
 
     Attributes:
-        name: Name of the spans of the attempts.
+        name: Name of each attempt's span.
         span: The call's own span.
         attributes: Attributes of each attempt's span and of its duration metric.
         url_attributes: Attributes of each attempt's span, but not of its duration metric.

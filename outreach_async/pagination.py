@@ -38,7 +38,7 @@ class SeenIds(Protocol):
 
 
 class _IdSet(set[Hashable]):
-    """A set that keeps every id in memory."""
+    """An in-memory set of ids."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         new = names - self
@@ -249,7 +249,7 @@ class Pager(Generic[T]):
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
 
-        With `max_items`, the last page is shortened, so that all pages together hold at most that many items.
+        With `max_items`, the last page is shortened, so that all pages together contain at most that many items.
 
         Raises:
             OutreachError: A page could not be fetched; raised during iteration.
@@ -365,7 +365,7 @@ class _ItemIterator(AsyncIterator[T]):
 
 
 class _PageIterator(AsyncIterator[Page[T]]):
-    """An iterator over the pages."""
+    """An iterator over the pages of a list."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager

@@ -60,7 +60,7 @@ class TokenBucket:
     def _set_rate(self, rate: float) -> None:
         self.rate = rate
         self._period = 1 / rate
-        # One attempt may always start; the tolerance adds the rest of the burst. It lets a late timer catch up.
+        # One attempt may always start; the tolerance adds the rest of the burst. A burst lets a late timer catch up.
         self._tolerance = max(0.0, _BURST_TIME - self._period)
 
     def record_start(self, now: float) -> None:
@@ -234,7 +234,7 @@ SPACING: Final = 0.5
 """Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
 
 _DEFAULT_RATE: Final = 1.0
-"""Assumed rate in requests per second if nothing has been answered yet."""
+"""Assumed rate in requests per second if no request has succeeded yet."""
 _RECOVERY_TIME: Final = 7.2
 """Seconds that the limit normally takes to return to the old rate after a cut. At 500 requests per second, this
 time corresponds to the factor C = 0.4 of TCP CUBIC."""
@@ -246,7 +246,7 @@ _RECOVERY_PER_RETRY_AFTER: Final = 40.0
 _MAX_RECOVERY_TIME: Final = 60.0
 """Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
-"""Length of the recovery after the first cut, in seconds. It is short, because the rate at that cut is only a guess."""
+"""Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
 """Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can have the normal length."""
 _MAX_LAG: Final = 1.25

@@ -34,7 +34,7 @@ continues with half of its last share before that share expires.
 _ATTEMPTS: Final = 2
 """Number of attempts to run the script. The second uses a new connection, because a restarted server has closed the old one."""
 _REMEMBERED: Final = 60.0
-"""Seconds after a client's last report for which its last share is remembered."""
+"""Seconds for which a client's last share is remembered after the client's last report."""
 
 
 @attrs.define
@@ -65,7 +65,7 @@ class RedisRate:
 
     Args:
         url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
-        key: Redis key that holds the state of the rate.
+        key: Redis key under which the state of the rate is stored.
         limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals.
             In both cases, a lower limit of the service is learned.
         timeout: Timeout of a report in seconds; after the timeout, the server counts as unreachable. With a timeout above 1.0, a
@@ -132,7 +132,7 @@ class RedisRate:
         self._pool.disconnect()
 
     def __repr__(self) -> str:
-        """Show the key and the limit, never the URL, which may hold a password."""
+        """Show the key and the limit, never the URL, which may contain a password."""
         return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
 
     def _run_script(self, usage: RateUsage) -> RateShare | str:
@@ -146,7 +146,7 @@ class RedisRate:
             try:
                 rate, expires_in, hold = map(float, self._script(keys=[self._key], args=arguments))
                 return RateShare(rate=rate, expires_in=expires_in, hold=hold)
-            except Exception as error:  # noqa: BLE001 - frames of redis-py hold the password, so no error may leave this function
+            except Exception as error:  # noqa: BLE001 - frames of redis-py contain the password, so no error may leave this function
                 text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
                 if not isinstance(error, RedisConnectionError):
                     break
@@ -167,7 +167,10 @@ class RedisRate:
             LOGGER.warning("rate: Redis server unreachable; clients continue with half of their last shares: %s", reason)
         last = self._clients.get(usage.client)
         if last is None:
-            raise TransportError(f"rate: Redis server unreachable before the first share: {reason}", maybe_sent=False)
+            raise TransportError(
+                f"rate: Redis server unreachable before the first share ({reason}); check the URL and the server",
+                maybe_sent=False,
+            )
         if last.fallback is None:
             last.fallback = RateCoordinator(last.share.rate / 2)
         last.reported_at = time.monotonic()

@@ -240,7 +240,7 @@ class Contacts(_Resource):
 
         The request is retried after a lost response. A retry cannot create a second contact, because the service detects
         duplicates by e-mail and workspace. After a retry, it can be unknown which attempt or client created the contact. In that
-        case, the result's `certain` is false, and its `possible` holds every possible outcome.
+        case, the result's `certain` is false, and its `possible` contains every possible outcome.
 
         Args:
             contact: A `NewContact`, or a mapping with the same field names as keys.

@@ -40,7 +40,7 @@ _SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "sign
 
 
 def is_secret_header(name: str) -> bool:
-    """Return whether a header field of this name may hold a secret."""
+    """Return whether a header field of this name may contain a secret."""
     return any(word in name.lower() for word in _SECRET_HEADER_WORDS)
 
 

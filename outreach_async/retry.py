@@ -27,8 +27,8 @@ class RetryPolicy:
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
             without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
             budget is empty.
-        jitter: Returns a random number in [0, 1). Each wait is this fraction of its maximum, which spreads the retries of many
-            clients.
+        jitter: Function that returns a random number in [0, 1). Each wait is this fraction of its maximum, which spreads the
+            retries of many clients.
 
     Example:
         ```python
@@ -128,7 +128,7 @@ class StatusMeaning:
             workspace, campaign or base URL.
         is_denied: Whether the service refuses the key or the caller.
         may_be_past_end: Whether a service may return the status for a page past the end of a list. The interface does not
-            say which status the service returns.
+            state which status the service returns.
         error_class: The class of the error for this status.
     """
 
@@ -218,5 +218,5 @@ def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
 
 
 def retry_cost(failure_kind: FailureKind) -> int:
-    """Return how much of the retry budget a retry after this failure uses. The AWS SDKs use the same values."""
+    """Return the amount that a retry after this kind of failure takes from the retry budget. The AWS SDKs use the same values."""
     return 5 if failure_kind is FailureKind.REFUSED else 14

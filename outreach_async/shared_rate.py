@@ -59,8 +59,8 @@ _INITIAL_RATE: Final = 10.0
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the rate to the achieved rate while the limit is unknown. The rate grows tenfold in about five seconds."""
 _BETA: Final = 0.8
-"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction 0.7 of
-a single client left more of the rate unused, and caused as many refusals."""
+"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction that a
+single client uses (0.7) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
 """Time constant of the measured rate of a client's successes, in seconds."""
 _DEMAND_DECAY: Final = 1.0
@@ -172,7 +172,7 @@ class Rate(Protocol):
 
 @attrs.define(kw_only=True)
 class _ClientState:
-    """The coordinator's state of one client.
+    """The state that a `RateCoordinator` stores for one client.
 
     Attributes:
         seen: Time of the last report.
@@ -335,7 +335,7 @@ class SharedRate:
 # Renewal of a client's share.
 
 _INTERVAL: Final = 0.25
-"""Seconds between two reports."""
+"""Seconds between two reports of a client that sends requests."""
 _IDLE_INTERVAL: Final = 0.5
 """Seconds between two reports of an idle client. Its share is renewed, so its next request need not wait for a share."""
 
@@ -425,6 +425,6 @@ class RatePoller:
             return
         if self._is_failing:
             self._is_failing = False
-            LOGGER.info("rate: renewing the share works again")
-        # The expiry counts from the report, and the hold from the reply: both err on the safe side.
+            LOGGER.info("rate: the share was renewed again")
+        # The expiry counts from the report, and the hold from the reply: both choices are the cautious ones.
         self._limiter.apply_share(share.rate, now + share.expires_in, anyio.current_time() + share.hold)

@@ -1,4 +1,4 @@
-"""Escaping of strings for spreadsheets, and its inverse."""
+"""Escape strings for spreadsheets, and restore the original strings."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Hide a key, because the traceback of a KeyboardInterrupt shows the frames of this module."""
+    """Wrap an owner key in a `Secret`, because the traceback of a KeyboardInterrupt shows the frames of this module."""
     return hide(owner_key)
 
 

@@ -109,7 +109,7 @@ class SyncRun:
 
 
 class SyncOutcomes(Iterator[ContactOutcome]):
-    """Iterator over the outcomes of a started run.
+    """Iterator over the outcomes of a started bulk run.
 
     Example:
         ```python
@@ -212,7 +212,7 @@ class CallerRows(AsyncIterator[Any]):
 
     Args:
         rows: The input.
-        clock: Returns the time in seconds, to measure how long a batch takes.
+        clock: Function that returns the time in seconds, to measure how long reading a batch takes.
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
