@@ -33,7 +33,7 @@ class Slots:
         self._waiters: deque[anyio.Event] = deque()
 
     def try_acquire(self) -> bool:
-        """Take a slot if one is free, and return whether a slot was taken."""
+        """Try to take a slot without waiting, and return whether a slot was taken."""
         if self.free <= 0:
             return False
         self.free -= 1
@@ -109,7 +109,7 @@ class Throttle(Protocol):
         """
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record that an attempt was cancelled: its result will never be known, or it was never sent."""
+        """Record a cancelled attempt, whose result is unknown, or which was never sent."""
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
         """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
@@ -276,7 +276,7 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """True if the service may have applied an attempt, including the current one, or may still apply it."""
+        """True if the service may have applied, or may still apply, an attempt of the call, including the current attempt."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:

@@ -28,7 +28,7 @@ from outreach_async.vocabulary import OpenEnum
 T = TypeVar("T")
 
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors that msgspec raises for invalid input. For invalid UTF-8 inside a string, it raises Python's `UnicodeDecodeError`."""
+"""Errors that msgspec raises for invalid input, with Python's `UnicodeDecodeError` for invalid UTF-8 inside a string."""
 
 _LARGE_BODY: Final = 2**20
 """Body size in bytes above which only the first fault is reported."""

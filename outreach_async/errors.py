@@ -45,8 +45,8 @@ class OutreachError(Exception):
         request_id: The response's `x-request-id`; `None` without one.
         attempts: Number of attempts.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service applied no attempt: each attempt was either not sent, or
-            rejected with a 4xx status other than 408, 425 and 499.
+        maybe_applied: `False` only if it is certain that the service applied no attempt. Each attempt was then either not sent,
+            or rejected with a 4xx status other than 408, 425 and 499.
 
     Example:
         ```python
@@ -104,8 +104,8 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
 def drop_tracebacks(error: BaseException) -> None:
     """Drop the traceback of an error and of every error linked to it.
 
-    A traceback references the local variables of its frames: large responses, the error itself (a cycle that only the garbage
-    collector frees), and owner keys and header fields, which some tools would print.
+    A traceback references the local variables of its frames. These variables may contain large responses, owner keys, header
+    fields, which some tools would print, and the error itself: a cycle that only the garbage collector frees.
     """
     for link in iterate_linked_errors(error):
         link.__traceback__ = None

@@ -88,7 +88,7 @@ class FifoWaiters:
                 self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first task in the queue if it would sleep beyond the time `again`, so that it checks whether it may start."""
+        """Wake the first waiting task if it would sleep beyond the time `again`; the task then checks whether it may start."""
         if self.queue and self.queue[0].until > again + _MIN_GAIN:
             self.queue[0].wake()
 
@@ -282,7 +282,7 @@ class RateLimiter:
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
-        """Start an attempt if the limits allow it now. In any case, return the time from which they allow an attempt."""
+        """Start an attempt if the limits allow it now. In any case, return the time from which an attempt is allowed."""
         if self.in_flight >= self.max_in_flight:
             return math.inf
         opens_at = self._earliest_start(now)

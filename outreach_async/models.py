@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _to_datetime(field: str, seconds: Number) -> datetime:
-    """Return a Unix time as a UTC datetime. Unlike `datetime.fromtimestamp`, it supports times before 1970 on every platform."""
+    """Return a Unix time as a UTC datetime. Unlike `datetime.fromtimestamp`, support times before 1970 on every platform."""
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):

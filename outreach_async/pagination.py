@@ -52,8 +52,8 @@ class Collected(list[T]):
     Attributes:
         total_found: `total_found` of the last page; `None` if there was no page.
         repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
-        missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found;
-            0 if `max_items` ended the walk, or if the walk started after page 1.
+        missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found.
+            Always 0 if `max_items` ended the walk, or if the walk started after page 1.
         undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
 
     Example:
@@ -74,13 +74,13 @@ class Collected(list[T]):
 class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
-    A walk ends at page `total_pages`, at an empty page, at a page without new ids (unless items inserted during the walk explain
-    the repetition), and at an error status for a page that may be past the end of the list. A walk does not end at a short page,
-    because a service may silently reduce `display`.
+    A walk ends at page `total_pages`, at an empty page, and at an error status for a page that may be past the end of the list.
+    It also ends at a page without new ids, unless items inserted during the walk explain the repetition. A walk does not end at a
+    short page, because a service may silently reduce `display`.
 
-    The service may number its pages from 0. If a walk that started at page 1 finds no new item on the last page, or finds an
-    item of an earlier page there, it goes back to page 0. After page 0, it visits the following pages again, as long as inserted
-    items may have moved other items to them.
+    The service may number its pages from 0. A walk that started at page 1 goes back to page 0 if the last page contains no new
+    item, or contains an item of an earlier page. After page 0, the walk visits the following pages again, as long as inserted
+    items may have moved other items to these pages.
 
     Attributes:
         number: Number of the page to fetch next.
@@ -117,7 +117,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """Number of the last page to visit. After going back to page 0, this is 0 unless items were inserted during the walk."""
+        """Number of the last page to visit. After going back to page 0, it is 0 unless items were inserted during the walk."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -349,7 +349,7 @@ class _PendingPage(Generic[T]):
 
 
 class _ItemIterator(AsyncIterator[T]):
-    """An iterator over the items of all pages. Unlike an async generator, it need not be closed by callers that stop early."""
+    """An iterator over the items of all pages. Callers that stop early need not close the iterator, unlike an async generator."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager

@@ -12,7 +12,7 @@ A `Reset` value is in seconds; a value that would mean years is read as Unix tim
 
 There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then it rises along a
 cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
-The curve is proportional to the rate: a service that allows 500 requests per second may be sent 502, but a service that allows 1
+The curve is proportional to the rate. A service that allows 500 requests per second may be sent 502, but a service that allows 1
 request per second is not sent 3.
 
 While the service refuses everything, no rate can be learned. Attempts become ever rarer. When the service accepts an attempt
@@ -222,7 +222,7 @@ class QuotaTracker:
         self._left -= 1
 
     def refund(self) -> None:
-        """Allow one more request, because an attempt failed or did not start, and the service may not have counted it."""
+        """Allow one more request after an attempt that failed or did not start, because the service may not have counted it."""
         self._left += 1
 
 
@@ -306,7 +306,7 @@ class RateMeter:
         return (self._count + _PAST_WEIGHT) / (elapsed + _PAST_WEIGHT / self._past)
 
     def restart(self, now: float, at: float) -> None:
-        """Start a new bucket at the time `at`. The current bucket is dropped: its requests failed, or there were none."""
+        """Drop the current bucket, whose requests failed or which had none, and start a new bucket at the time `at`."""
         if self._count and self._past is None:
             self._past = self.rate(now)
         self._began, self._due, self._count = at, at + SPACING, 0

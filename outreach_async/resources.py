@@ -304,8 +304,8 @@ class Contacts(_Resource):
         with the remaining rows, and every row gets exactly one outcome.
 
         Args:
-            rows: `NewContact` values or mappings, from any iterable or async iterable; or a pandas, polars, pyarrow or DuckDB
-                data frame (extra `parquet`) with columns named after the fields of `NewContact`, or `custom_<n>`.
+            rows: `NewContact` values or mappings, from any iterable or async iterable; or a pandas, polars, pyarrow or
+                DuckDB data frame (extra `parquet`) with columns named after the fields of `NewContact`, or `custom_<n>`.
             duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
                 `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
@@ -316,9 +316,9 @@ class Contacts(_Resource):
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
                 These three values read the whole input first and need a journal.
-            journal: Location of the journal, which stores the run's progress: the path of a file, the URL of an object store or
-                folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`), or a `Journal` or
-                `ObjectJournal`, which have more options. Each row takes at most 60 bytes.
+            journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
+                folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
+                `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is

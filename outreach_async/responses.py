@@ -211,7 +211,7 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
     """Return the base64 letters that depend on the text alone if `before` bytes precede the text.
 
-    The first item of the result is true if the text shares a base64 letter with the preceding bytes; the last item is true if the
+    The first item of the result is true if the text shares a base64 letter with the preceding bytes. The last item is true if the
     text shares a letter with the following bytes.
     """
     letters = b64encode(bytes(before) + text).decode()
@@ -248,7 +248,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
-    """Return the error without secrets. A backend's error, or an error linked to it, may quote a response with a secret."""
+    """Mask secrets in an error, and return the error. An error of a backend may quote a response that contains a secret."""
     texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
     if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)

@@ -177,7 +177,7 @@ def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMe
 
 
 def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
-    """Classify an error by what it proves about the request."""
+    """Return the kind of failure of an error, by what the error proves about the request."""
     if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, errors.StatusError):
@@ -190,8 +190,8 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    It is certain that an attempt was not applied only if no byte was sent, or if the service returned a 4xx status other than
-    408, 425 and 499, which a proxy may return.
+    It is certain that an attempt was not applied in two cases only: no byte was sent, or the service returned a 4xx status other
+    than 408, 425 and 499. These three statuses may come from a proxy.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True

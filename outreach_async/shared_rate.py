@@ -70,7 +70,7 @@ _MIN_PERIOD: Final = 0.1
 _HEADROOM: Final = 1.25
 """Ratio of share to demand for a client that needs less than an equal share. The headroom makes a rising demand visible."""
 _IDLE_SHARE: Final = 1.0
-"""Minimum share in requests per second, unless an equal share is smaller. It lets an idle client send a request at once."""
+"""Minimum share in requests per second, unless an equal share is smaller. An idle client can thus send a request at once."""
 
 
 def _require(*, positive: bool) -> Any:

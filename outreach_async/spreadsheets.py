@@ -39,7 +39,7 @@ def unescape_formula(text: str) -> str:
 
 
 def _escape_control(match: re.Match[str]) -> str:
-    """Return the replacement for a match: its control character, if any, becomes an escape, and its backslashes are doubled."""
+    """Return the replacement for a match: backslashes are doubled, and a control character becomes a hexadecimal escape."""
     if match[2] is None:
         return 2 * match[3]
     return f"{2 * match[1]}\\x{ord(match[2]):02x}"

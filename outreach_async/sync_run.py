@@ -160,7 +160,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes so far. They can include outcomes that the iterator has received but not yet returned."""
+        """The counts of the outcomes so far, including outcomes that the iterator has received but not yet returned."""
         return self._outcomes.report
 
     @property
@@ -276,7 +276,7 @@ class CallerRows(AsyncIterator[Any]):
             self._on_low()
 
     async def __anext__(self) -> Any:
-        """Wait for the next row and return it. An exception of the input is raised after the rows before it."""
+        """Wait for the next row and return it. If the input raises an exception, all earlier rows are returned first."""
         while not self._rows:
             if self._ended:
                 failure, self._failure = self._failure, None

@@ -60,7 +60,7 @@ class CampaignStatus(OpenEnum):
 
 
 class MailboxStatus(OpenEnum):
-    """The known values of a mailbox's `status`; the interface shows only one."""
+    """The known values of a mailbox's `status`; the interface shows only `active`."""
 
     ACTIVE = "active"
 
