@@ -2,7 +2,7 @@
 
 Import the public names from `outreach_async` itself. This minimal program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
 `OUTREACH_WORKSPACE` from the environment; you can also pass these values to `OutreachClient` as arguments. In all docstrings,
-"the interface" is the documented API of the service, and sections are those of its documentation.
+"the interface" means the documented API of the service, and section names refer to the documentation of that API.
 
 ```python
 import anyio
@@ -28,8 +28,8 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
 
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
     outreach_async.sync            a synchronous client, for scripts
-    outreach_async.bulk            creating up to millions of contacts: outcomes, journals, resuming, pauses
-    outreach_async.audit           finding unsafe mailboxes: the reasons, and what to do
+    outreach_async.bulk            creating any number of contacts: outcomes, journals, resuming, pauses
+    outreach_async.audit           finding unsafe mailboxes: problems, causes and remedies
     outreach_async.importer        importing contacts from files: columns, checks, rejects
     outreach_async.fake            an in-memory service for tests: worlds, behaviours, faults, time
     outreach_async.transport       choosing a transport, proxies, middleware, mocks
@@ -39,9 +39,9 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
                                    fixtures, virtual time, and checking a live service
 
 The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
-`space_1`. They also assume that `anyio`, `asyncio`, `json`, `Path` and the public names of the package that they describe, of
-`outreach_async` and of `outreach_async.fake` are imported. They use `await` at the top level, as `python -m asyncio` allows.
-`# ->` marks the output of a line.
+`space_1`. They also assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public names of `outreach_async`, of
+`outreach_async.fake` and of the described package. They use `await` at the top level, as `python -m asyncio` allows. `# ->`
+marks the output of a line.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or read the version, on first use. This keeps `import outreach_async` fast."""
+    """Import a public name, or read the version, on first use, which keeps `import outreach_async` fast."""
     if name == "__version__":
         value: Any = import_module("importlib.metadata").version(__name__)
     elif name in _EXPORT_MODULES:

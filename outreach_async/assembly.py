@@ -1,6 +1,6 @@
 """Check the arguments of a client, and build its engine and settings from them.
 
-`client` imports this module when a client is created, so that `from outreach_async import OutreachClient` stays fast.
+`client` imports this module when a client is created, which keeps `from outreach_async import OutreachClient` fast.
 """
 
 from __future__ import annotations

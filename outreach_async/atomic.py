@@ -56,7 +56,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check that `atomic_path` can write a file: create its temporary file and delete it.
+    """Check that `atomic_path` can write a file, by creating and deleting the temporary file.
 
     Raises:
         OSError: The temporary file cannot be created.

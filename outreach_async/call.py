@@ -33,7 +33,7 @@ class Slots:
         self._waiters: deque[anyio.Event] = deque()
 
     def try_acquire(self) -> bool:
-        """Take a slot if one is free, and return whether a slot was taken."""
+        """Try to take a slot without waiting, and return whether a slot was taken."""
         if self.free <= 0:
             return False
         self.free -= 1
@@ -109,19 +109,19 @@ class Throttle(Protocol):
         """
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record that an attempt was cancelled: its result will never be known, or it was never sent."""
+        """Record a cancelled attempt, whose result is unknown, or which was never sent."""
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
         """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a failed attempt and decide what to do next."""
+        """Record a failed attempt, and return the decision whether to retry."""
 
 
 class ClientThrottle:
-    """The throttle of a client's calls outside bulk runs. Every failed attempt counts against its call.
+    """The throttle of a client's calls outside bulk runs. Every failed attempt counts against its call, with one exception.
 
-    The exceptions are reads that the service refuses temporarily: they are retried until the deadline of their call.
+    A read that the service refuses temporarily is retried until the call's deadline.
     """
 
     run = None
@@ -141,7 +141,7 @@ class ClientThrottle:
         return self._limiter.try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until `not_before`, then in the client's queue."""
+        """Wait until `not_before`, then wait in the client's queue, and start an attempt."""
         # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up calls that may start.
         await anyio.sleep_until(not_before)
         await self._limiter.wait(self._limiter.start_if_due)
@@ -151,7 +151,7 @@ class ClientThrottle:
         self._limiter.on_cancelled(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Refund the cost of the call's retries to the retry budget, or 1 if the call had no retries."""
+        """Record a successful attempt, and refund the cost of the call's retries to the retry budget, or 1 if there were none."""
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 
@@ -177,8 +177,8 @@ class CallOptions:
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, waits do not use
-            up the deadline. Failed attempts use it up only if they are attributed to the row, and not to the service.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, only
+            failed attempts that are attributed to the row count towards the deadline; waits do not.
     """
 
     timeout: float | None
@@ -186,19 +186,19 @@ class CallOptions:
 
 
 class Call(Generic[T]):
-    """One call in progress.
+    """A call in progress, with the results of its attempts.
 
     Args:
         operation: The operation to run.
         options: The time limits of the call.
         throttle: The throttle of the client, or of the bulk run or audit.
-        now: Returns the time on the running event loop's clock.
+        now: Function that returns the time on the running event loop's clock.
 
     Attributes:
         operation: The operation to run.
         options: The time limits of the call.
         throttle: The throttle of the client, or of the bulk run or audit.
-        now: Returns the time on the running event loop's clock.
+        now: Function that returns the time on the running event loop's clock.
         deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
@@ -213,7 +213,7 @@ class Call(Generic[T]):
         maybe_applied_earlier: Whether the service may have applied an attempt before the current one, including attempts of an
             earlier process.
         maybe_applied: Whether the service may have applied any attempt.
-        last_error: The error of the last failed attempt.
+        last_error: The error of the last failed attempt; `None` if no attempt has failed.
     """
 
     not_before = -math.inf
@@ -239,7 +239,7 @@ class Call(Generic[T]):
         self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
     def start_attempt(self, now: float) -> Progress:
-        """Record that an attempt starts, and return a new progress for it."""
+        """Record that an attempt starts, and return a new `Progress` for the attempt."""
         self.started = now
         self.progress = Progress()
         return self.progress
@@ -276,7 +276,7 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """True if the service may have applied an attempt, including the current one, or may still apply it."""
+        """True if the service may have applied, or may still apply, an attempt of the call, including the current attempt."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:

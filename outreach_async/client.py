@@ -1,4 +1,4 @@
-"""`OutreachClient`, which combines an engine, the client's settings, and the resources that use both."""
+"""The async client. `OutreachClient` combines an engine, the client's settings, and the resources that use both."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class OutreachClient:
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
         max_in_flight: Maximum number of requests in flight.
         rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
-            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. Refusals of the service lower the rate further;
-            without a rate, the client learns it from them. Alternatively, pass a `Rate` that several clients share, such as
+            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. If the service throttles requests, the client
+            learns the service's limit, with or without a `rate`. Alternatively, pass a `Rate` that several clients share, such as
             `SharedRate()`; the client then works only while it is open, in an `async with` block.
         retry: The retry policy; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
@@ -153,8 +153,8 @@ class OutreachClient:
     ) -> Response:
         """Send any request and return its response, whatever the status.
 
-        Use this method for endpoints that the documented interface does not include. The request is retried only after a failure
-        in which no byte of it was sent.
+        Use this method for endpoints that the documented interface does not include. The request is retried only if no byte of it
+        was sent.
 
         Args:
             method: HTTP method, such as `GET`.
@@ -178,7 +178,7 @@ class OutreachClient:
         from outreach_async.operations import raw_request
 
         operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
-        body, headers = b"", None  # the traceback of a cancellation keeps this frame, which must hold no secrets
+        body, headers = b"", None  # the traceback of a cancellation shows this frame, which must contain no secrets
         return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:
@@ -194,7 +194,7 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
-        """Start to renew the client's share, if it has a shared rate.
+        """Open the client. A client with a shared rate starts to renew its share.
 
         Raises:
             InvalidRequest: The client has a shared rate, and is already open.
@@ -205,7 +205,7 @@ class OutreachClient:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop to renew the client's share, and close the connections."""
+        """Stop renewing the client's share, if it has a shared rate, and close the connections."""
         try:
             if self._owns_transport and self._engine.rate_poller is not None:
                 await self._engine.rate_poller.stop()

@@ -1,11 +1,11 @@
 """The codec that converts between JSON bytes and models.
 
-msgspec decodes each body first, because it supports attrs classes natively and is strict. It drops fields that the models do not
-define. To keep them, objects with such fields are decoded again as dicts. Bodies that msgspec rejects are decoded again by the
-cattrs converter in `structuring`, which reports every fault with its path. `structuring` and cattrs are imported on first use.
+msgspec decodes each body first, because it is strict and supports attrs classes natively. msgspec drops unknown fields, so
+objects that contain unknown fields are decoded again as dicts. Bodies that msgspec rejects are decoded again by the cattrs
+converter in `structuring`, which reports every fault with its path. `structuring` and cattrs are imported on first use.
 
 If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
-much memory as the body. Only the first fault is reported.
+much memory as the body. Only the first fault of such a body is reported.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from outreach_async.vocabulary import OpenEnum
 T = TypeVar("T")
 
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors that msgspec raises for invalid input. For invalid UTF-8 inside a string, it raises Python's `UnicodeDecodeError`."""
+"""Errors that msgspec raises for invalid input, with Python's `UnicodeDecodeError` for invalid UTF-8 inside a string."""
 
 _LARGE_BODY: Final = 2**20
-"""Size of a body in bytes above which only the first fault is reported."""
+"""Body size in bytes above which only the first fault is reported."""
 
 _MIN_BYTES_PER_COMMA: Final = 16
-"""Minimum number of bytes per comma in a large page for the page to be decoded item by item.
+"""Minimum ratio of bytes to commas at which a large page is decoded item by item.
 
-The minimum limits the number of items, each of which takes 64 bytes of memory.
+The ratio limits the number of items, because each item takes 64 bytes of memory.
 """
 
 _MAX_FAULTS: Final = 10_000
 """Maximum number of faults in the items of a page. A page with more faults is rejected.
 
-The limit saves time, because finding a fault takes 10 us.
+The maximum limits the time that decoding takes, because finding a fault takes 10 us.
 """
 
 encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
@@ -51,9 +51,9 @@ encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Python's names for the types of values that msgspec reports as found, where the two names differ."""
+"""Python's names for the types after `got` in msgspec's messages, where the two names differ."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names that fault messages use for the types that msgspec reports as expected, where the two names differ."""
+"""Names in fault messages for the types after `Expected` in msgspec's messages, where the two names differ."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -67,9 +67,9 @@ class DecodeError(ValueError):
     """A JSON body or value does not match the interface.
 
     Attributes:
-        faults: The faults found, each in the form `path: expected kind, got kind`. Each list contributes the faults of its first
-            20 faulty items; a body above 1 MiB contributes only its first fault.
-        value: The decoded JSON object, or only its `status` and `id` if it is above 1 MiB; `None` if the bytes are not a JSON
+        faults: The faults found, each as `path: expected type, got type` or `path: missing key 'name'`. Each list contributes
+            the faults of its first 20 faulty items; a body above 1 MiB contributes only its first fault.
+        value: The decoded JSON object; only its `status` and `id` for a body above 1 MiB; `None` if the bytes are not a JSON
             object.
     """
 
@@ -130,7 +130,7 @@ def structure(kind: type[T], value: object) -> T:
     """Build a model from JSON values. Values are never coerced, and unknown fields are kept.
 
     Raises:
-        DecodeError: The values do not match the model; the error holds the faults and the value.
+        DecodeError: The values do not match the model; the error contains the faults and the value.
     """
     from outreach_async.structuring import STRUCTURE_ERRORS, default_converter, list_faults
 
@@ -215,11 +215,11 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the body certainly has no unknown keys, which msgspec silently drops.
+    """Return whether it is certain that the body has no unknown keys. msgspec silently drops unknown keys.
 
     In the body, each key of the model has one colon and two quotes, and each string value has two more quotes. If the number of
     colons or the number of quotes is exactly the expected one, the body has no other keys. If strings contain colons and quotes,
-    the result is a false negative.
+    the result may be false although the body has no unknown keys.
     """
     items = getattr(model, "data", None)
     members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
@@ -242,7 +242,7 @@ def _known_names(kind: Any) -> frozenset[str]:
 
 
 def _count_strings(models: list[Any]) -> int:
-    """Return the number of string values in models of one class, without keys and unknown fields."""
+    """Return the number of string values in models of one class. Keys and unknown fields are not counted."""
     fixed, variable, lists = _string_fields(models[0].__class__)
     count = fixed * len(models)
     for name in variable:
@@ -263,7 +263,7 @@ def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
 
 
 def _keep_unknown_members(model: Any, body: bytes) -> None:
-    """Store the unknown fields of a newly decoded model. In a list, only objects that may have some are decoded again.
+    """Store the unknown fields of a newly decoded model. In a list, only objects that may have unknown fields are decoded again.
 
     Raises:
         MsgspecError: The value of an unknown field is not JSON. Other `_DECODE_ERRORS` are also possible.
@@ -284,7 +284,7 @@ def _keep_unknown_members(model: Any, body: bytes) -> None:
 
 def _store_unknown(model: Any, members: dict[str, Any]) -> None:
     if unknown := set(members).difference(_known_names(model.__class__)):
-        names = unknown if len(unknown) == 1 else filter(unknown.__contains__, members)  # in their order
+        names = unknown if len(unknown) == 1 else filter(unknown.__contains__, members)  # in the order of the body
         # Models are frozen for callers, but this one is new. Reset `undecodable`, which a field of that name may have set.
         object.__setattr__(model, "_extra", {name: members[name] for name in names})
         if isinstance(model, Page):

@@ -21,7 +21,7 @@ class CreateContactResponse(ResponseModel):
     Attributes:
         status: The outcome that the service reported.
         id: The contact's id; `None` if the service returned none.
-        details: A short text from the service; `None` if it returned none.
+        details: A short message from the service; `None` if the service returned none.
         extra: Response fields that this class does not define.
     """
 
@@ -95,7 +95,7 @@ class NewContact:
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
-        first_name: First name. This field and the other standard fields are sent under their own names.
+        first_name: First name. All standard fields are sent under the same names as here.
         state: State, as a two-letter abbreviation or a full name.
         country: Country, as a two-letter abbreviation or a full name.
         timezone: A time zone that the service accepts; its API documentation does not list the valid values.
@@ -174,7 +174,7 @@ class NewContact:
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
     def members(self) -> dict[str, str | None]:
-        """Return the part of a create request's body that describes the contact: the e-mail and the fields that are set.
+        """Return the contact's fields in the body of a create request: the e-mail and all fields that are set.
 
         Example:
             ```python

@@ -57,7 +57,7 @@ class Engine:
         max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
         policy: The retry policy.
         rate: The configured rate in requests per second, or a rate that several clients share; `None` for no limit.
-        wall_clock: Returns Unix time in seconds; used for a `Retry-After` that is a date.
+        wall_clock: Function that returns Unix time in seconds; used for a `Retry-After` that is a date.
         observer: Emits the events of calls and attempts; `None` if the client has no hooks.
     """
 
@@ -103,7 +103,7 @@ class Engine:
             self.rate_poller.require_running()
 
     async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
-        """Run the operation and return its parsed response. `throttle` is the throttle of a run; by default, the client's.
+        """Run an operation and return its parsed response. `throttle` is that of a bulk run or audit; `None` for the client's.
 
         Raises:
             TransportError: No complete response arrived.
@@ -123,7 +123,7 @@ class Engine:
         except BaseException as error:
             self.discard(call)
             if isinstance(error, OutreachError):
-                call.last_error = error.__traceback__ = None  # the frames hold the response, the request and the error itself
+                call.last_error = error.__traceback__ = None  # the frames reference the response, the request and the error
             raise
 
     def discard(self, call: Call[Any]) -> None:
@@ -157,7 +157,7 @@ class Engine:
                     answer = self._parse_response(call, response)
                 except OutreachError as error:
                     response = None  # a cancelled attempt may keep this frame alive in the event loop for a while
-                    error.__traceback__ = None  # the frames hold the error: a cycle that only the garbage collector would free
+                    error.__traceback__ = None  # the frames reference the error: a cycle that only the garbage collector frees
                     self._on_failure(call, error)
                 else:
                     call.in_flight = False
@@ -183,7 +183,7 @@ class Engine:
         return operation.parse(response, AttemptInfo(call.attempts + 1, call.maybe_applied_earlier))
 
     async def _send_attempt(self, call: Call[Any], scope: DeadlineScope) -> Response:
-        """Send the request once. If the scope is cancelled, `call.progress` keeps the progress of the attempt."""
+        """Send the request once. If the scope is cancelled, `call.progress` still contains the progress of the attempt."""
         result: Response | OutreachError | None = None  # stays `None` if the attempt is cancelled
         if self.observer:
             self.observer.on_attempt_started(call)
@@ -194,7 +194,7 @@ class Engine:
             result = response = await self.transport.send(call.operation.request, progress)
         except Exception as error:  # noqa: BLE001 - a third-party transport may raise anything; the error is chained
             failure = error if isinstance(error, OutreachError) else _wrap_foreign_error(error, progress)
-            drop_tracebacks(failure)  # frames of libraries hold keys and header fields, and masking cannot reach their locals
+            drop_tracebacks(failure)  # frames of libraries contain keys and header fields, and masking cannot reach their locals
             result = scrub_error(failure, call.operation.secrets)
             raise result from failure.__cause__
         except BaseException as error:
@@ -275,7 +275,7 @@ class Engine:
             text = f"{error}; no further attempt fits within the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         if call.time_left <= 0:  # within a run, where waits do not use up the deadline
-            text = f"{call.operation.name}: its failed attempts used up the deadline of {call.options.deadline:g} s"
+            text = f"{call.operation.name}: failed attempts used up the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         if decision is RetryDecision.RETRY_COUNTED:
             call.budget_spent += retry_cost(failure_kind)

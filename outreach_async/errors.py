@@ -14,10 +14,10 @@
      |    +-- BulkSuspended                      a bulk run that can be resumed later
      +-- JournalError                            a bulk run's journal that cannot be read or written
 
-No error holds a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
-error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of this library,
-because the locals of these frames hold requests and responses. An error of the HTTP library has no traceback
-if it is the cause of an error of this library. Every error can be pickled and copied.
+No error contains a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before
+an error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of this
+library, because the locals of these frames contain requests and responses. An error of an HTTP library that is the cause of an
+error of this library has no traceback. Every error can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 BODY_LIMIT = 4096
-"""Maximum number of bytes of a response body that an error keeps."""
+"""Maximum number of bytes of a response body that an error stores."""
 
 
 def shorten(text: str, limit: int) -> str:
@@ -45,8 +45,8 @@ class OutreachError(Exception):
         request_id: The response's `x-request-id`; `None` without one.
         attempts: Number of attempts.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service applied no attempt: each attempt was either not sent, or
-            rejected with a 4xx status other than 408, 425 and 499.
+        maybe_applied: `False` only if it is certain that the service applied no attempt. Each attempt was then either not sent,
+            or rejected with a 4xx status other than 408, 425 and 499.
 
     Example:
         ```python
@@ -104,8 +104,8 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
 def drop_tracebacks(error: BaseException) -> None:
     """Drop the traceback of an error and of every error linked to it.
 
-    A traceback keeps the local variables of its frames: large responses, the error itself (a cycle that only the garbage
-    collector frees), and owner keys and header fields, which some tools would print.
+    A traceback references the local variables of its frames. These variables may contain large responses, owner keys, header
+    fields, which some tools would print, and the error itself: a cycle that only the garbage collector frees.
     """
     for link in iterate_linked_errors(error):
         link.__traceback__ = None
@@ -157,7 +157,7 @@ class UnexpectedResponse(OutreachError):
     """The response does not match the interface: not JSON, a missing field, a value of a wrong type, or an unknown `status`.
 
     Attributes:
-        well_formed: Whether the body was a JSON object, which means that it was not damaged in transit.
+        well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
 
     Example:
         ```python
@@ -247,11 +247,11 @@ class RateLimited(StatusError):
 class BulkStopped(OutreachError):
     """A bulk run stopped, because an error affects every row, such as an unknown key, workspace or campaign.
 
-    `__cause__` is that error; `None` if the run stopped because of `stop_after_rejects`. Every row that was read has its
-    outcome; no further row was read.
+    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. Every row that was
+    read has an outcome; no further row was read.
 
     Attributes:
-        report: The figures of the run so far, as JSON values.
+        report: Statistics of the run so far, as JSON values.
         resumable: Whether the run has a journal. If so, the same call with `resume=True` continues with the remaining rows.
 
     Example:
@@ -268,7 +268,7 @@ class BulkStopped(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return the error for a run that was stopped by another error, with the attributes of that error.
+        """Return an error for a run that `cause` stopped, with the attributes of `cause`.
 
         Args:
             cause: The error that stopped the run.

@@ -33,8 +33,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Every start event is followed by its end event, even after an error or a cancellation. Events hold no body, no header except the
-request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does.
+Every start event is followed by its end event, even after an error or a cancellation. Events contain no body, no header except
+the request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does.
 
 Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
 the call; the first exception of each hook is logged. A client's copies made by `with_options` use the same hooks.
@@ -88,7 +88,7 @@ class CallStarted:
         call: Number of the call, unique in this process.
         operation: Name of the operation, such as `create_contact`.
         method: The HTTP method.
-        target: Path and query, with secrets masked; for `client.request()` only the path, because the query may hold any data.
+        target: Path and query, with secrets masked; for `client.request()` only the path, because the query may contain any data.
         base_url: Base URL of the service, without user and password; `None` if the transport does not state one.
         run: Number of the bulk run or audit that the call belongs to; `None` outside both.
 
@@ -113,7 +113,9 @@ class CallStarted:
 
 @attrs.frozen(kw_only=True)
 class AttemptStarted:
-    """A request is passed to the transport. For this event and `AttemptEnded`, hooks run in the task that sends the request.
+    """An attempt started: its request is passed to the transport.
+
+    For `AttemptStarted` and `AttemptEnded`, hooks run in the task that sends the request.
 
     Attributes:
         call: Number of the call.
@@ -247,7 +249,7 @@ class BulkStateChanged:
         state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
         before: The previous state; `None` at the start.
         rows: Number of rows with an outcome, including rows that earlier processes finished.
-        limit: The client's rate limit in requests per second, configured or learned; `None` without any.
+        limit: The client's rate limit in requests per second, configured or learned; `None` if there is none.
         wait: Expected duration of a pause, in seconds; otherwise 0.
         error: Class name of the error that ended the run early; `None` otherwise.
         status_code: The HTTP status of the response that caused the error; `None` without one.
@@ -306,7 +308,7 @@ class BulkRateChanged:
 
 @attrs.frozen(kw_only=True)
 class RowEnded:
-    """A row of a bulk run has its outcome. With a journal, the outcome is already saved.
+    """A row of a bulk run received its outcome. With a journal, the outcome is already saved.
 
     Attributes:
         run: Number of the run.

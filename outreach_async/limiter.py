@@ -1,8 +1,8 @@
 """The rate limiter of a client: it decides when the next attempt starts, whatever call or bulk run the attempt belongs to.
 
-A client and all its copies share one limiter, and so one queue. The limiter combines what is configured, what the service states
-(`Retry-After` and quota headers), what its refusals have taught, and the number of requests in flight. `rate` holds the pure
-parts; only this module waits. Times are on the event loop's clock.
+A client and all its copies share one limiter, and therefore one queue. The limiter combines the configured rate, the limits that
+the service states (`Retry-After` and quota headers), the limit learned from refusals, and the number of requests in flight.
+`rate` contains the parts that do no I/O; only this module waits. Times are on the event loop's clock.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from outreach_async.rate import CubicLimit, QuotaTracker, RateMeter, Schedule, S
 from outreach_async.retry import FailedAttempt, FailureKind, RetryPolicy
 
 _MIN_GAIN: Final = 0.001
-"""The first waiting task is woken only if it may start more than this many seconds earlier than planned. Otherwise every response
-would wake it, because every response raises the limit."""
+"""The first waiting task is woken early only if it can start more than this number of seconds earlier than planned.
+
+Without a minimum, every response would wake the task, because every response raises the limit.
+"""
 
 
 class _Waiter:
@@ -55,7 +57,7 @@ class FifoWaiters:
     task passes its turn to another task, so no turn is lost if a task is cancelled.
 
     Attributes:
-        queue: The waiting tasks. The object stays the same, so that a caller can test it quickly.
+        queue: The waiting tasks. The attribute is never reassigned, so callers can store a reference to the deque.
     """
 
     def __init__(self) -> None:
@@ -68,8 +70,8 @@ class FifoWaiters:
         """Wait for a turn and take it.
 
         Args:
-            take: Function that is called with the current time. It takes the turn if that is possible now, and returns the time
-                from which that is possible. Its exceptions end the wait.
+            take: Function that is called with the current time. It takes the turn if the turn is available, and returns the time
+                from which the turn is available. An exception of the function ends the wait.
         """
         place = _Waiter()
         self.queue.append(place)
@@ -86,17 +88,17 @@ class FifoWaiters:
                 self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first task in the queue if it would sleep beyond the time `again`, so that it checks whether it may start."""
+        """Wake the first waiting task if it would sleep beyond the time `again`; the task then checks whether it may start."""
         if self.queue and self.queue[0].until > again + _MIN_GAIN:
             self.queue[0].wake()
 
 
 class RetryAfterGate:
-    """Holds back every request of a client until a given time.
+    """Blocks all requests of a client until a given time.
 
     Attributes:
         opens_at: The time at which the gate opens. The time is in the past if the gate is open.
-        reason: Reason why the gate was last closed, as text; empty if the gate was never closed.
+        reason: Description of why the gate was last closed; an empty string if the gate was never closed.
     """
 
     def __init__(self) -> None:
@@ -113,12 +115,12 @@ class RetryAfterGate:
 
 @attrs.define
 class Usage:
-    """Counts of a client's attempts since the last reading.
+    """Counts of a client's attempts since the counts were last read.
 
     Attributes:
-        wanted: Attempts that started, or wait to start.
-        answered: Attempts that the service answered without refusing them.
-        refused: Attempts that were refused with 429, except those that started before the share was last lowered.
+        wanted: Number of attempts that started or are waiting to start.
+        answered: Number of attempts that succeeded or were rejected permanently.
+        refused: Number of attempts refused with 429, without attempts that started before the share was last lowered.
         retry_after: The longest `Retry-After` of a refusal, in seconds; 0.0 if there was none.
     """
 
@@ -130,7 +132,7 @@ class Usage:
 
 TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
-"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. It spreads the clients that wait until the same time."""
+"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. Jitter spreads clients that wait until the same time."""
 _MAX_JITTER: Final = 1.0
 """Maximum jitter added to a `Retry-After`, in seconds."""
 _MIN_BASE_RATE: Final = 1.0
@@ -138,7 +140,7 @@ _MIN_BASE_RATE: Final = 1.0
 _THROTTLED_PERIOD: Final = 1.0
 """Seconds for which a client counts as throttled after an attempt was delayed."""
 _LOWERED: Final = 0.9
-"""A share counts as lowered if the ratio of its rate to the previous rate is less than this."""
+"""A share counts as lowered if its rate is less than this fraction of the previous rate."""
 _IDLE_TIME: Final = 1.0
 """Seconds without any attempt after which a client counts as idle."""
 
@@ -152,8 +154,8 @@ class RateLimiter:
         policy: The client's retry policy.
         max_in_flight: Maximum number of requests in flight.
         rate: The configured rate in requests per second; `None` for no limit.
-        needs_share: Whether nothing may start without a share; see `apply_share`.
-        wall_clock: Function that returns Unix time in seconds, for quota headers that give a reset as Unix time.
+        needs_share: Whether attempts may start only with a share of a common rate; see `apply_share`.
+        wall_clock: Function that returns Unix time in seconds, for quota headers that state a reset as Unix time.
 
     Attributes:
         max_in_flight: Maximum number of requests in flight.
@@ -181,7 +183,7 @@ class RateLimiter:
         _ALL_LIMITERS.add(self)
 
     def _reset(self) -> None:
-        """Forget everything that was learned or stated."""
+        """Reset everything that was learned from responses: the gate, the limits and the measured rate."""
         self.gate = RetryAfterGate()
         # False while nothing was refused and no quota header was seen: the fast path of a healthy service.
         self._is_learning = False
@@ -193,7 +195,7 @@ class RateLimiter:
         self._ended_at = math.inf  # when the last attempt ended
 
     def reset_after_fork(self) -> None:
-        """Reset the attempts in flight and in the queue in a newly forked child process, where their tasks do not run."""
+        """Reset the queue and the number of attempts in flight in a newly forked child process, where their tasks do not run."""
         self.in_flight = 0
         self._waiters = FifoWaiters()
         self._queue = self._waiters.queue
@@ -202,7 +204,7 @@ class RateLimiter:
         """Prepare for the running event loop.
 
         The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
-        `asyncio.run`, are meaningless in this one. The bucket starts empty, because it is unknown how full it is.
+        `asyncio.run`, are meaningless in a new loop. The token bucket starts empty, because its fill level is unknown.
         """
         if loop is self._loop:
             return
@@ -214,7 +216,7 @@ class RateLimiter:
 
     @property
     def limit(self) -> float | None:
-        """The rate limit in requests per second: the configured or the learned one, whichever is lower; `None` without any."""
+        """The lower of the configured and the learned rate limit, in requests per second; `None` if there is no limit."""
         configured = None if self._bucket is None else self._bucket.rate
         learned = self._cubic.limit
         if configured is None or learned is None:
@@ -222,7 +224,7 @@ class RateLimiter:
         return min(configured, learned)
 
     def is_throttled(self, now: float) -> bool:
-        """Return whether a limit delays an attempt, or delayed one within the last second."""
+        """Return whether a limit delays an attempt, or has delayed an attempt within the last second."""
         return now - self._delayed_until < _THROTTLED_PERIOD
 
     # Shares
@@ -232,8 +234,8 @@ class RateLimiter:
 
         Args:
             rate: The rate in requests per second, which replaces the configured rate.
-            expires_at: The time from which nothing starts, until another share is applied.
-            hold_until: The time before which nothing starts.
+            expires_at: The time from which no attempt starts, until another share is applied.
+            hold_until: The time before which no attempt starts.
         """
         now = anyio.current_time()
         if self._bucket is None:
@@ -247,7 +249,7 @@ class RateLimiter:
         self._waiters.wake_first(self._earliest_start(now))
 
     def take_usage(self) -> Usage:
-        """Return what the client did since the last call of this method. Only a client that needs a share counts it."""
+        """Return the client's usage since the last call of this method. Attempts are counted only if the client needs a share."""
         usage, self._usage = self._usage or Usage(), self._usage and Usage()
         usage.wanted += len(self._waiters)
         return usage
@@ -255,7 +257,7 @@ class RateLimiter:
     # Starts
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt now, if that is allowed and no other attempt is waiting; return whether it was started."""
+        """Start an attempt if the limits allow it now and no other attempt is waiting. Return whether it was started."""
         # While others wait in line, a new attempt must queue behind them: otherwise new calls could starve a retry.
         if self.in_flight >= self.max_in_flight or self._queue:
             return False
@@ -280,7 +282,7 @@ class RateLimiter:
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
-        """Start an attempt if that is allowed now. In any case, return the time from which an attempt is allowed."""
+        """Start an attempt if the limits allow it now. In any case, return the time from which an attempt is allowed."""
         if self.in_flight >= self.max_in_flight:
             return math.inf
         opens_at = self._earliest_start(now)
@@ -324,7 +326,7 @@ class RateLimiter:
             now: The current time.
             started: Time at which the attempt started.
             headers: The response's header fields, by lower-case name.
-            paused_at: If the success ends a pause of a bulk run, when that pause began.
+            paused_at: Time at which a bulk run paused, if this success ends the pause; otherwise `None`.
         """
         self.in_flight -= 1
         self._ended_at = now
@@ -337,7 +339,7 @@ class RateLimiter:
             self._waiters.wake_first(self._earliest_start(now))
 
     def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:
-        """Record a failed attempt, and return whether it was refused and the response states a quota.
+        """Record a failed attempt. Return whether the service refused it with a response that states a quota.
 
         Args:
             attempt: The failed attempt.
@@ -371,7 +373,7 @@ class RateLimiter:
             self._slow_start.start(now, self._base_rate(now))
 
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
-        """Lower the limit, or wait as long as the service asks; return whether the response states a quota."""
+        """Lower the limit or apply `Retry-After`. Return whether the response states a quota."""
         self._is_learning = True
         error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
         states_quota = self._apply_quota(error.headers, attempt.started, now)
@@ -387,7 +389,7 @@ class RateLimiter:
         return states_quota
 
     def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
-        """Close the gate for as long as the service asks, and start slowly after it opens.
+        """Close the gate for the duration of a `Retry-After`, and limit the rate after the gate opens.
 
         Many requests in flight may be refused at once: only the longest wait counts.
         """
@@ -401,7 +403,7 @@ class RateLimiter:
             self._meter.restart(now, self.gate.opens_at)
 
     def _exclude_time(self, since: float, until: float) -> None:
-        """Exclude a time in which nothing was sent from all measurements. Excluding a time twice has no effect."""
+        """Exclude a period in which nothing was sent from all measurements. Excluding a period twice has no effect."""
         since = max(since, self._excluded_until)
         if until > since:
             self._cubic.exclude_time(until - since)
@@ -412,7 +414,7 @@ class RateLimiter:
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states, unless its reset is too far off; return whether it states a quota."""
+        """Apply a quota that a response states, unless the quota resets too late. Return whether the response states a quota."""
         if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:

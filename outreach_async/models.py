@@ -1,7 +1,7 @@
 """Models of the service's resources: frozen attrs classes with slots, and with the field names of the wire format.
 
 Every response model keeps unknown fields in `extra`, a plain dict that equality and hash ignore. Numbers are `int` or `float`,
-as the service sent them. Relative times such as `age` are kept as the text that the service sent.
+as the service sent them. Relative times such as `age` are kept as the strings that the service sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _to_datetime(field: str, seconds: Number) -> datetime:
-    """Return a Unix time as a UTC datetime. Unlike `datetime.fromtimestamp`, it supports times before 1970 on every platform."""
+    """Return a Unix time as a UTC datetime. Unlike `datetime.fromtimestamp`, support times before 1970 on every platform."""
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):
@@ -40,7 +40,7 @@ def _date_or_none(value: str | Number) -> datetime | None:
 class ResponseModel:
     """Base class of response models, which keep unknown fields.
 
-    `extra` is created on demand, because an empty dict in every mailbox would take more memory than all of its numbers.
+    `extra` is created on demand, because an empty dict takes more memory than all numbers of a mailbox together.
     """
 
     _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
@@ -210,7 +210,7 @@ class Template(ResponseModel):
         status: `live` or an unknown string.
         new_thread: Whether the e-mail starts a new thread; `None` for the personalized entry.
         subject: Subject line; `None` for the personalized entry and for follow-ups in the same thread.
-        body_text: Body text, which may hold placeholders in double curly braces; may be `None`.
+        body_text: Body text, which may contain placeholders in double curly braces; may be `None`.
         sent: E-mails sent.
         opened: Open rate, in percent.
         opened_num: Count of opens.
@@ -310,7 +310,7 @@ class WorkspaceField(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Undecodable:
-    """An item of a page that does not match the interface, kept because the caller passed `undecodable="keep"`.
+    """A list item that does not match the interface. Pages contain such items only with `undecodable="keep"`.
 
     Attributes:
         index: Index of the item in the page's `data`, from 0.
@@ -373,7 +373,7 @@ class CampaignSteps(ResponseModel):
         days_left: Estimated days until the campaign completes.
         days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended. A timestamp is
             also available as `days_left_datetime`, a datetime in UTC.
-        days_left_display: Summary of the days left.
+        days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
         extra: Response fields that this class does not define.
 

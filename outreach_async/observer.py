@@ -55,8 +55,8 @@ class Observer:
                 raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
             if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):
                 raise InvalidRequest(
-                    "hooks: expected synchronous functions, got an async function; hooks run inside the call: "
-                    "pass events on, for example with a queue's put_nowait"
+                    "hooks: expected synchronous functions, got an async function; hooks run inside the call, "
+                    "so pass a synchronous function, such as the put_nowait of a queue"
                 )
         try:  # the URL without user and password; `None` also if the transport's `base_url` is invalid
             self._base_url = None if base_url is None else str(parse_base_url(str(base_url)))

@@ -78,13 +78,13 @@ class RequestDefaults:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the library's defaults, overridden by `headers` (by lower-case name), and the secrets in `headers`."""
+        """Return the library's header fields, overridden by `headers` (by lower-case name), and the secrets in `headers`."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
 
 PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
-"""Builds the operation that reads the page with the given number."""
+"""A function that builds the operation for the page with a given number."""
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
@@ -156,7 +156,7 @@ def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: byte
     try:
         return decode(kind, body)
     except DecodeError as error:
-        return error.with_traceback(None)  # the frames hold the error: a reference cycle
+        return error.with_traceback(None)  # the frames reference the error: a cycle
 
 
 @attrs.frozen(repr=False)
@@ -270,7 +270,7 @@ class ContactRequests:
 
 
 def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
-    """Return the operation that sends a request of any kind. It accepts any status, and is retried only if no byte was sent."""
+    """Return the operation that sends any request. The operation accepts any status, and is retried only if no byte was sent."""
     added = validation.require_headers(headers)
     fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))

@@ -63,7 +63,7 @@ URL_TEMPLATES: Final = {
     "list_steps": "/campaigns/{campaign_id}/steps",
     "list_fields": "/workspaces/{workspace_id}/all-fields",
 }
-"""URL template of each operation, with placeholders for ids."""
+"""URL templates with placeholders for ids, by operation name."""
 
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -75,7 +75,7 @@ class _CallSpans:
     """The spans of a call in progress.
 
     Attributes:
-        name: Name of the spans of the attempts.
+        name: Name of each attempt's span.
         span: The call's own span.
         attributes: Attributes of each attempt's span and of its duration metric.
         url_attributes: Attributes of each attempt's span, but not of its duration metric.
@@ -94,9 +94,13 @@ class _CallSpans:
 class OtelHook:
     """A hook that records a client's events as spans and metrics.
 
-    Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats`, the number of retries by operation and
-    evidence; `outreach.bulk.rows`, the number of rows by outcome; `outreach.bulk.rate_limit`, a run's limit in requests per
-    second; and `outreach.bulk.state_changes`, the number of changes by state. One hook can serve any number of clients.
+    One hook can serve any number of clients. The metrics are:
+
+    - `http.client.request.duration`: the duration of each attempt, in seconds
+    - `outreach.client.repeats`: the number of retries, by operation and kind of failure
+    - `outreach.bulk.rows`: the number of rows, by outcome
+    - `outreach.bulk.rate_limit`: the rate limit of a bulk run, in requests per second
+    - `outreach.bulk.state_changes`: the number of state changes of bulk runs, by new state
 
     Args:
         tracer_provider: Provides the tracer; defaults to the global provider.

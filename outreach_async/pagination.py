@@ -17,7 +17,7 @@ from outreach_async.validation import require_number
 
 
 class HasId(Protocol):
-    """An item of a list that has an id: a campaign or a mailbox."""
+    """A list item with an id: a campaign or a mailbox."""
 
     @property
     def id(self) -> str:
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=HasId)
 
 
 class SeenIds(Protocol):
-    """A set of the ids that a walk over the pages has seen."""
+    """The set of ids found so far while walking over the pages of a list."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         """Add ids, and return the ids that were new."""
@@ -38,7 +38,7 @@ class SeenIds(Protocol):
 
 
 class _IdSet(set[Hashable]):
-    """A set that keeps every id in memory."""
+    """An in-memory set of ids."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         new = names - self
@@ -52,8 +52,8 @@ class Collected(list[T]):
     Attributes:
         total_found: `total_found` of the last page; `None` if there was no page.
         repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
-        missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found;
-            0 if `max_items` ended the walk, or if the walk started after page 1.
+        missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found.
+            Always 0 if `max_items` ended the walk, or if the walk started after page 1.
         undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
 
     Example:
@@ -74,18 +74,18 @@ class Collected(list[T]):
 class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
-    A walk ends at page `total_pages`, at an empty page, at a page without new ids (unless items inserted during the walk explain
-    it), and at an error status for a page that may be past the end of the list. A walk does not end at a short page, because a
-    service may silently reduce `display`.
+    A walk ends at page `total_pages`, at an empty page, and at an error status for a page that may be past the end of the list.
+    It also ends at a page without new ids, unless items inserted during the walk explain the repetition. A walk does not end at a
+    short page, because a service may silently reduce `display`.
 
-    The service may number its pages from 0. If a walk that started at page 1 finds no new item on the last page, or finds an
-    item of an earlier page there, it goes back to page 0. After page 0, it visits the following pages again, as long as inserted
-    items may have moved other items to them.
+    The service may number its pages from 0. A walk that started at page 1 goes back to page 0 if the last page contains no new
+    item, or contains an item of an earlier page. After page 0, the walk visits the following pages again, as long as inserted
+    items may have moved other items to these pages.
 
     Attributes:
         number: Number of the page to fetch next.
         done: Whether the walk is over.
-        has_list_items: Whether the last page belonged to the list instead of only marking its end.
+        has_list_items: Whether the last page belonged to the list; false if it only marked the end of the list.
     """
 
     def __init__(self, first: int, max_items: int | None = None, *, met: SeenIds | None = None) -> None:
@@ -117,7 +117,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """Number of the last page to visit. After going back to page 0, this is 0 unless items were inserted during the walk."""
+        """Number of the last page to visit. After going back to page 0, it is 0 unless items were inserted during the walk."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -249,7 +249,7 @@ class Pager(Generic[T]):
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
 
-        With `max_items`, the last page is shortened, so that all pages together hold at most that many items.
+        With `max_items`, the last page is shortened, so that all pages together contain at most that many items.
 
         Raises:
             OutreachError: A page could not be fetched; raised during iteration.
@@ -301,7 +301,7 @@ class Pager(Generic[T]):
         If a page fails, the new items of all earlier pages have already been passed to `on_items`.
 
         Args:
-            cursor: A new cursor, which holds the statistics after the walk.
+            cursor: A new cursor. After the walk, it contains the statistics.
             on_items: Async function that receives the new items of each page, in the list's order. The walk waits for each call.
             prefetch: Maximum number of pages fetched concurrently, at least 1.
 
@@ -349,7 +349,7 @@ class _PendingPage(Generic[T]):
 
 
 class _ItemIterator(AsyncIterator[T]):
-    """An iterator over the items of all pages. Unlike an async generator, it need not be closed by callers that stop early."""
+    """An iterator over the items of all pages. Callers that stop early need not close the iterator, unlike an async generator."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
@@ -365,7 +365,7 @@ class _ItemIterator(AsyncIterator[T]):
 
 
 class _PageIterator(AsyncIterator[Page[T]]):
-    """An iterator over the pages."""
+    """An iterator over the pages of a list."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager

@@ -1,6 +1,6 @@
-"""Limit the rate of a client: keep to a configured rate, read quota headers, and learn the service's limit from refusals.
+"""Rate limits of a client, without I/O: a configured rate, quota headers, and a limit learned from the service's refusals.
 
-A configured rate is kept by a token bucket. The rest of this module applies with and without one.
+A token bucket enforces a configured rate. The rest of this module applies with and without a configured rate.
 
 A response may state a quota in any of these headers:
 
@@ -10,13 +10,13 @@ A response may state a quota in any of these headers:
 
 A `Reset` value is in seconds; a value that would mean years is read as Unix time.
 
-There is no learned limit until the first refusal. A refusal cuts it to 0.7 of the achieved rate. Then the limit rises along a
+There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then it rises along a
 cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
-The curve is proportional to the rate: a service that allows 500 requests per second may be sent 502, but a service that allows 1
+The curve is proportional to the rate. A service that allows 500 requests per second may be sent 502, but a service that allows 1
 request per second is not sent 3.
 
-While the service refuses everything, no rate can be learned. Attempts become ever rarer, and when the service accepts one again,
-the search for the allowed rate starts over.
+While the service refuses everything, no rate can be learned. Attempts become ever rarer. When the service accepts an attempt
+again, the search for the allowed rate starts over.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from typing import Final
 import attrs
 
 _BURST_TIME: Final = 0.1
-"""Seconds whose attempts may start at once: the burst of a configured rate is a tenth of the rate, but at least one attempt."""
+"""Length of a burst in seconds: the attempts of a tenth of a second, but at least one, may start at once."""
 
 TOLERANCE: Final = 0.01
-"""Seconds by which an attempt may start ahead of schedule. Timers are late by less than this, and a service would not
-notice so short a time."""
+"""Seconds by which an attempt may start ahead of schedule. Timers are late by less than this time, which is too
+short for a service to notice."""
 
 _START_FRACTION: Final = 0.5
 """Fraction of the base rate at which the ramp after a pause starts."""
@@ -42,7 +42,7 @@ _DURATION: Final = 2.0
 
 
 class TokenBucket:
-    """Keeps attempts to a configured rate, by the generic cell rate algorithm.
+    """Limits attempts to a configured rate with the generic cell rate algorithm.
 
     In any `t` seconds, at most `rate * t + max(1, rate / 10)` attempts start. The bucket starts full.
 
@@ -60,7 +60,7 @@ class TokenBucket:
     def _set_rate(self, rate: float) -> None:
         self.rate = rate
         self._period = 1 / rate
-        # One attempt may always start; the tolerance adds the rest of the burst. It lets a late timer catch up.
+        # One attempt may always start; the tolerance adds the rest of the burst. A burst lets a late timer catch up.
         self._tolerance = max(0.0, _BURST_TIME - self._period)
 
     def record_start(self, now: float) -> None:
@@ -77,16 +77,15 @@ class TokenBucket:
         self.opens_at = self._arrival - self._tolerance
 
     def empty(self, now: float) -> None:
-        """Take all tokens, so that the next attempt starts one period from now."""
+        """Remove all tokens. The next attempt may start one period (1 / `rate` seconds) from now."""
         self.opens_at = now + self._period
         self._arrival = self.opens_at + self._tolerance
 
 
 class Schedule:
-    """Schedules the starts of attempts.
+    """Spaces the starts of attempts evenly, at a rate that may change.
 
-    It stores the slot (the scheduled time) of the last start, not the time of the next start, so that a new rate takes effect at
-    once.
+    The schedule stores the slot (the scheduled time) of the last start, so a new rate takes effect at once.
     """
 
     __slots__ = ("_slot",)
@@ -194,9 +193,9 @@ def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) 
 class QuotaTracker:
     """Tracks the number of attempts that the quota still allows.
 
-    Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. Therefore, too
-    few requests may be sent for a moment, but never too many. A quota is ignored if the quota of an attempt that started later
-    was already applied.
+    Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. As a result,
+    the client may briefly send too few requests, but never too many. A quota is ignored if the quota of an attempt that started
+    later was already applied.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -206,7 +205,7 @@ class QuotaTracker:
         self._resets_at = self._applied_at = -math.inf
 
     def apply(self, quota: Quota, *, started: float, now: float, in_flight: int) -> None:
-        """Apply the quota that a response states; `started` is when the answered attempt started."""
+        """Apply the quota that a response states; `started` is the time at which the response's attempt started."""
         if started >= self._applied_at:
             self._applied_at = started
             self._left, self._limit = quota.remaining - in_flight, quota.limit
@@ -223,22 +222,22 @@ class QuotaTracker:
         self._left -= 1
 
     def refund(self) -> None:
-        """Allow one more request, because an attempt failed or did not start, and the service may not have counted it."""
+        """Allow one more request after an attempt that failed or did not start, because the service may not have counted it."""
         self._left += 1
 
 
 BETA: Final = 0.7
 """Fraction of the achieved rate to which a cut lowers the limit of a single client."""
 FLOOR: Final = 0.1
-"""Minimum limit in requests per second: a service that allows less is expected to say how long to wait."""
+"""Minimum limit in requests per second. A service that allows less is expected to send `Retry-After`."""
 SPACING: Final = 0.5
 """Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
 
 _DEFAULT_RATE: Final = 1.0
-"""Assumed rate in requests per second if nothing has been answered yet."""
+"""Assumed rate in requests per second if no request has succeeded yet."""
 _RECOVERY_TIME: Final = 7.2
-"""Seconds that the limit normally takes to return to the old rate after a cut. At 500 requests per second, the factor of the
-cubic curve is 0.4."""
+"""Seconds that the limit normally takes to return to the old rate after a cut. At 500 requests per second, this
+time corresponds to the factor C = 0.4 of TCP CUBIC."""
 _MIN_RECOVERY_REQUESTS: Final = 20.0
 """Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
 fewer refusals."""
@@ -247,12 +246,12 @@ _RECOVERY_PER_RETRY_AFTER: Final = 40.0
 _MAX_RECOVERY_TIME: Final = 60.0
 """Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
-"""Length of the recovery after the first cut, in seconds. It is short, because the rate at that cut is only a guess."""
+"""Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
 """Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can have the normal length."""
 _MAX_LAG: Final = 1.25
-"""At a cut, the limit counts as at most this multiple of the achieved rate. It may count as more than the achieved rate, because
-that rate is an average, which lags behind a rising limit."""
+"""A cut starts from the current limit, but from at most this multiple of the achieved rate. The multiple is more than 1, because
+the achieved rate is an average, which lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
 """Factor by which the rise above the old rate is faster than the recovery up to that rate."""
 _MAX_LEAD: Final = 2.0
@@ -286,7 +285,7 @@ class RateMeter:
         self._past: float | None = None
 
     def add(self, now: float, started: float) -> None:
-        """Count a response; `started` is when the answered attempt started."""
+        """Count a response; `started` is the time at which the response's attempt started."""
         self._count += 1
         if now < self._due:
             return
@@ -307,14 +306,14 @@ class RateMeter:
         return (self._count + _PAST_WEIGHT) / (elapsed + _PAST_WEIGHT / self._past)
 
     def restart(self, now: float, at: float) -> None:
-        """Start a new bucket at the time `at`. The current bucket is dropped: its requests failed, or there were none."""
+        """Drop the current bucket, whose requests failed or which had none, and start a new bucket at the time `at`."""
         if self._count and self._past is None:
             self._past = self.rate(now)
         self._began, self._due, self._count = at, at + SPACING, 0
 
 
 class CubicLimit:
-    """The rate limit. Refusals lower it, and it rises again along a cubic curve.
+    """The learned rate limit. Refusals lower the limit; afterwards, it rises along a cubic curve.
 
     Args:
         beta: Fraction of the achieved rate to which a cut lowers the limit.
@@ -335,7 +334,7 @@ class CubicLimit:
     def is_about_current_rate(self, now: float, started: float) -> bool:
         """Return whether a refusal is about the current rate.
 
-        This is so if the last cut was at least 0.5 s ago, and the refused attempt started after that cut.
+        The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
         """
         # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
         return started >= self._cut_at and now - self._cut_at >= SPACING

@@ -1,11 +1,11 @@
-"""Share one rate among processes and hosts over a Redis server. redis-py is not imported before the first `RedisRate` is made.
+"""Share one rate among processes and hosts over a Redis server. redis-py is imported when the first `RedisRate` is created.
 
-One script on the server applies the rule of `RateCoordinator` to a client's report, with the server's clock. redis-py's
-synchronous client runs it in a worker thread, so that it works on asyncio and trio alike.
+A script on the server applies the rule of `RateCoordinator` to a client's report, with the server's clock. redis-py's synchronous
+client runs the script in a worker thread, which works on asyncio and trio.
 
-If the server cannot be reached, each client continues with half of its last share. The halves add up to half of the rate, however
-many hosts lose the server, so that clients that still reach it, or start meanwhile, find room. A server that lost its data learns
-the limit again from the reports of the clients.
+While the server is unreachable, each client continues with half of its last share. All halves together are at most half of the
+rate, which leaves room for clients that still reach the server, and for new clients. A server that lost its data learns the limit
+again from the reports of the clients.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from outreach_async.transport.urls import require_module
 from outreach_async.validation import require_rate, require_seconds, type_name
 
 _DEFAULT_TIMEOUT: Final = 1.0
-"""Together with the time between two reports, this is less than the lifetime of a share: a client whose server hangs receives
-half of its last share before that share expires."""
+"""Default timeout of a report in seconds.
+
+The timeout plus the time between two reports is less than the lifetime of a share. Therefore, if the server hangs, a client
+continues with half of its last share before that share expires.
+"""
 _ATTEMPTS: Final = 2
 """Number of attempts to run the script. The second uses a new connection, because a restarted server has closed the old one."""
 _REMEMBERED: Final = 60.0
-"""Seconds after a client's last report for which its last share is remembered."""
+"""Seconds for which a client's last share is remembered after the client's last report."""
 
 
 @attrs.define
@@ -41,7 +44,7 @@ class _LastShare:
     Attributes:
         share: The share.
         reported_at: Time of the client's last report, on the monotonic clock.
-        fallback: Makes the client's shares while the server cannot be reached; `None` while it can.
+        fallback: Determines the client's shares while the server is unreachable; `None` while the server is reachable.
     """
 
     share: RateShare
@@ -53,19 +56,20 @@ class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
     All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
-    key expires ten minutes after the last report. A `RedisRate` has one connection. It connects when it is first used, again
-    after the connection was lost, and separately in a forked process.
+    key expires ten minutes after the last report. A `RedisRate` has one connection, which is opened on first use, reopened after
+    a loss, and opened separately in a forked process.
 
-    While the server cannot be reached, a client sends at most half of what its last share allowed. The beginning is logged as a
-    warning and the end as information. A client that has not received a share sends nothing.
+    While the server is unreachable, a client sends at most half of what its last share allowed. A warning is logged when the
+    server becomes unreachable, and an info record when it is reachable again. A client that has not received a share sends
+    nothing.
 
     Args:
         url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
-        key: Redis key that holds the state of the rate.
-        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals. A
-            lower limit of the service is learned in any case.
-        timeout: Timeout of a report in seconds. After that, the server counts as not reached. With more than 1.0, a client whose
-            server hangs pauses, because its last share expires first.
+        key: Redis key under which the state of the rate is stored.
+        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals.
+            In both cases, a lower limit of the service is learned.
+        timeout: Timeout of a report in seconds; after the timeout, the server counts as unreachable. With a timeout above 1.0, a
+            client pauses while the server hangs, because the client's last share expires before the timeout.
 
     Raises:
         InvalidRequest: An argument is invalid, or redis-py is not installed.
@@ -94,7 +98,7 @@ class RedisRate:
         """Record a client's usage on the server and return the client's next share; see `Rate`.
 
         Raises:
-            TransportError: The server cannot be reached, and the client has not received a share before.
+            TransportError: The server is unreachable, and the client has not received a share before.
 
         Example:
             ```python
@@ -105,7 +109,7 @@ class RedisRate:
                 print(str(error).partition(":")[0])  # -> rate
             ```
         """
-        result: RateShare | str = f"no answer within {self._timeout:g} s"
+        result: RateShare | str = f"no response within {self._timeout:g} s"
         with anyio.move_on_after(self._timeout):
             # The default limiter belongs to the program, whose own threads may use all of it. A thread that outlives the timeout,
             # for example in a name lookup, ends by itself.
@@ -117,7 +121,7 @@ class RedisRate:
         return result
 
     def close(self) -> None:
-        """Close the connection. It is opened again if the rate is used again.
+        """Close the connection. Using the rate again opens a new connection.
 
         Example:
             ```python
@@ -128,7 +132,7 @@ class RedisRate:
         self._pool.disconnect()
 
     def __repr__(self) -> str:
-        """Show the key and the limit, never the URL, which may hold a password."""
+        """Show the key and the limit, never the URL, which may contain a password."""
         return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
 
     def _run_script(self, usage: RateUsage) -> RateShare | str:
@@ -142,7 +146,7 @@ class RedisRate:
             try:
                 rate, expires_in, hold = map(float, self._script(keys=[self._key], args=arguments))
                 return RateShare(rate=rate, expires_in=expires_in, hold=hold)
-            except Exception as error:  # noqa: BLE001 - frames of redis-py hold the password, so no error may leave this function
+            except Exception as error:  # noqa: BLE001 - frames of redis-py contain the password, so no error may leave this function
                 text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
                 if not isinstance(error, RedisConnectionError):
                     break
@@ -154,16 +158,19 @@ class RedisRate:
         self._clients[client] = _LastShare(share, now)
         if not self._is_reachable:
             self._is_reachable = True
-            LOGGER.info("rate: the Redis server is reached again")
+            LOGGER.info("rate: the Redis server is reachable again")
 
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
-        """Return half of the client's last share, or less if the service refuses that."""
+        """Return a share of half of the client's last rate, or less if the service refuses requests at that rate."""
         if self._is_reachable:
             self._is_reachable = False
-            LOGGER.warning("rate: Redis server not reached, so clients continue with half of their last shares: %s", reason)
+            LOGGER.warning("rate: Redis server unreachable; clients continue with half of their last shares: %s", reason)
         last = self._clients.get(usage.client)
         if last is None:
-            raise TransportError(f"rate: Redis server not reached, so there is no share: {reason}", maybe_sent=False)
+            raise TransportError(
+                f"rate: Redis server unreachable before the first share ({reason}); check the URL and the server",
+                maybe_sent=False,
+            )
         if last.fallback is None:
             last.fallback = RateCoordinator(last.share.rate / 2)
         last.reported_at = time.monotonic()
@@ -179,7 +186,7 @@ def _require_key(key: object) -> str:
 
 @attrs.define
 class _Credentials:
-    """Gives redis-py the user and password of the URL, and hides the password from tools that expand attributes."""
+    """Provides the URL's user and password to redis-py, and hides the password from tools that expand attributes."""
 
     user: str | None = None
     secrets: tuple[Secret, ...] = ()
@@ -213,7 +220,7 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
         return BlockingConnectionPool(**options)  # type: ignore[no-untyped-call] # nor here
     except (AttributeError, TypeError, ValueError):
         pass  # the error may quote the password
-    raise InvalidRequest("url: expected the URL of a Redis server, got something else; pass one such as redis://host:6379/0")
+    raise InvalidRequest("url: expected the URL of a Redis server, got an invalid value; pass a URL such as redis://host:6379/0")
 
 
 def _load_script(pool: Any) -> Any:

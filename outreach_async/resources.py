@@ -74,7 +74,7 @@ class _Resource:
 
 
 class Campaigns(_Resource):
-    """The campaigns of a workspace."""
+    """Methods for the campaigns of a workspace."""
 
     @drop_frames
     def list(
@@ -141,7 +141,7 @@ class Campaigns(_Resource):
 
 
 class Mailboxes(_Resource):
-    """The mailboxes of a workspace."""
+    """Methods for the mailboxes of a workspace."""
 
     @drop_frames
     def list(
@@ -187,7 +187,7 @@ class Mailboxes(_Resource):
 
 
 class Workspaces(_Resource):
-    """Lists the fields of a workspace."""
+    """Methods for workspaces: `fields()` lists the fields of a workspace."""
 
     @drop_frames_async
     async def fields(
@@ -215,7 +215,7 @@ class Workspaces(_Resource):
 
 @attrs.frozen
 class Contacts(_Resource):
-    """Creates one or many contacts."""
+    """Methods for contacts: `create()` creates one contact, `create_many()` any number."""
 
     # Each client has its own cache, because the cache keys contain owner keys. The cache is typed, because 1 == True.
     _cached_requests: Callable[..., ContactRequests] = attrs.field(init=False, repr=False, eq=False)
@@ -240,7 +240,7 @@ class Contacts(_Resource):
 
         The request is retried after a lost response. A retry cannot create a second contact, because the service detects
         duplicates by e-mail and workspace. After a retry, it can be unknown which attempt or client created the contact. In that
-        case, the result's `certain` is false, and its `possible` holds every possible outcome.
+        case, the result's `certain` is false, and its `possible` contains every possible outcome.
 
         Args:
             contact: A `NewContact`, or a mapping with the same field names as keys.
@@ -304,8 +304,8 @@ class Contacts(_Resource):
         with the remaining rows, and every row gets exactly one outcome.
 
         Args:
-            rows: `NewContact` values or mappings, from any iterable or async iterable; or a pandas, polars, pyarrow or DuckDB
-                data frame (extra `parquet`) with columns named after the fields of `NewContact`, or `custom_<n>`.
+            rows: `NewContact` values or mappings, from any iterable or async iterable; or a pandas, polars, pyarrow or
+                DuckDB data frame (extra `parquet`) with columns named after the fields of `NewContact`, or `custom_<n>`.
             duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
                 `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
@@ -316,9 +316,9 @@ class Contacts(_Resource):
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
                 These three values read the whole input first and need a journal.
-            journal: Saves the run's progress: the path of a file, or the URL of an object store or folder (`s3://bucket/prefix`,
-                `gs://`, `az://`, `file:///folder`, `memory://name`), or a `Journal` or `ObjectJournal`, which have more options.
-                Each row takes at most 60 bytes.
+            journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
+                folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
+                `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
             earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
@@ -337,7 +337,7 @@ class Contacts(_Resource):
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).
             JournalError: The journal is damaged, or cannot be read or written; raised on entry or during iteration.
             BulkSuspended: The service was down or throttling for too long, or asked for a long wait; raised during iteration.
-            BulkStopped: An error of the service concerns every row; raised during iteration, after the last outcome.
+            BulkStopped: An error of the service affects every row; raised during iteration, after the last outcome.
 
         Example:
             ```python

@@ -25,14 +25,14 @@ _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
 """Maximum number of bytes of a response used in an error. Masking a megabyte would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
-"""Maximum number of bytes for one character of a secret: the longest named HTML entity, with its ampersand escaped four times."""
+"""Maximum size of an encoded character of a secret, in bytes: the longest HTML entity, with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
 _BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
-"""The base64 characters that have another, URL-safe form: both forms, by the standard character."""
+"""The standard and the URL-safe form of the base64 characters that have two forms, by standard form."""
 _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -40,7 +40,7 @@ _SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "sign
 
 
 def is_secret_header(name: str) -> bool:
-    """Return whether a header field of this name may hold a secret."""
+    """Return whether a header field of this name may contain a secret."""
     return any(word in name.lower() for word in _SECRET_HEADER_WORDS)
 
 
@@ -62,7 +62,7 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
 
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
-    """Return a fast function that returns whether a string may contain a secret in any form."""
+    """Build a fast check for whether a string may contain a secret in any form."""
     detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
     return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
@@ -123,7 +123,7 @@ def _masking_margin(secrets: Secrets) -> int:
 def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
 
-    Each pair holds bytes that every match contains, and the pattern. Most bodies do not contain these bytes and need no search.
+    Each pair consists of bytes that occur in every match, and the pattern. Bodies without these bytes need not be searched.
     """
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
@@ -211,8 +211,8 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
     """Return the base64 letters that depend on the text alone if `before` bytes precede the text.
 
-    The first item of the result says whether the text shares a base64 letter with the bytes before it, the last item whether the
-    text shares a letter with the bytes after it.
+    The first item of the result is true if the text shares a base64 letter with the preceding bytes. The last item is true if the
+    text shares a letter with the following bytes.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -248,7 +248,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
-    """Return the error without secrets. A backend's error, or an error linked to it, may quote a response with a secret."""
+    """Mask secrets in an error, and return the error. An error of a backend may quote a response that contains a secret."""
     texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
     if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
@@ -320,7 +320,7 @@ def _extract_message(value: Any) -> str:
 
 
 def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
-    """Return the wait that `Retry-After` asks for, in seconds (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
+    """Return the wait that `Retry-After` states, in seconds (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
 
     A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
     """

@@ -27,7 +27,8 @@ class RetryPolicy:
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
             without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
             budget is empty.
-        jitter: Returns a random number in [0, 1). Each wait is this fraction of its maximum, which spreads many clients' retries.
+        jitter: Function that returns a random number in [0, 1). Each wait is this fraction of its maximum, which spreads the
+            retries of many clients.
 
     Example:
         ```python
@@ -53,7 +54,7 @@ class RetryPolicy:
             raise errors.InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
         for name in ("backoff", "backoff_cap", "retry_after_cap", "budget"):
             if not getattr(self, name) >= 0:
-                raise errors.InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 for none")
+                raise errors.InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 or a positive number")
 
 
 class Idempotency(Enum):
@@ -88,13 +89,13 @@ class FailedAttempt:
 
     Attributes:
         error: The error of the attempt.
-        kind: What the failure proves about the request.
+        kind: Kind of failure, which defines what is known about the request.
         started: Time at which the attempt started.
         ended: Time at which the attempt failed.
         counted_failures: Number of earlier failures counted against the call.
         retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
-        can_retry: False if the call ends regardless of the decision. The retry budget must then not be charged for a retry.
-        can_wait: Whether the call may wait for as long as the service refuses it: it only reads, and has a deadline.
+        can_retry: False if the call ends whatever the throttle decides. In that case, the retry budget must not be charged.
+        can_wait: True for a read with a deadline, which may be retried until the deadline while the service refuses it.
         earlier_failures: Number of earlier failures of the call, counted or not.
         first_failed_at: Time of the first failure of the call.
     """
@@ -121,13 +122,13 @@ class StatusMeaning:
     """The meaning of an error status. Every decision that depends on a status uses this meaning.
 
     Attributes:
-        failure_kind: What the status proves about the request.
+        failure_kind: Kind of failure, which defines what is known about the request.
         maybe_applied: Whether the service may have applied the request, or may still apply it.
-        affects_every_row: Whether every row of a bulk run would fail too, for example because of a wrong key, workspace, campaign
-            or base URL.
+        affects_every_row: Whether every row of a bulk run would fail with this status, for example because of a wrong key,
+            workspace, campaign or base URL.
         is_denied: Whether the service refuses the key or the caller.
         may_be_past_end: Whether a service may return the status for a page past the end of a list. The interface does not
-            say which status the service returns.
+            state which status the service returns.
         error_class: The class of the error for this status.
     """
 
@@ -158,7 +159,7 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
-"""The meaning of a 503 with `Retry-After`: throttling. This is only a convention; the contact may already have been created."""
+"""The meaning of a 503 with `Retry-After`: throttling, by convention. The request may nevertheless have been applied."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
@@ -176,7 +177,7 @@ def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMe
 
 
 def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
-    """Classify an error by what it proves about the request."""
+    """Return the kind of failure of an error, by what the error proves about the request."""
     if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, errors.StatusError):
@@ -189,8 +190,8 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    It is certain that an attempt was not applied only if no byte was sent, or if the service returned a 4xx status other than
-    408, 425 and 499, which a proxy may return.
+    It is certain that an attempt was not applied in two cases only: no byte was sent, or the service returned a 4xx status other
+    than 408, 425 and 499. These three statuses may come from a proxy.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True
@@ -198,12 +199,12 @@ def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> boo
 
 
 def is_refusal(error: errors.OutreachError) -> bool:
-    """Return whether the error is an error status after which a retry would change nothing."""
+    """Return whether an error is a permanent rejection: an error status that a retry would not change."""
     return isinstance(error, errors.StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
 
 
 def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:
-    """Return whether the operation may be retried after an attempt that failed in this way."""
+    """Return whether the operation may be retried after a failure of this kind."""
     if failure_kind is FailureKind.FINAL:
         return False
     return failure_kind is FailureKind.NOT_SENT or idempotency is not Idempotency.UNKNOWN
@@ -217,5 +218,5 @@ def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
 
 
 def retry_cost(failure_kind: FailureKind) -> int:
-    """Return how much of the retry budget a retry after this failure uses. The AWS SDKs use the same values."""
+    """Return the amount that a retry after this kind of failure takes from the retry budget. The AWS SDKs use the same values."""
     return 5 if failure_kind is FailureKind.REFUSED else 14

@@ -61,7 +61,7 @@ def mask_keys(text: str) -> str:
 
 
 def drop_frames(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function to drop the traceback of an `OutreachError` that it raises, because the frames may hold secrets."""
+    """Decorate a function to drop the traceback of an `OutreachError` that it raises, because the frames may contain secrets."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,12 +1,12 @@
 """Share one rate among several clients: the protocol, the rule that divides a rate, and its use within one process.
 
-A service limits all clients of a key together. Clients that each learn the limit alone starve one another. With a `Rate`, they
-report what they did and receive a share of one common rate:
+A service limits all clients of a key together. Clients that learn the limit independently starve one another. With a `Rate`,
+clients report their usage and receive shares of one common rate:
 
 1. A client reports its usage about four times a second, and twice a second while it is idle. Requests never wait for a report.
-2. The reply is a share, which expires soon. A client whose share has expired sends nothing until it receives a new one.
-   Therefore, all shares together never exceed the rate for longer than it takes a share to expire.
-3. `RateCoordinator` makes the shares. It learns one limit from the responses of all clients, and forgets a client when the
+2. The reply is a share that is valid for a short time. A client whose share has expired sends nothing until its next share.
+   Therefore, all shares together never exceed the rate for longer than the lifetime of a share.
+3. `RateCoordinator` calculates the shares. It learns one limit from the responses of all clients, and forgets a client when the
    client's share expires.
 
 `SharedRate` runs a coordinator within one process. `RedisRate` runs the same rule on a Redis server, for several processes and
@@ -52,42 +52,42 @@ from outreach_async.rate import CubicLimit
 from outreach_async.validation import require_rate
 
 LIFETIME: Final = 1.5
-"""Seconds until a share expires and its client is forgotten. A client renews its share in a third of that time at most."""
+"""Seconds until a share expires and its client is forgotten. A client renews its share at least every 0.5 seconds."""
 
 _INITIAL_RATE: Final = 10.0
 """Rate in requests per second, for all clients together, with which the search for an unknown limit starts."""
 _SEARCH_FACTOR: Final = 1.5
-"""Ratio of the rate to the achieved rate during that search. The rate grows tenfold in about five seconds."""
+"""Ratio of the rate to the achieved rate while the limit is unknown. The rate grows tenfold in about five seconds."""
 _BETA: Final = 0.8
-"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction of a single
-client left more of the rate unused, and caused as many refusals."""
+"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction that a
+single client uses (0.7) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
 """Time constant of the measured rate of a client's successes, in seconds."""
 _DEMAND_DECAY: Final = 1.0
-"""Time constant with which a client's demand falls, in seconds. It rises at once."""
+"""Time constant in seconds with which a client's demand falls. A demand rises at once."""
 _MIN_PERIOD: Final = 0.1
-"""Minimum number of seconds by which a client's demand is divided. Requests that wait for less do not indicate a rate."""
+"""Minimum period in seconds for calculating a client's demand. Requests in a shorter period do not indicate a rate."""
 _HEADROOM: Final = 1.25
-"""Ratio of the share to the demand of a client that needs less than an equal share, so that its demand can be seen to rise."""
+"""Ratio of share to demand for a client that needs less than an equal share. The headroom makes a rising demand visible."""
 _IDLE_SHARE: Final = 1.0
-"""Minimum share in requests per second, if an equal share is not less. An idle client can send its first request at once."""
+"""Minimum share in requests per second, unless an equal share is smaller. An idle client can thus send a request at once."""
 
 
 def _require(*, positive: bool) -> Any:
-    """Return an attrs validator of a finite number that is positive, or at least 0."""
+    """Return an attrs validator for finite numbers: greater than 0 if `positive` is true, otherwise at least 0."""
 
     def check(_owner: object, attribute: attrs.Attribute[float], value: Any) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (is_number and (value > 0 if positive else value >= 0) and value < math.inf):
-            expected = "more than 0" if positive else "at least 0"
-            raise InvalidRequest(f"{attribute.name}: expected a finite number, {expected}, got {value!r}; pass another number")
+            bound = "greater than 0" if positive else "of at least 0"
+            raise InvalidRequest(f"{attribute.name}: expected a finite number {bound}, got {value!r}; pass a number such as 1.0")
 
     return check
 
 
 @attrs.frozen(kw_only=True)
 class RateUsage:
-    """A client's report of what it did since its last report.
+    """A client's report of its attempts since its previous report.
 
     Attributes:
         client: Id of the client, unique among all clients that share the rate.
@@ -118,13 +118,13 @@ class RateUsage:
 
 @attrs.frozen(kw_only=True)
 class RateShare:
-    """A client's share of a rate, until the share expires.
+    """A client's share of a common rate, valid for a limited time.
 
     Attributes:
         rate: Requests per second that the client may send.
         expires_in: Seconds from the report to the end of the share. After that, the client sends nothing until it receives a new
             share.
-        hold: Seconds during which the client sends nothing.
+        hold: Seconds from the reply during which the client sends nothing.
 
     Raises:
         InvalidRequest: `rate` or `expires_in` is not positive, `hold` is negative, or one of them is not finite.
@@ -172,11 +172,11 @@ class Rate(Protocol):
 
 @attrs.define(kw_only=True)
 class _ClientState:
-    """The coordinator's state of one client.
+    """The state that a `RateCoordinator` stores for one client.
 
     Attributes:
         seen: Time of the last report.
-        demand: Requests per second that the client wants to send. It rises at once and falls slowly.
+        demand: Requests per second that the client wants to send. The value rises at once and falls slowly.
         achieved: Smoothed rate of the client's successes, per second.
     """
 
@@ -189,7 +189,7 @@ class RateCoordinator:
     """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule.
 
     The rate is the smaller of `limit` and a limit that is learned from the responses of all clients, as a single client would
-    learn it. Until the first refusal, it is a multiple of the achieved rate.
+    learn it. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no `limit`.
 
     Args:
         limit: Maximum rate of all clients together, in requests per second; `None` if only the service's refusals limit it.
@@ -217,7 +217,7 @@ class RateCoordinator:
         return min(unlimited, learned)
 
     def step(self, usage: RateUsage, clock: float) -> RateShare:
-        """Record a report that arrives when a clock shows `clock` seconds, and return the client's share."""
+        """Record a report at the time `clock`, in seconds, and return the client's next share."""
         # The time of the rule is the sum of the clock's steps forward, because a clock may be set back.
         elapsed = 0.0 if self._clock is None else max(0.0, clock - self._clock)
         self._clock = clock
@@ -256,7 +256,7 @@ class RateCoordinator:
         Args:
             usage: The report.
             told_at: Time at which the reporting client received its last share.
-            unused: Seconds since the last report of any client, if the rate was not used up in that time.
+            unused: Seconds since the last report of any client, if the rate was not used up in that time; otherwise 0.
         """
         achieved = sum(client.achieved for client in self._clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
@@ -284,9 +284,9 @@ class RateCoordinator:
 
 
 def water_level(rate: float, demands: Iterable[float]) -> float:
-    """Return the largest share of a client if a rate is divided with max-min fairness; infinite if it covers all demands.
+    """Return the largest share if `rate` is divided among clients with max-min fairness; infinite if it covers all demands.
 
-    A client that wants less than the level gets what it wants, and all other clients get the level.
+    Each client receives its demand or this level, whichever is smaller.
     """
     remaining = rate
     by_demand = sorted(demands)
@@ -299,11 +299,11 @@ def water_level(rate: float, demands: Iterable[float]) -> float:
 
 
 class SharedRate:
-    """A rate that the clients of one process share. They run in one event loop.
+    """A rate shared by clients of one process that run in one event loop.
 
     Args:
-        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals. A
-            lower limit of the service is learned in any case.
+        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals.
+            In both cases, a lower limit of the service is learned.
 
     Raises:
         InvalidRequest: `limit` is not a finite number greater than 0.
@@ -335,14 +335,13 @@ class SharedRate:
 # Renewal of a client's share.
 
 _INTERVAL: Final = 0.25
-"""Seconds between two reports."""
+"""Seconds between two reports of a client that sends requests."""
 _IDLE_INTERVAL: Final = 0.5
-"""Seconds between two reports of a client that sends nothing. The rate keeps a share for it, so that its next request need not
-wait."""
+"""Seconds between two reports of an idle client. Its share is renewed, so its next request need not wait for a share."""
 
 
 class RatePoller:
-    """Reports a client's usage to a rate and applies the shares that it returns, in a task of its own.
+    """Renews a client's share in a background task: reports the client's usage to a rate, and applies the returned share.
 
     Requests never wait for a report. If reports fail or hang, the client's last share expires, and the client sends nothing until
     a report succeeds.
@@ -362,7 +361,7 @@ class RatePoller:
         """Check that the client is open.
 
         Raises:
-            InvalidRequest: Nothing renews the share, so a request would wait forever.
+            InvalidRequest: The client is not open. Nothing renews its share, so a request would wait forever.
         """
         if self._tasks is None:
             raise InvalidRequest("rate: a client with a shared rate works only while it is open; use `async with` on the client")
@@ -418,14 +417,14 @@ class RatePoller:
         except Exception as error:  # noqa: BLE001 - a failing rate must not end the caller's tasks
             if not self._is_failing:
                 self._is_failing = True
-                # The text of another library's error may quote a password.
+                # The message of another library's error may quote a password.
                 text = (
                     f"{type(error).__name__}: {error}" if isinstance(error, OutreachError | TypeError) else type(error).__name__
                 )
-                LOGGER.warning("rate: no new share, so nothing is sent after the last one expires: %s", text)
+                LOGGER.warning("rate: renewing the share failed; nothing is sent after the last share expires: %s", text)
             return
         if self._is_failing:
             self._is_failing = False
-            LOGGER.info("rate: a new share has arrived")
-        # The expiry counts from the report, and the hold from the reply: both err on the safe side.
+            LOGGER.info("rate: the share was renewed again")
+        # The expiry counts from the report, and the hold from the reply: both choices are the cautious ones.
         self._limiter.apply_share(share.rate, now + share.expires_in, anyio.current_time() + share.hold)

@@ -1,4 +1,4 @@
-"""Escaping of strings for spreadsheets, and its inverse."""
+"""Escape strings for spreadsheets, and restore the original strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ because `unescape_formula` must not remove an apostrophe of the original string.
 the file may remove them.
 """
 _CELL_START: Final = r"(?<![^,;|\t\n])"
-"""Pattern for the places where a cell may start: the start of a string, and after every character that may be a delimiter."""
+"""Pattern for the positions at which a cell may start: the start of a string, and after every possible delimiter."""
 _UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
 _ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 
@@ -39,7 +39,7 @@ def unescape_formula(text: str) -> str:
 
 
 def _escape_control(match: re.Match[str]) -> str:
-    """Return the replacement for a match: its control character, if any, becomes an escape, and its backslashes are doubled."""
+    """Return the replacement for a match: backslashes are doubled, and a control character becomes a hexadecimal escape."""
     if match[2] is None:
         return 2 * match[3]
     return f"{2 * match[1]}\\x{ord(match[2]):02x}"

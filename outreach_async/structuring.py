@@ -1,6 +1,6 @@
-"""The cattrs converter. It is strict, reports every fault and keeps every field; `configure_converter` registers every hook.
+"""A strict cattrs converter that reports every fault and keeps unknown fields. `configure_converter` registers the hooks.
 
-For a list with many faulty items, only the first faulty items are reported, which limits the cost of decoding a response.
+In a list, only the faults of the first 20 faulty items are reported, which limits the cost of decoding a response.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outreach_async.vocabulary import OpenEnum
 StructureHook = Callable[[Any, Any], Any]
 
 _MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A small body can have thousands of them, and each report takes kilobytes."""
+"""Maximum number of faulty items reported per list. A small body can contain thousands, and each report takes kilobytes."""
 
 
 _STRICT_TYPES: Final[dict[Any, str]] = {
@@ -32,7 +32,7 @@ _STRICT_TYPES: Final[dict[Any, str]] = {
     int | float: "number",
     str | int | float: "str or number",
 }
-"""Types whose values are accepted unchanged, with their names in fault messages."""
+"""Types whose values are accepted unchanged, with the name of each type in fault messages."""
 
 
 class TypeMismatchError(ValueError):
@@ -40,17 +40,17 @@ class TypeMismatchError(ValueError):
 
 
 STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)
-"""Errors raised by a converter of this module."""
+"""Errors that a converter from `configure_converter` raises for invalid values."""
 
 
 @cache
 def default_converter() -> Converter:
-    """Return the converter that the library itself uses."""
+    """Return the converter that the library uses, with all hooks registered."""
     return configure_converter(Converter(detailed_validation=True))
 
 
 def configure_converter(converter: Converter) -> Converter:
-    """Register every hook on a converter, and return it.
+    """Register the library's hooks on a converter, and return the converter.
 
     - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
       `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
@@ -72,7 +72,7 @@ def configure_converter(converter: Converter) -> Converter:
 
 
 def list_faults(error: BaseException) -> list[str]:
-    """Return every fault of an error, each in the form `path: expected kind, got kind`."""
+    """Return every fault in a converter's error, each as `path: expected type, got type` or `path: missing key 'name'`."""
     texts = transform_error(error, format_exception=_describe_fault)
     return [f"{path}: {fault}" for fault, _, path in (text.rpartition(" @ ") for text in texts)]
 

@@ -1,8 +1,8 @@
 """A synchronous client for scripts: the methods of `OutreachClient`, without `async` and `await`.
 
 `SyncClient` runs an `OutreachClient` in an event loop in a second thread. It has the same arguments, methods, errors and
-guarantees. Lists are iterators. The client reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the
-environment, or you pass them as arguments:
+guarantees. Iterate over lists with a `for` loop. The client reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
+`OUTREACH_WORKSPACE` from the environment, or you pass them as arguments:
 
 ```python
 from outreach_async.sync import SyncClient
@@ -60,7 +60,7 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Hide a key, because the traceback of a KeyboardInterrupt shows the frames of this module."""
+    """Wrap an owner key in a `Secret`, because the traceback of a KeyboardInterrupt shows the frames of this module."""
     return hide(owner_key)
 
 
@@ -125,7 +125,7 @@ class SyncClient:
         self.workspaces = SyncWorkspaces(client, loop)
 
     def __enter__(self) -> Self:
-        """Start the event loop."""
+        """Start the event loop, and open the client."""
         if self._loop.portal is None:
             with ExitStack() as exits:
                 exits.callback(self._loop.forget_portal)
@@ -264,7 +264,7 @@ class _SyncResource:
 
 
 class SyncCampaigns(_SyncResource):
-    """The campaigns of a workspace; see `outreach_async.resources.Campaigns`."""
+    """Methods for the campaigns of a workspace; see `outreach_async.resources.Campaigns`."""
 
     def list(
         self,
@@ -299,7 +299,7 @@ class SyncCampaigns(_SyncResource):
 
 
 class SyncMailboxes(_SyncResource):
-    """The mailboxes of a workspace; see `outreach_async.resources.Mailboxes`."""
+    """Methods for the mailboxes of a workspace; see `outreach_async.resources.Mailboxes`."""
 
     def list(
         self,
@@ -326,7 +326,7 @@ class SyncMailboxes(_SyncResource):
 
 
 class SyncWorkspaces(_SyncResource):
-    """Lists the fields of a workspace; see `outreach_async.resources.Workspaces`."""
+    """Methods for workspaces; see `outreach_async.resources.Workspaces`."""
 
     def fields(
         self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
@@ -340,7 +340,7 @@ class SyncWorkspaces(_SyncResource):
 
 
 class SyncContacts(_SyncResource):
-    """Creates one or many contacts; see `outreach_async.resources.Contacts`."""
+    """Methods for contacts; see `outreach_async.resources.Contacts`."""
 
     def create(
         self,

@@ -1,4 +1,4 @@
-"""Bulk runs of the synchronous client. It passes rows to the thread of the event loop, and outcomes back."""
+"""Bulk runs of the synchronous client. Rows are passed to the thread of the event loop, and outcomes are passed back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _BATCH_SIZE: Final = 500
 """Maximum number of rows passed between the threads at once."""
 _LINGER: Final = 0.02
-"""Number of seconds to wait for a batch to fill after its first row or outcome. It limits the delay of outcomes."""
+"""Maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes."""
 
 
 class ClientLoop:
@@ -33,7 +33,7 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function and return its result. An exception in this thread, such as Ctrl-C, cancels the function.
+        """Run an async function and return its result. An exception in the calling thread, such as KeyboardInterrupt, cancels it.
 
         Raises:
             InvalidRequest: The client is not open.
@@ -65,7 +65,7 @@ class ClientLoop:
 
 
 class SyncRun:
-    """A bulk run that has not started. Enter it to iterate over the outcomes, or call `wait()` for the report.
+    """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
 
     Example:
         ```python
@@ -109,7 +109,7 @@ class SyncRun:
 
 
 class SyncOutcomes(Iterator[ContactOutcome]):
-    """Iterator over the outcomes of a started run.
+    """Iterator over the outcomes of a started bulk run.
 
     Example:
         ```python
@@ -160,7 +160,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes so far. They can include outcomes that the iterator has received but not yet returned."""
+        """The counts of the outcomes so far, including outcomes that the iterator has received but not yet returned."""
         return self._outcomes.report
 
     @property
@@ -212,7 +212,7 @@ class CallerRows(AsyncIterator[Any]):
 
     Args:
         rows: The input.
-        clock: Returns the time in seconds, to measure how long a batch takes.
+        clock: Function that returns the time in seconds, to measure how long reading a batch takes.
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
@@ -235,7 +235,7 @@ class CallerRows(AsyncIterator[Any]):
         self._on_low: Callable[[], None] | None = None
 
     def read(self) -> _RowBatch:
-        """Read a batch of rows in the caller's thread if the run will soon need it. Batches of a slow input are smaller."""
+        """Read a batch of rows in the caller's thread. The batch is empty if the run does not need more rows yet."""
         batch = _RowBatch()
         if not self._is_low:
             return batch
@@ -263,7 +263,7 @@ class CallerRows(AsyncIterator[Any]):
 
     @contextmanager
     def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
-        """Inside the block, call a function when more rows will soon be needed."""
+        """Call `function`, while the block runs, when the run will soon need more rows."""
         self._on_low = function
         try:
             self._call_if_low()
@@ -276,7 +276,7 @@ class CallerRows(AsyncIterator[Any]):
             self._on_low()
 
     async def __anext__(self) -> Any:
-        """Wait for the next row and return it. An exception of the input is raised after the rows before it."""
+        """Wait for the next row and return it. If the input raises an exception, all earlier rows are returned first."""
         while not self._rows:
             if self._ended:
                 failure, self._failure = self._failure, None

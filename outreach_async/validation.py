@@ -1,4 +1,4 @@
-"""Checks of arguments and contacts before anything is sent. Only values that are never valid are rejected."""
+"""Checks of arguments and contacts before anything is sent. Only values that can never be valid are rejected."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def check_contact(contact: NewContact) -> None:
 
 
 def _are_encodable(values: Iterable[Any]) -> bool:
-    """Return whether all values other than `UNSET` are encodable strings. Joining them makes the check much faster."""
+    """Return whether all values other than `UNSET` are encodable strings. The strings are joined first, which is much faster."""
     try:
         text = "".join([value for value in values if value is not UNSET])
         return text.isascii() or bool(text.encode())

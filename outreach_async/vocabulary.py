@@ -21,7 +21,7 @@ Unset = msgspec.UnsetType
 """The type of `UNSET`."""
 
 UNSET: Final = msgspec.UNSET
-"""The value of a field that was not given. Unlike `None`, which is sent as null, `UNSET` is not sent.
+"""The value of a field that was not set. Unlike `None`, which is sent as null, `UNSET` is not sent.
 
 Example:
     ```python
@@ -60,7 +60,7 @@ class CampaignStatus(OpenEnum):
 
 
 class MailboxStatus(OpenEnum):
-    """The known values of a mailbox's `status`; the interface shows only one."""
+    """The known values of a mailbox's `status`; the interface shows only `active`."""
 
     ACTIVE = "active"
 
@@ -124,7 +124,7 @@ DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
 """The outcome that the service reports for a duplicate, by `duplicates` option."""
 
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
-"""The outcomes of rows that created or changed no contact, or may not have."""
+"""The outcomes of failed rows: no contact was created or changed, or it is unknown whether one was."""
 
 ID_PREFIXES: Final[dict[str, str]] = {
     "workspace": "space_",

@@ -102,10 +102,10 @@ async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: A
                 break
         assert share.rate == 100
         rate.close()
-    text = "rate: Redis server not reached, so clients continue with half of their last shares"
+    text = "rate: Redis server unreachable; clients continue with half of their last shares"
     assert rate_records(caplog) == [("WARNING", "rate"), ("INFO", "rate")]
     assert caplog.records[0].getMessage().startswith(text)
-    assert caplog.records[1].getMessage() == "rate: the Redis server is reached again"
+    assert caplog.records[1].getMessage() == "rate: the Redis server is reachable again"
 
 
 @pytest.mark.parametrize("anyio_backend", MOVABLE.values(), ids=MOVABLE)
@@ -125,7 +125,7 @@ async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplo
             await anyio.to_thread.run_sync(service.wait_stuck)
             jump(PATIENCE)
     assert shares == [RateShare(rate=50.0, expires_in=LIFETIME)]
-    assert caplog.messages[0].endswith("no answer within 60 s")
+    assert caplog.messages[0].endswith("no response within 60 s")
 
 
 async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
@@ -139,7 +139,7 @@ async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
 
 async def test_without_the_server_a_client_that_never_had_a_share_gets_none() -> None:
     rate = RedisRate(f"redis://:{PASSWORD}@127.0.0.1:{refused_port()}/0", key="k", timeout=PATIENCE)
-    with pytest.raises(TransportError, match=r"^rate: Redis server not reached, so there is no share: Conn") as caught:
+    with pytest.raises(TransportError, match=r"^rate: Redis server unreachable before the first share \(Conn") as caught:
         await rate.renew(report())
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

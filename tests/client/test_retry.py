@@ -200,7 +200,7 @@ def test_a_policy_needs_at_least_one_attempt(attempts: int) -> None:
 @pytest.mark.parametrize("name", ["backoff", "backoff_cap", "retry_after_cap", "budget"])
 @pytest.mark.parametrize("value", [-1, -0.001, -math.inf, math.nan])
 def test_a_policy_refuses_negative_values(name: str, value: Any) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; pass 0 for none")):
+    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; pass 0 or a positive number")):
         RetryPolicy(**{name: value})
 
 

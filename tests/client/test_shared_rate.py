@@ -153,15 +153,17 @@ def test_every_share_is_positive_and_finite(steps: list[tuple[str, int, int, int
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, None, True])
 def test_a_report_with_an_impossible_number_is_refused(field: str, value: float) -> None:
     numbers: dict[str, float] = {"seconds": 1, "wanted": 1, "succeeded": 1, "refused": 1, "retry_after": 1, field: value}
-    with pytest.raises(InvalidRequest, match=f"^{field}: expected a finite number, at least 0, got"):
+    with pytest.raises(InvalidRequest, match=f"^{field}: expected a finite number of at least 0, got"):
         RateUsage(client="a", **numbers)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("field", "least"), [("rate", "more than 0"), ("expires_in", "more than 0"), ("hold", "at least 0")])
+@pytest.mark.parametrize(
+    ("field", "bound"), [("rate", "greater than 0"), ("expires_in", "greater than 0"), ("hold", "of at least 0")]
+)
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, "1"])
-def test_a_share_with_an_impossible_number_is_refused(field: str, least: str, value: object) -> None:
+def test_a_share_with_an_impossible_number_is_refused(field: str, bound: str, value: object) -> None:
     numbers: dict[str, object] = {"rate": 1, "expires_in": 1, "hold": 0, field: value}
-    with pytest.raises(InvalidRequest, match=f"^{field}: expected a finite number, {least}, got"):
+    with pytest.raises(InvalidRequest, match=f"^{field}: expected a finite number {bound}, got"):
         RateShare(**numbers)  # type: ignore[arg-type]
 
 

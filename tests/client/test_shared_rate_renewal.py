@@ -180,10 +180,10 @@ async def test_a_failing_rate_is_logged_once_and_once_when_it_is_back(
     async with open_client(service, scripted(share(), *failing, share(), raise_error(ValueError("p4ss")), "nonsense", share())):
         await anyio.sleep(10)
     assert rate_records(caplog) == [
-        ("WARNING", "rate: no new share, so nothing is sent after the last one expires: TransportError: no server"),
-        ("INFO", "rate: a new share has arrived"),
-        ("WARNING", "rate: no new share, so nothing is sent after the last one expires: ValueError"),
-        ("INFO", "rate: a new share has arrived"),
+        ("WARNING", "rate: renewing the share failed; nothing is sent after the last share expires: TransportError: no server"),
+        ("INFO", "rate: the share was renewed again"),
+        ("WARNING", "rate: renewing the share failed; nothing is sent after the last share expires: ValueError"),
+        ("INFO", "rate: the share was renewed again"),
     ]
 
 
