@@ -110,6 +110,13 @@ def convert(name: str, value: object, kind: type[_T]) -> _T:
         raise ValueError(f"{name}{place.removesuffix('`')}: {message[0].lower()}{message[1:]}") from None
 
 
+def draw(*names: object) -> float:
+    """Return a pseudorandom number in [0, 1) that depends only on the names."""
+    text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return (number >> 11) / 2**53  # use 53 of the 64 bits, the precision of a float
+
+
 ID_KINDS: Final[dict[str, str]] = {
     "space_": "a workspace's id",
     "camp_": "a campaign's id",

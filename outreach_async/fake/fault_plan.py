@@ -13,9 +13,8 @@ from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from outreach_async.fake.arguments import require_at_least
+from outreach_async.fake.arguments import draw, require_at_least
 from outreach_async.fake.request import ROUTES, do_nothing
-from outreach_async.fake.simulation.chance import draw
 from outreach_async.transport.wire import Request, Response
 
 WireFaultKind = Literal[

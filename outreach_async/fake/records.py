@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.simulation.chance import Rates
+from outreach_async.fake.arguments import check_known
 
 CAMPAIGN_HEADERS: Final = (
     "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
@@ -102,6 +102,53 @@ class Share:
 
     part: int
     whole: int
+
+
+def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}; pass a number such as 0.4")
+    if not 0 <= value <= 1:
+        raise ValueError(f"rates: expected a number from 0 to 1 for {attribute.name}, got {value}; pass a share such as 0.4")
+
+
+@attrs.frozen
+class Rates:
+    """The probabilities of the responses to an e-mail.
+
+    Attributes:
+        open: Share of delivered e-mails that are opened. Clicks, replies and unsubscribes require an open: if this share is too
+            low for them, the lowest sufficient share is used instead.
+        click: Share of delivered e-mails with a click.
+        reply: Share of delivered e-mails with a reply.
+        bounce: Share of all e-mails that bounce. All other e-mails are delivered.
+        unsubscribe: Share of delivered e-mails with an unsubscribe. No e-mail has both a reply and an unsubscribe.
+        interested: Share of replies that show interest.
+    """
+
+    open: float = attrs.field(default=0.4, validator=_validate_share)
+    click: float = attrs.field(default=0.05, validator=_validate_share)
+    reply: float = attrs.field(default=0.06, validator=_validate_share)
+    bounce: float = attrs.field(default=0.02, validator=_validate_share)
+    unsubscribe: float = attrs.field(default=0.01, validator=_validate_share)
+    interested: float = attrs.field(default=0.3, validator=_validate_share)
+
+    def with_changes(self, changes: Mapping[str, float]) -> Rates:
+        """Return a copy with some rates replaced.
+
+        Raises:
+            TypeError: `changes` is not a mapping, or a rate is unknown or not a number.
+            ValueError: A rate is not from 0 to 1.
+        """
+        if not isinstance(changes, Mapping):
+            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
+        for name in changes:
+            check_known(name, attrs.fields_dict(Rates), "rates")
+        return attrs.evolve(self, **changes)
+
+    @property
+    def effective_open(self) -> float:
+        """Share of delivered e-mails that are opened: `open`, or more if clicks, replies and unsubscribes require more opens."""
+        return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
 @attrs.frozen

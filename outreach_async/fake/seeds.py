@@ -16,9 +16,8 @@ import attrs
 
 from outreach_async.fake.arguments import check_known, read_table, require_count, require_mapping, require_string, require_time
 from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import MAILBOX_FIELDS, PERSONALIZED, Campaign, Enrolment, Mailbox, Share, Step, Template
+from outreach_async.fake.records import MAILBOX_FIELDS, PERSONALIZED, Campaign, Enrolment, Mailbox, Rates, Share, Step, Template
 from outreach_async.fake.request import encode
-from outreach_async.fake.simulation.chance import Rates
 from outreach_async.fake.simulation.state import COUNT_NAMES
 
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")

@@ -32,8 +32,18 @@ from outreach_async.fake.builder import Seeder
 from outreach_async.fake.clock import parse_time
 from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.seeds import CampaignSeed, ContactSeed
-from outreach_async.fake.simulation.chance import DAY, KIND_NAMES, EventKind, FutureEvent
-from outreach_async.fake.simulation.state import COUNT_NAMES, ENDED, CampaignFlow, MailboxStats, PendingJoin, Simulation
+from outreach_async.fake.simulation.state import (
+    COUNT_NAMES,
+    DAY_US,
+    ENDED,
+    KIND_NAMES,
+    CampaignFlow,
+    EventKind,
+    FutureEvent,
+    MailboxStats,
+    PendingJoin,
+    Simulation,
+)
 from outreach_async.fake.world import World
 
 # The state of the simulation.
@@ -271,7 +281,7 @@ def dump_world(world: World, now: str) -> str:
         "made_up": dict(sorted(world.counters.items())),
     }
     written = json.dumps(document, ensure_ascii=False, indent=1)
-    simulation = dump_simulation(world.simulation, parse_time(now) // DAY)
+    simulation = dump_simulation(world.simulation, parse_time(now) // DAY_US)
     if simulation:
         # On one line: there can be thousands of events, and they are not edited by hand.
         line = json.dumps(msgspec.to_builtins(simulation), ensure_ascii=False, separators=(",", ":"))

@@ -17,20 +17,23 @@ from typing import Final
 
 import attrs
 
-from outreach_async.fake.arguments import require_count, require_string
+from outreach_async.fake.arguments import draw, require_count, require_string
 from outreach_async.fake.builder import Seeder
 from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
-from outreach_async.fake.simulation.chance import (
-    DAY,
+from outreach_async.fake.simulation.state import (
+    COUNT_INDEXES,
+    DAY_US,
+    ENDED,
+    ENDING_KINDS,
     KIND_NAMES,
-    SECOND,
+    SECOND_US,
+    CampaignFlow,
     EventKind,
     FutureEvent,
     ResponsePlan,
-    draw,
+    Simulation,
     draw_responses,
 )
-from outreach_async.fake.simulation.state import COUNT_INDEXES, ENDED, ENDING_KINDS, CampaignFlow, Simulation
 
 LIVE: Final = "live"
 
@@ -169,7 +172,7 @@ class SimulationEngine:
             flow.queue.popleft()
         if not flow.queue:
             return False
-        mailbox = self._pool_for(campaign, now // DAY).choose(flow.queue[0].mailbox)
+        mailbox = self._pool_for(campaign, now // DAY_US).choose(flow.queue[0].mailbox)
         if mailbox is None:
             return False
         self._send(campaign, flow, flow.queue.popleft(), self.mailboxes[mailbox], now)
@@ -193,7 +196,7 @@ class SimulationEngine:
         round_name = (due.contact,) if "~" in due.contact else ()
         draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
         template = choose_template(step, flow.counts[place], draw_number)
-        ledger = self.simulation.mutable_stats(box, now // DAY)
+        ledger = self.simulation.mutable_stats(box, now // DAY_US)
         flow.counts[place][template][0] += 1
         flow.left_to_send[place] -= 1
         flow.progress[due.contact] = place + 1
@@ -218,7 +221,7 @@ class SimulationEngine:
         flow = self.simulation.mutable_flow(event.campaign)
         if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
             return  # a path ends only once: ignore the later of two endings
-        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY)
+        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY_US)
         if event.kind == EventKind.BOUNCE:
             flow.bounces += 1
             ledger.count_bounced(event.day)
@@ -232,7 +235,7 @@ class SimulationEngine:
 
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
         """Store the time of an event as the last activity, and pass the event to the listeners."""
-        at = event.at / SECOND
+        at = event.at / SECOND_US
         flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:
             template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
@@ -244,7 +247,7 @@ class SimulationEngine:
 
 def _midnight(now: int) -> int:
     """Return the first midnight (UTC) after a time, in Unix microseconds."""
-    return (now // DAY + 1) * DAY
+    return (now // DAY_US + 1) * DAY_US
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
@@ -415,7 +418,7 @@ def span_to_microseconds(span: Span) -> int:
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"expected a span of time that is finite and not negative, got {span}")
-    return round(seconds * SECOND)
+    return round(seconds * SECOND_US)
 
 
 def _parse_span(span: str) -> int:

@@ -1,4 +1,7 @@
-"""The state of the simulation: counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
+"""The state of the simulation: events, counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
+
+Responses to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
+on the order of calls, the size of time steps, or other contacts.
 
 A mailbox is seeded with its statistics on one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
 90-day windows. E-mails of the seeded day drop out on a single day. E-mails of the 29 days before it drop out evenly over 29 days,
@@ -8,16 +11,104 @@ e-mail was sent, so that no share exceeds 100 %.
 
 from __future__ import annotations
 
+import enum
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import attrs
 
-from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import Campaign, Contact, Mailbox, Share
-from outreach_async.fake.simulation.chance import SECOND, EventKind, FutureEvent, ResponsePlan, draw
+from outreach_async.fake import clock
+from outreach_async.fake.arguments import draw
+from outreach_async.fake.records import Campaign, Contact, Mailbox, Rates, Share
+
+
+class EventKind(enum.IntEnum):
+    """The kind of an event. Events at the same time are processed in the order of their kinds, so opens come before clicks."""
+
+    DUE = 0
+    """An e-mail is due."""
+    OPEN = 1
+    CLICK = 2
+    REPLY = 3
+    INTERESTED = 4
+    """A reply that shows interest."""
+    UNSUBSCRIBE = 5
+    BOUNCE = 6
+
+
+KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
+"""The value of `Activity.kind` for each `EventKind`, in the order of `EventKind`."""
+
+SECOND_US: Final = 1_000_000
+"""One second in microseconds. The times of events are whole microseconds, which add up exactly: two half days are one day."""
+
+MINUTE_US: Final = 60 * SECOND_US
+DAY_US: Final = clock.DAY * SECOND_US
+
+
+class FutureEvent(NamedTuple):
+    """A scheduled event.
+
+    Attributes:
+        at: Time, in Unix microseconds.
+        kind: An `EventKind`.
+        campaign: The campaign's id.
+        contact: The contact's id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a
+            contact has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
+        step: Index of the step, from 0.
+        token: Name of the contact in random draws. For a stored contact, this is its normalized e-mail address, which does not
+            change when other contacts are added; for any other contact, it is the value of `contact`.
+        end_step: Index of the first step that the contact does not reach.
+        mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
+            response, id of the mailbox that sent the e-mail.
+        template: Index of the e-mail's template in its step.
+        day: UTC day on which the e-mail was sent, in days since 1970.
+    """
+
+    at: int
+    kind: int
+    campaign: str
+    contact: str
+    step: int
+    token: str
+    end_step: int
+    mailbox: str = ""
+    template: int = 0
+    day: int = 0
+
+
+Draw = Callable[[str], float]
+"""A function that returns a random number in [0, 1) for a name such as `open delay`. The same name gives the same number."""
+
+ResponsePlan = tuple[tuple[int, int], ...]
+"""The responses to an e-mail: the kind of event of each response, and the microseconds from sending to the event."""
+
+
+def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
+    """Draw the responses to an e-mail. A bounced e-mail is never opened, and an unopened e-mail gets no other response."""
+    if draw_number("bounce") < rates.bounce:
+        return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
+    if draw_number("open") >= rates.effective_open:
+        return ()
+    # The cube makes early opens more probable: half of all opens happen within nine hours.
+    opened = _interpolate(MINUTE_US, 3 * DAY_US, draw_number("open delay") ** 3)
+    plan = [(EventKind.OPEN, opened)]
+    if draw_number("click") * rates.effective_open < rates.click:
+        plan.append((EventKind.CLICK, opened + _interpolate(SECOND_US, 10 * MINUTE_US, draw_number("click delay"))))
+    # A reply and an unsubscribe each end the contact's path through the campaign, so at most one of them is drawn.
+    if draw_number("reply") * rates.effective_open < rates.reply:
+        kind = EventKind.INTERESTED if draw_number("interested") < rates.interested else EventKind.REPLY
+        plan.append((kind, opened + _interpolate(MINUTE_US, 2 * DAY_US, draw_number("reply delay") ** 2)))
+    elif draw_number("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
+        plan.append((EventKind.UNSUBSCRIBE, opened + _interpolate(SECOND_US, 10 * MINUTE_US, draw_number("unsubscribe delay"))))
+    return tuple(plan)
+
+
+def _interpolate(least: int, most: int, share: float) -> int:
+    return least + int((most - least) * share)
+
 
 FORTNIGHT: Final = 14
 MONTH: Final = 30
@@ -66,7 +157,7 @@ class SeededStats:
         }
         opened, opens, clicks = (share or Share(0, 0) for share in shares.values())
         pinned = frozenset(name for name, value in {**counts, **shares}.items() if value is None)
-        return cls(int(mailbox.as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
+        return cls(int(mailbox.as_of // clock.DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def sent_30days_after(self, days: int) -> int:
         """Return how many seeded e-mails are still in the 30-day window `days` days after the seeded day."""
@@ -370,7 +461,7 @@ class Simulation:
         """Return a mailbox's statistics on a day, or `None` if the seeded statistics still apply. Do not modify the result."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None:
-            return self.mutable_stats(mailbox, day) if day > mailbox.as_of // DAY else None
+            return self.mutable_stats(mailbox, day) if day > mailbox.as_of // clock.DAY else None
         return ledger if ledger.day >= day else self.mutable_stats(mailbox, day)
 
     # Changes from outside the simulation.
@@ -405,4 +496,4 @@ class Simulation:
 
 def to_microseconds(moment: float) -> int:
     """Return Unix seconds as whole microseconds."""
-    return round(moment * SECOND)
+    return round(moment * SECOND_US)
