@@ -156,10 +156,10 @@ from typing import TYPE_CHECKING, Any
 
 from outreach_async.fake import faults
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.errors import Refusal
+from outreach_async.fake.error_responses import Refusal
 from outreach_async.fake.in_memory import InMemoryService, Snapshot
 from outreach_async.fake.request_log import JournalOverflow, Recorded
-from outreach_async.fake.simulation.engine import Activity
+from outreach_async.fake.simulation.simulator import Activity
 from outreach_async.fake.world_file import WorldError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from outreach_async.fake.errors import refusal_error
+from outreach_async.fake.error_responses import refusal_error
 
 _Number = TypeVar("_Number", int, float)
 _T = TypeVar("_T")

@@ -88,7 +88,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async.fake.arguments import check_known, convert
-from outreach_async.fake.errors import RENDERERS, ErrorRenderer, RendererName
+from outreach_async.fake.error_responses import RENDERERS, ErrorRenderer, RendererName
 
 
 def _to_frozenset(values: Iterable[str]) -> frozenset[str]:

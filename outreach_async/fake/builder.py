@@ -10,10 +10,8 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
-from outreach_async.fake import records
 from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import Contact, Enrolment
 from outreach_async.fake.seeds import (
     CampaignBuilder,
     CampaignSeed,
@@ -23,6 +21,16 @@ from outreach_async.fake.seeds import (
     generate_mailbox,
     generate_people,
     update_mailbox,
+)
+from outreach_async.fake.stored_records import (
+    CAMPAIGN_HEADERS,
+    CUSTOM_CODE,
+    MAILBOX_HEADERS,
+    RESERVED_MEMBERS,
+    STANDARD_FIELDS,
+    Contact,
+    Enrolment,
+    Workspace,
 )
 from outreach_async.fake.world import ListKind, World
 
@@ -80,15 +88,15 @@ class Seeder:
     ) -> str:
         """Add a workspace; see `FakeService.add_workspace`."""
         custom = _check_labels(custom_fields)
-        other_codes = {*records.STANDARD_FIELDS, *records.RESERVED_MEMBERS}
+        other_codes = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
         if reserved := [code for code in extra_fields if code in other_codes or code.startswith("custom_")]:
             raise ValueError(f"extra_fields: these codes are reserved: {', '.join(reserved)}; use other codes")
-        workspace = records.Workspace(
+        workspace = Workspace(
             self.reserve_id("space_", id_),
             custom,
             {require_string("code", code): require_string("label", label) for code, label in extra_fields.items()},
-            records.CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
-            records.MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
+            CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
+            MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
         )
         self.world.add_workspace(workspace)
         return workspace.id
@@ -216,7 +224,7 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
     if not isinstance(custom_fields, Mapping):
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
-        if not records.CUSTOM_CODE.fullmatch(code):
+        if not CUSTOM_CODE.fullmatch(code):
             raise ValueError(f"custom_fields: expected codes of the form custom_<n>, such as custom_1, got {code!r}")
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 

@@ -16,8 +16,8 @@ import attrs
 
 from outreach_async.fake.arguments import check_id, read_table, suggest_similar
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.errors import refusal_error, sanitize_name
-from outreach_async.fake.records import (
+from outreach_async.fake.error_responses import refusal_error, sanitize_name
+from outreach_async.fake.stored_records import (
     CUSTOM_CODE,
     RESERVED_MEMBERS,
     STANDARD_FIELDS,

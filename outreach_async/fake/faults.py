@@ -47,7 +47,7 @@ from typing import Any
 import attrs
 
 from outreach_async.fake.arguments import require_at_least
-from outreach_async.fake.errors import Refusal, render_nested
+from outreach_async.fake.error_responses import Refusal, render_nested
 from outreach_async.fake.fault_plan import (
     OPERATIONS,
     DriftFault,

@@ -20,10 +20,10 @@ from outreach_async.fake.arguments import check_id
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 from outreach_async.fake.clock import DAY, format_age, format_date
 from outreach_async.fake.create_contact import validate
-from outreach_async.fake.errors import refusal_error
-from outreach_async.fake.records import Campaign, Mailbox, Share, Step, Template, Workspace, field_items
+from outreach_async.fake.error_responses import refusal_error
 from outreach_async.fake.request import ParsedRequest, Query, require_parameter
 from outreach_async.fake.simulation.state import COUNT_NAMES, CampaignFlow
+from outreach_async.fake.stored_records import Campaign, Mailbox, Share, Step, Template, Workspace, field_items
 from outreach_async.fake.world import Limiter, ListKind, World
 
 

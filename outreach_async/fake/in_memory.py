@@ -15,14 +15,14 @@ from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.builder import Seeder, WorldBuilder
 from outreach_async.fake.clock import Clock
 from outreach_async.fake.create_contact import email_key
-from outreach_async.fake.errors import RENDERERS, RequestRefused
+from outreach_async.fake.error_responses import RENDERERS, RequestRefused
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.handlers import Context, execute
-from outreach_async.fake.records import Contact
 from outreach_async.fake.request import ParsedRequest, do_nothing, encode, parse_request
 from outreach_async.fake.request_log import Recorded, RequestLog
-from outreach_async.fake.simulation.engine import SimulationControl, SimulationEngine
+from outreach_async.fake.simulation.simulator import SimulationControl, SimulationEngine
+from outreach_async.fake.stored_records import Contact
 from outreach_async.fake.world import Limiter, World
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport.wire import Request, Response

@@ -15,7 +15,7 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake.errors import RequestRefused, refusal_error, sanitize_name
+from outreach_async.fake.error_responses import RequestRefused, refusal_error, sanitize_name
 from outreach_async.transport.wire import Request
 
 Query = Mapping[str, tuple[str, ...]]

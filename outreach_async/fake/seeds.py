@@ -16,9 +16,19 @@ import attrs
 
 from outreach_async.fake.arguments import check_known, read_table, require_count, require_mapping, require_string, require_time
 from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import MAILBOX_FIELDS, PERSONALIZED, Campaign, Enrolment, Mailbox, Rates, Share, Step, Template
 from outreach_async.fake.request import encode
 from outreach_async.fake.simulation.state import COUNT_NAMES
+from outreach_async.fake.stored_records import (
+    MAILBOX_FIELDS,
+    PERSONALIZED,
+    Campaign,
+    Enrolment,
+    Mailbox,
+    Rates,
+    Share,
+    Step,
+    Template,
+)
 
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
 _TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")

@@ -16,9 +16,9 @@ import attrs
 
 from outreach_async.fake.arguments import generate_id
 from outreach_async.fake.behaviour import RateLimit
-from outreach_async.fake.errors import refusal_error
-from outreach_async.fake.records import Campaign, Contact, Mailbox, Workspace
+from outreach_async.fake.error_responses import refusal_error
 from outreach_async.fake.simulation.state import Simulation, to_microseconds
+from outreach_async.fake.stored_records import Campaign, Contact, Mailbox, Workspace
 
 
 class Limiter:

@@ -30,7 +30,6 @@ import msgspec
 from outreach_async.fake.arguments import check_known, convert, require_count
 from outreach_async.fake.builder import Seeder
 from outreach_async.fake.clock import parse_time
-from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.seeds import CampaignSeed, ContactSeed
 from outreach_async.fake.simulation.state import (
     COUNT_NAMES,
@@ -44,6 +43,7 @@ from outreach_async.fake.simulation.state import (
     PendingJoin,
     Simulation,
 )
+from outreach_async.fake.stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.world import World
 
 # The state of the simulation.

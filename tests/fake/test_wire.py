@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.fake import KEY, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService, Refusal
-from outreach_async.fake.errors import RENDERERS
+from outreach_async.fake.error_responses import RENDERERS
 from outreach_async.transport.wire import Request
 
 TARGETS = {

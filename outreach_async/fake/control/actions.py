@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import schemas
 from outreach_async.fake.control.schemas import UNCHANGED, Problem
-from outreach_async.fake.errors import mask_document, mask_keys
+from outreach_async.fake.error_responses import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.in_memory import InMemoryService
 from outreach_async.fake.request_log import CAPACITY, Recorded

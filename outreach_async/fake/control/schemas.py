@@ -24,7 +24,7 @@ import msgspec
 from outreach_async.fake import faults
 from outreach_async.fake.arguments import suggest_similar
 from outreach_async.fake.behaviour import KNOB_VALUES, Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.errors import mask_keys
+from outreach_async.fake.error_responses import mask_keys
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"

@@ -21,7 +21,7 @@ import attrs
 
 from outreach_async.fake import clock
 from outreach_async.fake.arguments import draw
-from outreach_async.fake.records import Campaign, Contact, Mailbox, Rates, Share
+from outreach_async.fake.stored_records import Campaign, Contact, Mailbox, Rates, Share
 
 
 class EventKind(enum.IntEnum):

@@ -19,7 +19,6 @@ import attrs
 
 from outreach_async.fake.arguments import draw, require_count, require_string
 from outreach_async.fake.builder import Seeder
-from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
 from outreach_async.fake.simulation.state import (
     COUNT_INDEXES,
     DAY_US,
@@ -34,6 +33,7 @@ from outreach_async.fake.simulation.state import (
     Simulation,
     draw_responses,
 )
+from outreach_async.fake.stored_records import PERSONALIZED, Campaign, Mailbox, Step
 
 LIVE: Final = "live"
 
