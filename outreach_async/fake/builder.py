@@ -1,4 +1,4 @@
-"""Add workspaces, owner keys, mailboxes, campaigns and contacts to a fake. A call that fails leaves the world unchanged."""
+"""Add workspaces, owner keys, mailboxes, campaigns and contacts to a fake. A call that fails changes no stored data."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _MAX_AGE: Final = 600 * DAY
 
 @attrs.frozen
 class Seeder:
-    """Adds records to a world.
+    """Adds and changes records of a world. A call that fails changes no record.
 
     Attributes:
-        world: The world.
+        world: The stored data.
         seed: Seed for generated data.
         now: The current time in Unix seconds.
         email_key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
@@ -59,9 +59,9 @@ class Seeder:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Release the ids reserved in the block if the block fails.
+        """Undo the reservation of ids if the block raises an exception.
 
-        Records need no removal, because they are stored only after the last check.
+        Records need no removal, because all checks run before the first record is stored.
         """
         counters = dict(self.world.counters)
         try:
@@ -72,7 +72,7 @@ class Seeder:
             raise
 
     def reserve_id(self, prefix: str, id_: str | None) -> str:
-        """Reserve and return an id; generate one if `id_` is `None`."""
+        """Reserve an id and return it. If `id_` is `None`, generate an id first."""
         world = self.world
         id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
         self._reserved_ids.append(id_)
@@ -106,14 +106,14 @@ class Seeder:
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("key: expected a string that starts with key_; omit key to generate one")  # `key` may be a secret
+            raise ValueError("key: expected a string that starts with key_; omit key to generate a key")  # `key` may be a secret
         if key is None or key not in self.world.owner_keys:
             key = self.reserve_id("key_", key)
         self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
         return key
 
     def add_mailboxes(self, workspace: str, rows: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
-        """Add one mailbox per row of fields."""
+        """Add a mailbox for each mapping of fields, and return the ids of the mailboxes."""
         self.check_workspace(workspace)
         start = self._creation_time(workspace, "mailbox", self.now - self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE))
         first = len(self.world.mailboxes)
@@ -177,7 +177,7 @@ class Seeder:
         return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in rows))
 
     def store_contacts(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
-        """Store all contacts, or no contact if one is invalid."""
+        """Store contacts and return their ids. If any contact is invalid, no contact is stored."""
         stored: dict[str, Contact] = {}
         for seed in seeds:
             email = require_string("email", seed.email).strip()
@@ -213,7 +213,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return a creation time for the next item, not earlier than that of the last item: lists keep the order of calls."""
+        """Return `preferred` or the newest item's creation time, whichever is later: the list keeps the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -225,7 +225,7 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
         if not CUSTOM_CODE.fullmatch(code):
-            raise ValueError(f"custom_fields: expected codes of the form custom_<n>, such as custom_1, got {code!r}")
+            raise ValueError(f"custom_fields: expected a code such as custom_1, got {code!r}; use custom_ and a number from 1")
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 
@@ -234,7 +234,7 @@ class WorldBuilder(ABC):
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Seeder]:
-        """Lock the world and yield its seeder; a block that fails leaves the world unchanged."""
+        """Lock the stored data and yield a `Seeder` that changes the data. A block that raises an exception changes nothing."""
         ...
 
     def add_workspace(
@@ -319,7 +319,7 @@ class WorldBuilder(ABC):
             fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
                 addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
                 seconds; now if not given) is the time of the counts: after that time, the counted e-mails gradually leave
-                the windows of 30 and 90 days. An impossible count or percentage, such as -5, is never changed.
+                the windows of 30 and 90 days. An impossible count or percentage, such as -5, never changes.
 
         Returns:
             The mailboxes' ids.

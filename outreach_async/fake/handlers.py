@@ -1,6 +1,6 @@
-"""Execute the five operations of the service (rule W1), and raise every error as `RequestRefused`.
+"""Execute the five operations of the service (rule W1). Every error is raised as `RequestRefused`.
 
-Authentication (rules A2 to A4) and page numbers (P1 to P11) come first, then the rendering of stored records as JSON items (W4).
+The module contains authentication (rules A2 to A4), pagination (P1 to P11), and the rendering of records as JSON items (W4).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def find_workspace(workspace: str, world: World) -> Workspace:
     """
     record = world.workspaces.get(workspace)
     if record is None:
-        raise refusal_error(404, "workspace_not_found", "there is no such workspace", "workspace")
+        raise refusal_error(404, "workspace_not_found", "no workspace has this id", "workspace")
     return record
 
 
@@ -76,7 +76,7 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
     Args:
         campaign: The campaign's id.
         world: The stored data.
-        field: Name of the body field or path parameter that holds the id, for the error.
+        field: Name of the body field or path parameter that contains the id, for the error.
         workspace: Id of the workspace that the campaign must belong to; any workspace if not given.
 
     Raises:
@@ -85,21 +85,21 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
     """
     record = world.campaigns.get(campaign)
     if record is None or workspace not in {None, record.workspace}:
-        raise refusal_error(404, "campaign_not_found", "there is no such campaign", field)
+        raise refusal_error(404, "campaign_not_found", "no campaign has this id", field)
     return record
 
 
 MAX_MAILBOXES: Final = 2000
-"""The maximum `display` for mailboxes, as the interface states it."""
+"""Maximum of `display`, the number of items per page, for mailboxes, as the interface states it."""
 
 DEFAULT_DISPLAY: Final = 10
-"""The `display` used instead of an invalid value, if `behaviour.bad_number` is `default`."""
+"""Items per page if the parameter `display` is invalid and `behaviour.bad_number` is `default`."""
 
 _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
 
 
 def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> tuple[str, int, int]:
-    """Parse the parameters of a list request.
+    """Parse the query parameters of a request for a page of campaigns or mailboxes.
 
     Args:
         query: The parsed query.
@@ -150,7 +150,7 @@ def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
     return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes shows thousands of percentages; the next page repeats most
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page repeats most
 def _round_percent(n: int, of: int, digits: int) -> float:
     # Integer arithmetic: the float 100 * n / of is rarely exact, and would round some halves to the wrong side.
     if of <= 0:
@@ -163,7 +163,7 @@ def _round_percent(n: int, of: int, digits: int) -> float:
 
 
 UNBOUNDED_DAYS: Final = 9999
-"""`days_left` of a campaign that no mailbox can send for."""
+"""Value of `days_left` for a campaign that has no mailbox that can send."""
 
 _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
@@ -230,11 +230,11 @@ class ItemRenderer:
     behaviour: Behaviour
 
     def percent(self, n: int, of: int, salt: str) -> float:
-        """Return a percentage in the behaviour's format."""
+        """Return `100 * n / of` in the behaviour's number format; see `format_percent`."""
         return format_percent(n, of, salt, self.behaviour)
 
     def render_campaign(self, campaign: Campaign) -> dict[str, Any]:
-        """Return an item of the campaign list."""
+        """Return a campaign as an item of the campaign list."""
         flow = self.world.simulation.flows[campaign.id]
         sent, opens, replies = (flow.total(COUNT_NAMES.index(count)) for count in ("sent", "opened_num", "replied_num"))
         end = self._estimate_end(campaign)
@@ -271,7 +271,7 @@ class ItemRenderer:
         }
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
-        """Return an item of the mailbox list."""
+        """Return a mailbox as an item of the mailbox list."""
         ledger = self.world.simulation.current_stats(mailbox, int(self.now // DAY))
         item = dict(mailbox.values) if ledger is None else {**mailbox.values, **ledger.item_values()}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
@@ -295,7 +295,7 @@ class ItemRenderer:
     def _render_list_date(self, campaign: Campaign, end: CompletionEstimate) -> int | str:
         list_date = self.behaviour.list_date
         timestamp = list_date == "timestamp" or (list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
-        # Without an estimate, the list has the same word as list-steps, because a timestamp would look like an estimate.
+        # Without a date, the list has the same word as list-steps, because a timestamp would look like an estimate.
         return end.timestamp(self.now) if timestamp and not end.placeholder else end.date(self.now)
 
     def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
@@ -335,7 +335,7 @@ HandlerResult = tuple[int, dict[str, Any]]
 
 @attrs.define
 class Context:
-    """The state and settings that operations use.
+    """The stored data and the settings with which the service executes a request.
 
     Attributes:
         world: The stored data.
@@ -423,7 +423,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
 
 
 def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
-    """Return the ids of one page, from the current list (rule P11)."""
+    """Return the ids of the items on one page of the list as it is now (rule P11)."""
     order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
         stop = max(len(order) - start, 0)

@@ -1,4 +1,4 @@
-"""The base class of `FakeService`: stored data, requests and time, without the ASGI application."""
+"""The base class of `FakeService`, which implements all of the fake except the ASGI application."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class InMemoryService(WorldBuilder):
         return exchange.response
 
     def exchange(self, request: Request) -> Exchange:
-        """Execute a request, with the fault that applies to it.
+        """Execute a request with the fault that `faults` assigns to the request.
 
         Returns:
             The response, and the wire fault for the transport or server to reproduce.

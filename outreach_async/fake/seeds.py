@@ -40,14 +40,14 @@ CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "J
 
 
 def generate_domain(number: int) -> str:
-    """Return the domain with this number. Each number has a different domain."""
+    """Return a generated domain such as `northpeak.example`. Each number gives a different domain."""
     turn, place = divmod(number, len(_HEADS) * len(_TAILS))
     head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
     return f"{head}{tail}{turn + 1 if turn else ''}.example"
 
 
 def generate_name(first: int, last: int) -> tuple[str, str]:
-    """Return the first name and the last name at these positions of the table of names, which repeats after its end."""
+    """Return a first name and a last name by their indexes in the table of names. Larger indexes start again at 0."""
     names = read_table("names")
     return names[first % len(names)][0], names[last % len(names)][1]
 
@@ -139,7 +139,7 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
-"""The possible problems of a generated mailbox: functions from its values to the changed values. A mailbox gets at most one."""
+"""Possible problems of a generated mailbox. Each function takes the mailbox's values and returns the values to change."""
 
 
 @attrs.frozen
@@ -187,7 +187,7 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     """
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
-            raise TypeError(f"field {name!r} of a mailbox cannot be changed; expected one of {', '.join(_CHANGEABLE)}")
+            raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
         check_known(name, _CHANGEABLE, "a mailbox")
         encode(value)
     return attrs.evolve(mailbox, values={**mailbox.values, **fields})
@@ -201,7 +201,7 @@ def _check_value(name: str, value: Any) -> Any:
     if name not in _RATE_FIELDS or not isinstance(value, list | tuple):
         return value
     if len(value) != 2:  # noqa: PLR2004 - a part and a whole
-        raise TypeError(f"{name}: expected a number, or two integers [part, whole], got {value!r}")
+        raise TypeError(f"{name}: expected a number, or two integers [part, whole], got {value!r}; use a pair such as [97, 640]")
     return Share(*(require_count(name, number) for number in value))
 
 
@@ -250,7 +250,7 @@ def _generate_activity(random: Random, values: Mapping[str, Any], now: float) ->
 
 
 def _count_or_zero(value: object) -> int:
-    """Return a value as a non-negative integer. Negative numbers and values of other types give 0."""
+    """Return a number as a non-negative integer; 0 for negative numbers and for values that are not numbers."""
     return max(0, int(value)) if isinstance(value, int | float) else 0
 
 
@@ -314,7 +314,9 @@ def _count_left_to_send(
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
-            raise ValueError(f"contacts: expected at least {sent}, the number of contacts that were sent step 1, got {contacts}")
+            raise ValueError(
+                f"contacts: expected at least {sent} (contacts that were sent step 1), got {contacts}; use a larger number"
+            )
         lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
@@ -442,7 +444,7 @@ class CampaignBuilder:
             check_known(name, _STEP_FIELDS, "a step")
         wait = require_count("wait_time", seed.get("wait_time", _DEFAULT_WAIT if number else 0))
         if wait > _MAX_WAIT:
-            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}")
+            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}; use a smaller number")
         status = require_string("status", seed.get("status", "live"))
         return Step(self.reserve_id("step_", seed.get("id")), status, wait, left, templates)
 
@@ -456,7 +458,7 @@ class CampaignBuilder:
         letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
         each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
         return tuple(
-            # The e-mails are distributed as if the templates had taken turns (rule T7).
+            # The e-mails are distributed evenly, because templates take turns (rule T7).
             self._build_template(seed, order, letter, self._build_counts(seed, each + (place < rest)), rates)
             for place, (seed, letter) in enumerate(zip(seeds, letters, strict=True))
         )
@@ -493,10 +495,14 @@ class CampaignBuilder:
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check the counts that are not kept per template: the campaign's interested replies and bounces (rule T10)."""
+    """Check that a campaign's interested replies and bounces are not too many for the counts of its templates (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
-        raise ValueError(f"interested_num: expected at most {replies}, the number of replies, got {campaign.interested_num}")
+        raise ValueError(
+            f"interested_num: expected at most {replies} (number of replies), got {campaign.interested_num}; use a smaller number"
+        )
     if campaign.bounces_num > sent - opens:
         unopened = sent - opens
-        raise ValueError(f"bounces_num: expected at most {unopened}, the number of unopened e-mails, got {campaign.bounces_num}")
+        raise ValueError(
+            f"bounces_num: expected at most {unopened} (unopened e-mails), got {campaign.bounces_num}; use a smaller number"
+        )

@@ -50,14 +50,14 @@ class RawConnection:
         self._socket = connection
 
     async def read(self) -> bytes:
-        """Wait for bytes and return them; empty if the client has closed the connection."""
+        """Wait for bytes and return them; return no bytes if the client has closed the connection."""
         while True:
             await anyio.wait_readable(self._socket)
             with suppress(BlockingIOError):  # a spurious wake-up
                 return self._socket.recv(_READ_SIZE)
 
     async def write(self, data: bytes) -> None:
-        """Write all bytes."""
+        """Send all bytes, and wait whenever the socket's send buffer is full."""
         rest = memoryview(data)
         while rest:
             try:
@@ -79,7 +79,7 @@ class RawConnection:
             await self.drain()
 
     async def reset(self) -> None:
-        """Make the next close of the socket reset the connection (RST)."""
+        """Configure the socket so that closing it resets the connection (RST)."""
         # With a linger time of zero, the kernel sends RST instead of FIN.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -95,7 +95,7 @@ async def handle_connection(connection: socket.socket, service: Service) -> None
 
 
 async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
-    """Handle one request. Return whether another request may follow."""
+    """Handle one request. Return whether another request may follow on the same connection."""
     try:
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
@@ -108,7 +108,7 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
     try:
         end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
     finally:
-        # Called only after the last byte or delay: `max_in_flight` counts an exchange until its response has been delivered.
+        # Called after the last byte or delay, because `max_in_flight` counts an exchange until its response has been delivered.
         exchange.ended()
     return await _end_exchange(line, conversation, end)
 
@@ -172,7 +172,7 @@ def _refuse_bare_lf(lines: bytes) -> None:
 
 
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
-    """Return the service's exchange, and the head and body of its response; both are empty if there is no response."""
+    """Execute a request. Return the exchange, and the head and body of the response, which are empty if there is none."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)
@@ -214,7 +214,7 @@ async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> Co
 
 
 async def _end_exchange(line: RawConnection, conversation: h11.Connection, end: ConnectionEnd | None) -> bool:
-    """Return whether another request may follow; if not, end the connection."""
+    """End the connection if the exchange requires it. Return whether another request may follow on the same connection."""
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True
     if end is ConnectionEnd.RESET:

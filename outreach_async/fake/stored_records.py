@@ -1,4 +1,4 @@
-"""The records that the fake stores. They are immutable, so a snapshot copies only the tables that refer to them.
+"""The records that the fake stores. Records are immutable: a snapshot copies only the tables that refer to records.
 
 A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
 are not stored: they are computed for each response.
@@ -17,13 +17,13 @@ from outreach_async.fake.arguments import check_known
 CAMPAIGN_HEADERS: Final = (
     "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
 )  # fmt: skip
-"""Columns of the campaign list, as the interface shows them."""
+"""Columns of the campaign list, in the order of the interface."""
 
 MAILBOX_HEADERS: Final = (
     "email", "sender_name", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "age", "sent_today", "sent_30days",
     "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate", "last_activity", "type", "created",
 )  # fmt: skip
-"""Columns of the mailbox list, as the interface shows them."""
+"""Columns of the mailbox list, in the order of the interface."""
 
 MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
 """Fields of a mailbox, in the interface's order."""
@@ -155,7 +155,7 @@ class Rates:
 class Template:
     """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9).
 
-    `rates` holds the shares of recipients that react to the template; `None` to use the campaign's rates.
+    `rates` are the probabilities of reactions to the template; `None` means the campaign's rates.
     """
 
     id: str
@@ -199,7 +199,7 @@ class Step:
 
 @attrs.frozen
 class Campaign:
-    """A campaign with its seeded counts. The `CampaignFlow` of the simulation holds the current counts.
+    """A campaign with its seeded counts. The current counts are in the `CampaignFlow` of the simulation.
 
     Attributes:
         id: The campaign's id, which starts with `camp_`.
@@ -213,7 +213,7 @@ class Campaign:
         interested_num: Number of interested replies.
         created: Creation time in Unix seconds.
         last_activity: Time of the last activity in Unix seconds; `None` for never.
-        rates: The shares of recipients that react to the campaign's e-mails.
+        rates: The probabilities of reactions to the campaign's e-mails.
     """
 
     id: str
@@ -236,7 +236,7 @@ class Campaign:
 
 @attrs.frozen
 class Mailbox:
-    """A mailbox with its seeded statistics. The `MailboxStats` of the simulation hold the current statistics.
+    """A mailbox with its seeded statistics. The current statistics are in the `MailboxStats` of the simulation.
 
     Attributes:
         id: The mailbox's id, which starts with `mailbox_`.
@@ -290,12 +290,12 @@ RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_
 
 
 def custom_number(code: str) -> int:
-    """Return the number in a well-formed custom code."""
+    """Return the number in the code of a custom field, such as 3 for `custom_3`."""
     return int(code.removeprefix("custom_"))
 
 
 def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the items of all-fields: `email`, the standard fields, extra fields, and the custom fields by number.
+    """Return the items of an all-fields response: `email`, the standard fields, extra fields, and custom fields by number.
 
     Args:
         extra: Labels of extra standard fields by code.

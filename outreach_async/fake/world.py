@@ -1,4 +1,4 @@
-"""The fake's state: tables of records, and request limits (rule E4). Callers must hold the fake's lock and pass the time."""
+"""The state of a fake: tables of records, and request limits (rule E4). Callers must hold the lock of the fake."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Limiter:
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
-            raise refusal_error(429, "rate_limited", "too many requests", headers={"retry-after": wait})
+            message = "too many requests; wait as the header retry-after states"
+            raise refusal_error(429, "rate_limited", message, headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
     def acquire_slot(self, most: int) -> Callable[[], object]:
@@ -72,7 +73,7 @@ CreationKey = tuple[float, str]
 
 @attrs.define
 class World:
-    """All stored data.
+    """The stored data of a fake, as tables of records.
 
     Attributes:
         workspaces: Workspaces by id.
@@ -137,7 +138,7 @@ class World:
         self.creation_order[workspace.id, "mailbox"] = []
 
     def add_mailbox(self, mailbox: Mailbox) -> None:
-        """Store a mailbox."""
+        """Store a mailbox, and add it to the mailbox list of its workspace."""
         self.mailboxes[mailbox.id] = mailbox
         bisect.insort(self.creation_order[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
@@ -147,7 +148,7 @@ class World:
         self.simulation.schedule_wake(to_microseconds(now))
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Store a campaign, and add it to the simulation."""
+        """Store a campaign, and add it to its workspace's campaign list and to the simulation."""
         self.campaigns[campaign.id] = campaign
         self.enrolled_counts[campaign.id] = 0
         self.simulation.add_campaign(campaign, now)
@@ -178,7 +179,7 @@ class World:
 
     @property
     def usage(self) -> MailboxUsage:
-        """The number of campaigns per mailbox."""
+        """The number of campaigns per mailbox, counted once after each change of a campaign."""
         if self._usage is None:
             campaigns = self.campaigns.values()
             self._usage = MailboxUsage(

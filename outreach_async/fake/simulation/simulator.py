@@ -192,7 +192,7 @@ class SimulationEngine:
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
-        # A contact that rejoined gets new random numbers in each round. The name of its round ends with ~ and a number.
+        # A contact that has rejoined gets new random numbers, because its name then ends with ~ and a number.
         round_name = (due.contact,) if "~" in due.contact else ()
         draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
         template = choose_template(step, flow.counts[place], draw_number)
@@ -285,7 +285,7 @@ class SimulationControl:
     """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
 
     Args:
-        seeding: Function that returns a context manager for changes to the stored data. It yields a `Seeder`.
+        seeding: Function that returns a context manager, which yields a `Seeder` for changes to the stored data.
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
@@ -353,17 +353,18 @@ class SimulationControl:
             ```
         """
         spans = {
-            EventKind.OPEN: opens_after,
-            EventKind.CLICK: clicks_after,
-            EventKind.INTERESTED if interested else EventKind.REPLY: replies_after,
-            EventKind.UNSUBSCRIBE: unsubscribes_after,
-            EventKind.BOUNCE: bounces_after,
+            EventKind.OPEN: ("opens_after", opens_after),
+            EventKind.CLICK: ("clicks_after", clicks_after),
+            EventKind.INTERESTED if interested else EventKind.REPLY: ("replies_after", replies_after),
+            EventKind.UNSUBSCRIBE: ("unsubscribes_after", unsubscribes_after),
+            EventKind.BOUNCE: ("bounces_after", bounces_after),
         }
         plan = _build_plan(
-            {kind: span_to_microseconds(span) for kind, span in spans.items() if span is not None}, interested=interested
+            {kind: span_to_microseconds(name, span) for kind, (name, span) in spans.items() if span is not None},
+            interested=interested,
         )
         if not require_count("step", step):
-            raise ValueError("step: expected 1 or more, got 0; the first step is 1")
+            raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
         with self._transaction() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
                 raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
@@ -388,21 +389,27 @@ def _find_token(seeder: Seeder, contact: str) -> str:
 def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
         raise ValueError(
-            "interested: expected replies_after too, because only a reply shows interest; pass it or omit interested"
+            "interested: expected replies_after too, because only a reply shows interest; pass replies_after or omit interested"
         )
     if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the others")
+        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
-        raise ValueError("replies_after, unsubscribes_after: expected at most one, as each ends the contact's path; omit one")
+        raise ValueError(
+            "replies_after, unsubscribes_after: expected one of the two, as each ends the contact's path; omit the other"
+        )
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: must not be longer than the span of another reaction; shorten or omit opens_after")
+        raise ValueError("opens_after: expected no longer span than for another reaction, got a longer span; omit opens_after")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 
 
-def span_to_microseconds(span: Span) -> int:
-    """Parse a span of time.
+def span_to_microseconds(name: str, span: Span) -> int:
+    """Convert a span of time to microseconds.
+
+    Args:
+        name: Name of the argument, for the error.
+        span: The span.
 
     Returns:
         Whole microseconds.
@@ -412,17 +419,18 @@ def span_to_microseconds(span: Span) -> int:
         ValueError: The string is malformed, or the span is negative or not finite.
     """
     if isinstance(span, str):
-        return _parse_span(span)
+        return _parse_span(name, span)
     if isinstance(span, bool) or not isinstance(span, int | float | timedelta):
-        raise TypeError(f"expected a span of time (a string such as '2h', seconds or a timedelta), got {type(span).__name__}")
+        kind = type(span).__name__
+        raise TypeError(f"{name}: expected a span of time, got {kind}; use a string such as '2h', seconds or a timedelta")
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"expected a span of time that is finite and not negative, got {span}")
+        raise ValueError(f"{name}: expected a finite span of time of at least 0 seconds, got {span}; use a span such as 2h")
     return round(seconds * SECOND_US)
 
 
-def _parse_span(span: str) -> int:
+def _parse_span(name: str, span: str) -> int:
     parts = _SPAN_PART.findall(span)
     if not parts or "".join(number + unit for number, unit in parts) != span:
-        raise ValueError(f"expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
+        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
     return round(sum(float(number) * _UNIT_MILLISECONDS[unit] * 1000 for number, unit in parts))

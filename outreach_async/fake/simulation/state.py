@@ -80,14 +80,17 @@ class FutureEvent(NamedTuple):
 
 
 Draw = Callable[[str], float]
-"""A function that returns a random number in [0, 1) for a name such as `open delay`. The same name gives the same number."""
+"""A function from a name such as `open delay` to a random number in [0, 1). The same name gives the same number."""
 
 ResponsePlan = tuple[tuple[int, int], ...]
 """The responses to an e-mail: the kind of event of each response, and the microseconds from sending to the event."""
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Draw the responses to an e-mail. A bounced e-mail is never opened, and an unopened e-mail gets no other response."""
+    """Draw the responses of a recipient to an e-mail at random.
+
+    A bounced e-mail is never opened, and an unopened e-mail gets no other response.
+    """
     if draw_number("bounce") < rates.bounce:
         return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
     if draw_number("open") >= rates.effective_open:
@@ -277,7 +280,7 @@ class MailboxStats:
 
 
 COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
-"""Names of the counts of a template, in the order in which `CampaignFlow.counts` stores them."""
+"""Names of a template's counts, in the order in which `CampaignFlow.counts` stores the counts."""
 
 COUNT_INDEXES: Final = (0, 1, 2, 3, 3, 4)
 """Index in `COUNT_NAMES` of the count that an event increments, by `EventKind`. A bounce increments no count (rule T10)."""
@@ -294,7 +297,7 @@ PendingJoin = tuple[str, str, int]
 
 @attrs.define
 class CampaignFlow:
-    """A campaign's queue and current counts. The campaign's record holds the seeded counts.
+    """A campaign's queue and current counts. The seeded counts are in the campaign's record.
 
     Attributes:
         seeded_at: Time at which the campaign was seeded, in Unix microseconds.
@@ -441,7 +444,7 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, which the caller may change in place. A flow that a copy shares is duplicated first."""
+        """Return a campaign's flow, which the caller may change in place. A flow shared with a copy is duplicated first."""
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -449,7 +452,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics for a day, for the caller to change. Shared statistics are copied first."""
+        """Return a mailbox's statistics for a day, for the caller to change. Shared statistics are duplicated first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -474,7 +477,7 @@ class Simulation:
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
-        """Add a contact to its new campaigns. If the time of an existing enrolment has changed, the contact rejoins."""
+        """Add a contact to its new campaigns. The contact rejoins a campaign if the time of its enrolment has changed."""
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:
@@ -488,7 +491,7 @@ class Simulation:
         self.wake = at if self.wake is None else min(self.wake, at)
 
     def schedule_pending(self, campaigns: dict[str, Campaign], seed: int) -> None:
-        """Schedule the first event of every contact that has none yet."""
+        """Schedule the first event of every contact that has no scheduled event yet."""
         for id_ in [id_ for id_, flow in self.flows.items() if flow.pending_joins or not flow.started]:
             for event in self.mutable_flow(id_).start_pending(campaigns[id_], seed):
                 heapq.heappush(self.heap, event)
