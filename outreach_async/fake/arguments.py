@@ -109,7 +109,7 @@ def convert(name: str, value: object, kind: type[_T]) -> _T:
 
 
 def draw(*names: object) -> float:
-    """Return a pseudorandom number in [0, 1). It is a hash of the arguments: the same arguments give the same number."""
+    """Return a pseudorandom number in [0, 1), derived from a hash of the arguments: equal arguments give equal numbers."""
     text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
     number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
     return (number >> 11) / 2**53  # use 53 of the 64 bits, the precision of a float

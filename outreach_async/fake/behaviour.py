@@ -262,7 +262,7 @@ class Behaviour:
 
     @classmethod
     def documented(cls) -> Behaviour:
-        """Return the default of every knob.
+        """Return the behaviour in which every knob has its default value.
 
         Example:
             ```python

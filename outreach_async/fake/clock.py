@@ -26,7 +26,7 @@ class Clock:
         # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their total duration.
         self._source: Callable[[], int]
         self.is_running = callable(source)
-        """Whether the clock follows a callable; if false, only `advance` and `set_time` change the time."""
+        """Whether the clock follows a callable. If false, the time stands still until it is changed explicitly."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
         else:

@@ -1,7 +1,7 @@
-"""Errors of the service (rules E2 and E3): a `Refusal` describes an error, and a renderer turns it into a response.
+"""Error responses of the service (rules E2 and E3). A renderer turns a `Refusal`, which describes an error, into a response.
 
-The interface documents neither error codes nor error bodies. To make sure that a client depends on neither,
-test the client with several renderers.
+The interface documents neither error codes nor error bodies. To make sure that a client depends on neither, test the client with
+several renderers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return a `RequestRefused` for a `Refusal` with the given attributes. `knob` names the knob that decided, as a hint."""
+    """Return a `RequestRefused` for a `Refusal` with the given attributes. If `knob` is given, a hint names this knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 

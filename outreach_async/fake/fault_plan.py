@@ -53,7 +53,7 @@ class Service(Protocol):
     """The interface of an object that executes requests for the fake's transport, ASGI application and server."""
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Execute a request completely, without waiting, and return the result."""
+        """Execute a request synchronously. Return the response, and the wire fault to reproduce."""
         ...
 
 
@@ -349,7 +349,9 @@ def require_fault(fault: object) -> None:
     """
     if not isinstance(fault, Fault):
         name = getattr(fault, "__name__", type(fault).__name__)
-        raise TypeError(f"expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)")
+        raise TypeError(
+            f"fault: expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)"
+        )
 
 
 def _check_operation(operation: str) -> None:

@@ -179,8 +179,8 @@ def hang() -> Fault:
 def refuse() -> Fault:
     """Refuse the connection: no byte of the request leaves the client.
 
-    A server that has read a request can no longer refuse the connection. Over a socket, it resets the connection instead, without
-    a response. The service does not execute the request, but the client must treat the request as possibly sent.
+    A server that has read a request can no longer refuse the connection. Over a socket, the server resets the connection instead,
+    without a response. The service does not execute the request, but the client must treat the request as possibly sent.
 
     Example:
         ```python

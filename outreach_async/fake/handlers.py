@@ -150,7 +150,7 @@ def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
     return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page repeats most
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page repeats most of them
 def _round_percent(n: int, of: int, digits: int) -> float:
     # Integer arithmetic: the float 100 * n / of is rarely exact, and would round some halves to the wrong side.
     if of <= 0:
@@ -353,7 +353,7 @@ class Context:
 
 
 def execute(call: ParsedRequest, context: Context) -> HandlerResult:
-    """Execute the operation of a request, after the checks of the credential and the limits.
+    """Check the credential and the limits of a request, and execute its operation.
 
     Returns:
         Status and document of the response.

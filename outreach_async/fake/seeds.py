@@ -47,7 +47,7 @@ def generate_domain(number: int) -> str:
 
 
 def generate_name(first: int, last: int) -> tuple[str, str]:
-    """Return a first name and a last name by their indexes in the table of names. Larger indexes start again at 0."""
+    """Return a first name and a last name by their indexes in the table of names. Indexes past the end wrap around."""
     names = read_table("names")
     return names[first % len(names)][0], names[last % len(names)][1]
 
@@ -263,7 +263,7 @@ _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
-"""A function that takes a prefix and an id. It reserves and returns the id, or generates one if the id is `None`."""
+"""A function that takes a prefix and an id, and reserves and returns the id. If the id is `None`, an id is generated."""
 
 
 def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
@@ -291,7 +291,7 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
     subject = seed.get("subject", None if follows else "A question, {{first_name}}")
     if follows and subject is not None:
         raise ValueError(
-            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit it, or set new_thread to true"
+            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit subject, or set new_thread to true"
         )
     return new_thread, subject
 
@@ -334,7 +334,7 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
         raise ValueError(
             "steps: expected no step to have more contacts than the campaign, or more contacts or sent e-mails than the previous "
-            f"step, got contacts {whole} and sent e-mails {sent}"
+            f"step, got contacts {whole} and sent e-mails {sent}; correct the counts"
         )
 
 
@@ -490,12 +490,14 @@ class CampaignBuilder:
         counts = {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES}
         sent, opened, clicked, replied, unsubscribed = counts.values()
         if not max(clicked, replied, unsubscribed) <= opened <= sent:
-            raise ValueError(f"expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}")
+            raise ValueError(
+                f"templates: expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}"
+            )
         return counts
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check that a campaign's interested replies and bounces are not too many for the counts of its templates (rule T10)."""
+    """Check that a campaign has at most as many interested replies as replies, and bounces as unopened e-mails (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
         raise ValueError(

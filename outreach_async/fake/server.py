@@ -33,7 +33,7 @@ HEAD_TIMEOUT = 10.0
 """Maximum seconds from the first to the last byte of a request's head. Between requests, a connection may be idle forever."""
 
 LINGER_SECONDS = 1.0
-"""Maximum seconds to wait for the client to close its side. A socket closed with unread data sends RST instead of FIN."""
+"""Maximum seconds to wait for the client to close its side, because closing a socket with unread data sends RST, not FIN."""
 
 _READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)
@@ -117,7 +117,8 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
     """Read one whole request; return `None` if the client has closed the connection, or takes too long to send the head."""
     head: object = None
     # Wait for the first byte without a time limit, because an idle connection is allowed. The rest of the head has a time
-    # limit, so that a slow client cannot hold the connection forever. If a pipelined request has already arrived, do not wait.
+    # limit, because a slow client must not keep the connection open forever. If a pipelined request has already arrived, do not
+    # wait.
     if not conversation.trailing_data[0]:
         conversation.receive_data(await line.read())
     with anyio.move_on_after(HEAD_TIMEOUT):

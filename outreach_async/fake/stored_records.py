@@ -29,7 +29,7 @@ MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_
 """Fields of a mailbox, in the interface's order."""
 
 PERSONALIZED: Final = "PER"
-"""`test_letter` of a step's personalized template."""
+"""Value of `test_letter` for the personalized template of a step."""
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class Enrolment:
 
     Attributes:
         campaign: The campaign's id.
-        at: Time of joining in Unix seconds; the wait of step 1 starts then.
+        at: Time of joining in Unix seconds, which is when the wait of step 1 starts.
     """
 
     campaign: str

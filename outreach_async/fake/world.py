@@ -42,7 +42,7 @@ class Limiter:
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
-            message = "too many requests; wait as the header retry-after states"
+            message = "too many requests; retry after the time in the header retry-after"
             raise refusal_error(429, "rate_limited", message, headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
@@ -50,7 +50,7 @@ class Limiter:
         """Reserve a slot for an exchange in flight.
 
         Returns:
-            A function that releases the slot. It can be called at any time, from any thread, and more than once.
+            A function that releases the slot. The function can be called at any time, from any thread, and more than once.
 
         Raises:
             RequestRefused: 429 with `Retry-After` if `most` exchanges are already in flight.
@@ -81,7 +81,7 @@ class World:
         mailboxes: Mailboxes by id.
         campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
         contacts: Contacts by workspace id, then by e-mail key.
-        enrolled_counts: Number of stored contacts in each campaign.
+        enrolled_counts: Number of stored contacts in each campaign, by campaign id.
         creation_order: Creation times and ids of each list's items, oldest first.
         ids: Every id in use.
         counters: Number of ids generated per prefix.
@@ -126,7 +126,7 @@ class World:
         if not id_.startswith(prefix) or id_ == prefix:
             raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
         if id_ in self.ids:
-            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate one")
+            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate an id")
         self.ids.add(id_)
         return id_
 
@@ -179,7 +179,7 @@ class World:
 
     @property
     def usage(self) -> MailboxUsage:
-        """The number of campaigns per mailbox, counted once after each change of a campaign."""
+        """The number of campaigns per mailbox, counted on the first use after a change of campaigns."""
         if self._usage is None:
             campaigns = self.campaigns.values()
             self._usage = MailboxUsage(
@@ -204,8 +204,8 @@ class MailboxUsage:
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
         """Return the number of e-mails per day that a campaign can send through its mailboxes.
 
-        The live campaigns of a mailbox share its daily limit equally. This campaign is treated as live, even if it is not (rule
-        T17).
+        The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its status
+        (rule T17).
         """
         own = 0 if campaign.status == "live" else 1
         shares = (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes)

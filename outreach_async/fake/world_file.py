@@ -11,8 +11,8 @@ A file is one JSON object. Values equal to their default can be omitted, which m
      "owner_keys": {"key_1": ["space_1"]}}
 
 `dump_world` writes every value: a dumped file that is loaded and dumped again gives the same bytes. The counts in campaigns
-and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` holds its state: the counts that have
-changed and the pending events.
+and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` contains the changed counts and the
+pending events.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def load_simulation(document: SimulationDocument, world: World) -> None:
 def _check_event(event: FutureEvent, world: World) -> None:
     steps = _look_up(event.campaign, world.campaigns).steps
     if not 0 <= event.kind < len(KIND_NAMES):
-        raise ValueError(f"{event}: expected a kind from 0 to {len(KIND_NAMES) - 1}")
+        raise ValueError(f"{event}: expected a kind from 0 to {len(KIND_NAMES) - 1}, got {event.kind}; correct the kind")
     fits = 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
         raise ValueError(
@@ -283,7 +283,7 @@ def dump_world(world: World, now: str) -> str:
     written = json.dumps(document, ensure_ascii=False, indent=1)
     simulation = dump_simulation(world.simulation, parse_time("now", now) // DAY_US)
     if simulation:
-        # On one line: there can be thousands of events, and they are not edited by hand.
+        # On one line, because there can be thousands of events, which nobody edits by hand.
         line = json.dumps(msgspec.to_builtins(simulation), ensure_ascii=False, separators=(",", ":"))
         written = f'{written.removesuffix("}").rstrip()},\n "simulation": {line}\n}}'
     return written + "\n"

@@ -606,7 +606,7 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
         ({"interested": True}, "interested: expected replies_after"),
         ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after: expected no other reaction"),
         ({"replies_after": "1h", "unsubscribes_after": "1h"}, "each ends the contact's path"),
-        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: expected no longer span than for another reaction"),
+        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: expected at most the span of every other reaction"),
         ({"step": 0}, "the first step is 1"),
         ({"campaign": "camp_9"}, "there is no campaign 'camp_9'"),
         ({"contact": "contact_9"}, "there is no contact 'contact_9'"),

@@ -21,7 +21,7 @@ from outreach_async.fake.world_file import WorldError
 from outreach_async.transport.wire import Request
 
 _MAX_ADVANCE: Final = timedelta(days=3_660)
-"""Maximum time to advance per request. Other requests wait while the server simulates this time."""
+"""Maximum duration by which one request can advance the time. Other requests wait while the server simulates the duration."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 """Latest time of the fake in Unix seconds. `datetime` ends with the year 9999, and estimated dates can be decades later."""
@@ -212,7 +212,7 @@ def clear_faults(context: ActionContext, _: schemas.EmptyBody) -> schemas.Unfire
 
 
 def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourState:
-    """Return the value of every knob."""
+    """Return the value of every knob of the behaviour."""
     return schemas.describe_behaviour(context.service.behaviour)
 
 
@@ -242,10 +242,12 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
         step = timedelta.max
     if step > _MAX_ADVANCE:
         raise Problem(
-            400, f"expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
+            400, f"duration: expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
         )
     if context.service.now + step.total_seconds() > _MAX_TIME:
-        raise Problem(400, "expected a time before the year 9000, got a later time", None, "advance less, or reset the fake")
+        raise Problem(
+            400, "time: expected a time before the year 9000, got a later time", None, "advance less, or reset the fake"
+        )
     context.service.advance(seconds=step.total_seconds())
     return get_time(context)
 
@@ -253,8 +255,8 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
 def find_member_at_fault(body: Struct, message: str) -> str | None:
     """Return the path of the key in a request body that an error message refers to; `None` if no key matches.
 
-    This is the first key that the message quotes, or whose string value the message quotes; otherwise, the key with which the
-    message starts.
+    The result is the first key that the message quotes, or whose string value the message quotes. If there is none, the result is
+    the key with which the message starts.
     """
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)

@@ -247,7 +247,7 @@ class ContactsQuery(RequestBody):
 
 
 class RequestsQuery(RequestBody):
-    """Query parameters of the request log: the number of last entries to list, and optionally the operation to list."""
+    """Query parameters of the request log: the maximum number of entries, and optionally the only operation to list."""
 
     operation: OperationName | msgspec.UnsetType = msgspec.UNSET
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
@@ -354,7 +354,7 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""msgspec structs for knob values that are JSON objects, by the attrs class that `Behaviour` uses for the same value."""
+"""msgspec structs that parse the knob values that are JSON objects, by the attrs class of the value in `Behaviour`."""
 
 
 def _to_json_type(annotation: Any) -> Any:
@@ -466,7 +466,7 @@ FAULT_SIGNATURES: Final = "; ".join(
 
 
 def build_fault(body: FaultBody) -> Fault:
-    """Return the fault that a request body describes.
+    """Create the fault that a request body describes.
 
     Raises:
         ValueError: The fault's arguments contradict each other.

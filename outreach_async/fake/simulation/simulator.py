@@ -84,12 +84,15 @@ class MailboxPool:
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
         self._remaining_capacity = remaining_capacity
         self._members = frozenset(mailboxes)
-        # Of mailboxes with equal capacity, the one that the campaign lists first comes first.
+        # Mailboxes with equal capacity are ordered as in the campaign.
         self._heap = [(-remaining_capacity(id_), place, id_) for place, id_ in enumerate(mailboxes)]
         heapq.heapify(self._heap)
 
     def choose(self, sticky: str) -> str | None:
-        """Return `sticky` if it is in the pool and has capacity, or else the mailbox with the most capacity, if any."""
+        """Return the id of the mailbox to send from; `None` if no mailbox of the pool has capacity.
+
+        The preferred mailbox `sticky` is chosen if it is in the pool and has capacity, else the mailbox with the most capacity.
+        """
         if sticky in self._members and self._remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
@@ -399,7 +402,7 @@ def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
         )
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: expected no longer span than for another reaction, got a longer span; omit opens_after")
+        raise ValueError("opens_after: expected at most the span of every other reaction, got more; shorten or omit opens_after")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 

@@ -173,7 +173,7 @@ class SeededStats:
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces are still in the 30-day window, in proportion to the seeded e-mails that are in it."""
+        """Return how many seeded bounces are still in the 30-day window, in proportion to the seeded e-mails in the window."""
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
@@ -388,7 +388,7 @@ class CampaignFlow:
         joined, self.pending_joins = self.pending_joins, []
         if waits:
             for contact, token, at in joined:
-                # An e-mail that would have been due before the campaign was seeded is due when the campaign was seeded.
+                # No e-mail can be due before the campaign was seeded.
                 yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, contact, 0, token, len(waits))
 
 
@@ -397,7 +397,7 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return a path for each contact, so that every step has the given number of contacts left to send to.
+    """Assign a path through the steps to each seeded contact, so that `lefts[step]` contacts are left to send to in each step.
 
     Returns:
         For each contact, its first step and the first step that it does not reach.
@@ -424,7 +424,7 @@ class Simulation:
         flows: Queue and counts of each campaign, by campaign id.
         stats: Counts by mailbox id. Mailboxes that have only their seeded statistics may be missing.
         scripts: Scripted responses to e-mails.
-        wake: Time at which to send queued e-mails, in Unix microseconds; `None` if none is scheduled.
+        wake: Time at which to send queued e-mails, in Unix microseconds; `None` if no time is scheduled.
     """
 
     heap: list[FutureEvent] = attrs.field(factory=list, repr=False)
