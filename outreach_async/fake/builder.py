@@ -415,7 +415,7 @@ class WorldBuilder(ABC):
         campaign: str | None = None,
         owner_key: str | None = None,
     ) -> list[str]:
-        """Store contacts directly, without a request.
+        """Store contacts directly, without a request to the fake.
 
         Args:
             workspace: Id of the workspace.

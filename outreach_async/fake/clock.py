@@ -61,7 +61,7 @@ class Clock:
         self.offset += step // _MICROSECOND
 
     def set_time(self, time: str) -> None:
-        """Set the current time.
+        """Set the clock to a time.
 
         Raises:
             ValueError: The string is not a valid ISO 8601 time.

@@ -447,7 +447,7 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    """Validate the fields of a create request strictly.
+    """Apply strict validation to the fields of a create request.
 
     Raises:
         RequestRefused: 422 with a message that lists every failure.

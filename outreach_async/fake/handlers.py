@@ -171,7 +171,7 @@ _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", 
 
 @attrs.frozen
 class CompletionEstimate:
-    """The estimated end of a campaign.
+    """The estimated time until a campaign ends.
 
     Attributes:
         days: Whole days until the end.
@@ -187,11 +187,11 @@ class CompletionEstimate:
         return self.placeholder or f"{self.days} day{'' if self.days == 1 else 's'}"
 
     def date(self, now: float) -> str:
-        """Return the end as a string: the date, or `placeholder` if there is no date."""
+        """Return the estimated end of the campaign as a string: a date, or `placeholder` if there is no date."""
         return self.placeholder or format_date(self.timestamp(now))
 
     def timestamp(self, now: float) -> int:
-        """Return the end in Unix seconds."""
+        """Return the estimated end of the campaign in Unix seconds."""
         return int(now) + self.days * DAY
 
 

@@ -210,7 +210,7 @@ class InMemoryService(WorldBuilder):
         return self._clock.now
 
     def advance(self, **step: float) -> None:
-        """Advance the time and run every event due by then: e-mails, opens, replies, ...
+        """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
         Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run with the next
         `advance`, even with `advance(days=0)`.
@@ -248,7 +248,7 @@ class InMemoryService(WorldBuilder):
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Return the current state: stored data, pending events and the time, but not the faults or the request log.
+        """Return a snapshot of the stored data, pending events and the time, without the faults and the request log.
 
         Example:
             ```python
@@ -275,7 +275,7 @@ class InMemoryService(WorldBuilder):
             self._clock.offset = snapshot._offset  # noqa: SLF001 - as above
 
     def reset(self) -> None:
-        """Return to the initial state: no stored data, no faults, an empty request log, and the initial time.
+        """Return the fake to its initial state: no stored data, no faults, an empty request log, and the initial time.
 
         Example:
             ```python

@@ -29,7 +29,7 @@ _LIST_PARAMETERS: Final = ("workspace", "display", "page")
 
 @attrs.frozen
 class ServiceRoute:
-    """An operation of the service.
+    """The method, the path and the query parameters of an operation of the service.
 
     Attributes:
         operation: Name of the operation.
@@ -59,7 +59,7 @@ _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): rou
 
 @attrs.frozen
 class Target:
-    """A parsed request target.
+    """A parsed request target: path segments, query parameters, and the operation with this path.
 
     Attributes:
         segments: Decoded path segments; `%2F` becomes a slash within a segment.
@@ -160,7 +160,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_con
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body strictly.
+    """Parse a request body as a strict JSON object.
 
     Raises:
         RequestRefused: 413 for a body that is too large; 400 for a body that is not a JSON object, or contains a duplicate
@@ -209,7 +209,7 @@ _NO_TARGET: Final = Target((), {}, None)
 
 @attrs.define
 class ParsedRequest:
-    """A parsed request.
+    """A request with its parsed target and body, and the errors found while parsing.
 
     Attributes:
         request: The request.

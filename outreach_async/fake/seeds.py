@@ -163,7 +163,7 @@ class MailboxSeed:
 
 
 def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
-    """Generate a mailbox.
+    """Generate a mailbox from its specification, with statistics that are consistent with each other.
 
     Raises:
         TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
@@ -389,7 +389,7 @@ class CampaignBuilder:
     now: float
 
     def build(self, seed: CampaignSeed, id_: str) -> Campaign:
-        """Create a campaign.
+        """Create a campaign from its specification. Counts that are not given are generated or 0.
 
         Raises:
             TypeError: A name is not a field of a step or template, or a value has the wrong type.

@@ -34,7 +34,7 @@ PERSONALIZED: Final = "PER"
 
 @attrs.frozen
 class Workspace:
-    """A workspace.
+    """A workspace: its field codes and labels, and the columns of its lists.
 
     Attributes:
         id: The workspace's id, which starts with `space_`.
@@ -72,7 +72,7 @@ class Enrolment:
 
 @attrs.frozen
 class Contact:
-    """A stored contact.
+    """A contact of a workspace, with its field values and its enrolments in campaigns.
 
     Attributes:
         id: The contact's id, which starts with `contact_`.
@@ -98,7 +98,7 @@ class Contact:
 
 @attrs.frozen
 class Share:
-    """A percentage stored as two counts, `part` and `whole`, and computed for each response."""
+    """A percentage that is stored as two counts. It is computed for each response as `100 * part / whole`."""
 
     part: int
     whole: int
@@ -175,7 +175,7 @@ class Template:
 
 @attrs.frozen
 class Step:
-    """A step of a campaign.
+    """A step of a campaign: after a wait, each contact gets an e-mail from one of the step's templates.
 
     Attributes:
         id: The step's id, which starts with `step_`.

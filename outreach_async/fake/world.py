@@ -118,7 +118,7 @@ class World:
                 return id_
 
     def reserve_id(self, id_: str, prefix: str) -> str:
-        """Reserve an id.
+        """Reserve a given id for a new record, and return the id.
 
         Raises:
             ValueError: The id has the wrong prefix, or is already in use.
@@ -131,7 +131,7 @@ class World:
         return id_
 
     def add_workspace(self, workspace: Workspace) -> None:
-        """Store an empty workspace."""
+        """Store a workspace, with empty tables for its contacts, campaigns and mailboxes."""
         self.workspaces[workspace.id] = workspace
         self.contacts[workspace.id] = {}
         self.creation_order[workspace.id, "campaign"] = []

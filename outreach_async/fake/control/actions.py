@@ -217,14 +217,14 @@ def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourSta
 
 
 def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
-    """Reset every knob to a preset, then set the given knobs."""
+    """Reset every knob of the behaviour to a preset, and then set the given knobs."""
     preset: Behaviour = getattr(Behaviour, body.preset)()  # type: ignore[attr-defined]  # its members are created at run time
     context.service.behaviour = schemas.set_knobs(preset, body)
     return get_behaviour(context)
 
 
 def patch_behaviour(context: ActionContext, body: schemas.Knobs) -> schemas.BehaviourState:
-    """Set the given knobs, and keep the values of all others."""
+    """Set the given knobs of the behaviour, and keep the values of all other knobs."""
     context.service.behaviour = schemas.set_knobs(context.service.behaviour, body)
     return get_behaviour(context)
 
@@ -235,7 +235,7 @@ def get_time(context: ActionContext, _: Any = None) -> schemas.ClockState:
 
 
 def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockState:
-    """Advance the fake's time."""
+    """Advance the fake's time, and run every event that is due by the new time."""
     try:
         step = timedelta(**asdict(body))
     except OverflowError:

@@ -132,7 +132,7 @@ PREFIX: Final = "/_fake"
 
 @attrs.frozen
 class ControlRoute:
-    """One operation of the control plane.
+    """The method, the path, the handler and the types of an operation of the control plane.
 
     Attributes:
         method: HTTP method.

@@ -40,7 +40,7 @@ LIVE: Final = "live"
 
 @attrs.frozen
 class Activity:
-    """An event that has happened.
+    """An event of the simulation that has happened, such as an open or a reply.
 
     Attributes:
         at: Time, in Unix seconds.
@@ -109,7 +109,7 @@ class MailboxPool:
 
 @attrs.define
 class SimulationEngine:
-    """Advances the simulation of one world.
+    """Processes the events of a simulation in order of time.
 
     Attributes:
         simulation: The state of the simulation.

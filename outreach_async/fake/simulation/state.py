@@ -49,7 +49,7 @@ DAY_US: Final = clock.DAY * SECOND_US
 
 
 class FutureEvent(NamedTuple):
-    """A scheduled event.
+    """An event of the simulation that is scheduled for a point in time.
 
     Attributes:
         at: Time, in Unix microseconds.
@@ -338,7 +338,7 @@ class CampaignFlow:
         )
 
     def sent(self, step: int) -> int:
-        """Return the number of e-mails sent for a step."""
+        """Return the number of e-mails sent for the step with this index."""
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
@@ -348,7 +348,7 @@ class CampaignFlow:
     # Joining and leaving.
 
     def join(self, contact: str, token: str, at: int) -> None:
-        """Add a contact to the campaign (rule T5)."""
+        """Add a contact to the campaign, with all steps left to send (rule T5)."""
         self.pending_joins.append((contact, token, at))
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
@@ -470,7 +470,7 @@ class Simulation:
     # Changes from outside the simulation.
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Add a campaign to the simulation."""
+        """Add a campaign to the simulation, with its seeded counts."""
         counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
         lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
         self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
