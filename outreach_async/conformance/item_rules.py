@@ -14,7 +14,7 @@ from outreach_async.conformance.calibration import Measurement
 from outreach_async.conformance.read_probes import COMPLETE, HttpExchange
 from outreach_async.conformance.rule import RuleSubject, StatedRule, shorten
 from outreach_async.conformance.target import extract_rows
-from outreach_async.fake.records import CUSTOM_CODE
+from outreach_async.fake.stored_records import CUSTOM_CODE
 
 Item = Mapping[str, Any]
 

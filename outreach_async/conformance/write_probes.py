@@ -27,7 +27,7 @@ from outreach_async.conformance.target import (
     require_success,
     unobserved,
 )
-from outreach_async.fake.records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_FIELDS, custom_number
+from outreach_async.fake.stored_records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_FIELDS, custom_number
 from outreach_async.transport.wire import Request
 
 MAX_CAMPAIGN_PAGES: Final = 300

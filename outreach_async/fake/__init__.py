@@ -1,4 +1,4 @@
-"""An in-memory fake of the service: `FakeService` answers requests, `FakeTransport` connects a client, `faults` inject failures.
+"""An in-memory fake of the service: `FakeService` executes requests, `FakeTransport` connects a client, `faults` inject failures.
 
 This minimal program opens no socket and sends nothing to a network. The same calls always produce the same bytes:
 
@@ -55,7 +55,7 @@ fake.restore(before)  # a snapshot can be restored any number of times
 print(len(fake.contacts("space_1")))  # -> 1
 ```
 
-`reset` empties a fake. A snapshot holds the stored data and the time, but neither faults nor the request log.
+`reset` empties a fake. A snapshot contains the stored data and the time, but neither faults nor the request log.
 
 Behaviours
 ----------
@@ -63,7 +63,8 @@ The documented interface of the service leaves many questions open: error bodies
 `Behaviour` has knobs for some of them. Each default is the most defensible interpretation. `help(Behaviour)` lists the
 knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To make sure that
 your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and `outreach_async.testing.pairwise()`: about thirty
-behaviours that cover every pair of knob values. `load_behaviour` reads what `outreach_async.conformance` measured on a service.
+behaviours that cover every pair of knob values. `load_behaviour` reads a file that `outreach_async.conformance` has written after
+it measured the behaviour of a live service.
 
 ```python
 from outreach_async import Request
@@ -156,10 +157,10 @@ from typing import TYPE_CHECKING, Any
 
 from outreach_async.fake import faults
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.errors import Refusal
+from outreach_async.fake.error_responses import Refusal
 from outreach_async.fake.in_memory import InMemoryService, Snapshot
 from outreach_async.fake.request_log import JournalOverflow, Recorded
-from outreach_async.fake.simulation.engine import Activity
+from outreach_async.fake.simulation.simulator import Activity
 from outreach_async.fake.world_file import WorldError
 
 if TYPE_CHECKING:

@@ -1,6 +1,4 @@
-"""Validate values from tests and world files, so that an error names the invalid value. Generate and check ids (rules W3, W5).
-
-The module also reads the tables in `data`, which are files of tab-separated values.
+"""Validate arguments and values of world files, generate and check ids (rules W3 and W5), and read the tables in `data`.
 
 Generated ids increase. Lists are sorted by creation time and then by id, so items created at the same time keep their order.
 """
@@ -16,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from outreach_async.fake.errors import refusal_error
+from outreach_async.fake.error_responses import refusal_error
 
 _Number = TypeVar("_Number", int, float)
 _T = TypeVar("_T")
@@ -42,9 +40,9 @@ def require_count(name: str, value: object) -> int:
         ValueError: The value is negative.
     """
     if type(value) is not int:
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}; use an integer of at least 0")
     if value < 0:
-        raise ValueError(f"{name}: expected an integer of at least 0, got {value}")
+        raise ValueError(f"{name}: expected an integer of at least 0, got {value}; use 0 or a larger number")
     return value
 
 
@@ -56,9 +54,9 @@ def require_string(name: str, value: object) -> str:
         ValueError: The value is blank.
     """
     if not isinstance(value, str):
-        raise TypeError(f"{name}: expected a string, got {type(value).__name__}")
+        raise TypeError(f"{name}: expected a string, got {type(value).__name__}; use a non-blank string")
     if not value.strip():
-        raise ValueError(f"{name}: expected a non-blank string, got {value!r}")
+        raise ValueError(f"{name}: expected a non-blank string, got {value!r}; use a string that is not only whitespace")
     return value
 
 
@@ -69,7 +67,7 @@ def require_mapping(what: str, value: object) -> Mapping[str, Any]:
         TypeError: The value is not a mapping.
     """
     if not isinstance(value, Mapping):
-        raise TypeError(f"{what}: expected an object, got {type(value).__name__}")
+        raise TypeError(f"{what}: expected an object, got {type(value).__name__}; use a mapping of field names to values")
     return value
 
 
@@ -81,23 +79,23 @@ def require_time(name: str, value: object) -> float:
         ValueError: The time is before 1970, or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}: expected Unix seconds, got {type(value).__name__}")
+        raise TypeError(f"{name}: expected Unix seconds, got {type(value).__name__}; use a number such as 1767225600")
     return require_at_least(name, 0, value)
 
 
 def require_at_least(name: str, low: int, value: _Number) -> _Number:
-    """Return the value if it is finite and not below a minimum.
+    """Return a number if it is finite and at least `low`.
 
     Raises:
-        ValueError: The value is too small, or not finite.
+        ValueError: The number is too small, or not finite.
     """
     if not low <= value < math.inf:
-        raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}")
+        raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}; use a number in this range")
     return value
 
 
 def convert(name: str, value: object, kind: type[_T]) -> _T:
-    """Convert a value of a document to a type. Types must match: a string is not converted to a number.
+    """Convert a value from a parsed document to the type `kind`. Types must match: a string is not converted to a number.
 
     Raises:
         ValueError: The value, or a part of it, has the wrong type or is out of range. The message starts with `name` and the
@@ -110,6 +108,13 @@ def convert(name: str, value: object, kind: type[_T]) -> _T:
         raise ValueError(f"{name}{place.removesuffix('`')}: {message[0].lower()}{message[1:]}") from None
 
 
+def draw(*names: object) -> float:
+    """Return a pseudorandom number in [0, 1), derived from a hash of the arguments: equal arguments give equal numbers."""
+    text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return (number >> 11) / 2**53  # use 53 of the 64 bits, the precision of a float
+
+
 ID_KINDS: Final[dict[str, str]] = {
     "space_": "a workspace's id",
     "camp_": "a campaign's id",
@@ -120,13 +125,14 @@ ID_KINDS: Final[dict[str, str]] = {
     "contact_": "a contact's id",
     "key_": "an owner key",
 }
-"""Descriptions of the kinds of ids, by prefix."""
+"""A description of each kind of id, by the prefix of its ids."""
 
 
 def generate_id(seed: int, prefix: str, number: int) -> str:
-    """Generate the id with this prefix and number.
+    """Generate an id from a seed, a prefix and a number. The same arguments give the same id.
 
-    The first ten hexadecimal digits are the number, counted from a start derived from the seed. The last six digits are a hash.
+    After the prefix, ten hexadecimal digits are the number plus an offset derived from the seed and the prefix. Six more digits
+    are a hash of the arguments.
     """
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
     return f"{prefix}{_first_number(seed, prefix) + number:010x}{drawn}"
@@ -138,7 +144,7 @@ def _first_number(seed: int, prefix: str) -> int:
 
 
 def check_id(text: str, prefix: str, field: str) -> None:
-    """Check the format of an id.
+    """Check that an id starts with the prefix of its kind, followed by at least one character.
 
     Raises:
         RequestRefused: 400 if the prefix is missing, or nothing follows the prefix.
@@ -150,14 +156,14 @@ def check_id(text: str, prefix: str, field: str) -> None:
 
 
 def suggest_similar(name: str, known: list[str]) -> str:
-    """Return a suggestion of the most similar known name; empty if no name is similar."""
+    """Return a suggestion such as `did you mean email?`; empty if no known name is similar to `name`."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else ""
 
 
 @cache
 def read_table(name: str) -> list[list[str]]:
-    """Return the rows of a table in `data`, without the comments at its top."""
+    """Return the rows of the file `data/<name>.tsv` as lists of cells, without its comment lines."""
     from importlib.resources import files  # slow to import, and rarely needed
 
     lines = files("outreach_async.fake").joinpath("data", f"{name}.tsv").read_text(encoding="utf-8").splitlines()

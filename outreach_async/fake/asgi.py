@@ -41,14 +41,14 @@ def asgi_app(service: Service) -> Application:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            # Nothing needs starting or stopping, but servers wait for these acknowledgements.
+            # The application needs no startup or shutdown, but servers wait for these acknowledgements.
             while (event := (await receive())["type"]) != "lifespan.shutdown":
                 await send({"type": f"{event}.complete"})
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
             await _handle_http(service, scope, receive, send)
         else:
-            raise ValueError(f"scope: expected http or lifespan, got {scope['type']}; route only HTTP requests here")
+            raise ValueError(f"scope: expected http or lifespan, got {scope['type']}; route other scopes elsewhere")
 
     return app
 
@@ -76,12 +76,12 @@ async def _handle_http(service: Service, scope: Scope, receive: Receive, send: S
     except TransportError as error:
         raise ConnectionError(f"injected wire fault: {error}") from None
     finally:
-        # Also if the client disconnects or the task is cancelled: an exchange without a client must not hold its slot.
+        # Runs even if the client disconnects or the task is cancelled, so that the exchange always releases its slot.
         exchange.ended()
 
 
 def _execute(service: Service, scope: Scope, request: Request) -> Exchange:
-    # The documents of the control plane contain the base URL, which only the ASGI scope states.
+    # The documents of the control plane contain the base URL of the application, which only the ASGI scope reveals.
     exchange_at: Callable[[Request, str], Exchange] | None = getattr(service, "exchange_at", None)
     if exchange_at is None:
         return service.exchange(request)
@@ -90,7 +90,7 @@ def _execute(service: Service, scope: Scope, request: Request) -> Exchange:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Read the whole body; return `None` if the client has disconnected."""
+    """Return the whole request body; `None` if the client disconnects before the end of the body."""
     body = bytearray()
     while (message := await receive())["type"] == "http.request":
         body += message.get("body", b"")
@@ -108,7 +108,7 @@ async def _send_response(send: Send, response: Response) -> None:
 
 
 def rebuild_target(scope: Scope) -> str:
-    """Rebuild the request target, byte for byte, without the prefix that the application is mounted under."""
+    """Return the request target (path and query) as sent, without the prefix under which the application is mounted."""
     # The raw path distinguishes `%2F` from a slash between segments. Not every server provides the raw path.
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = _strip_root_path(raw.partition(b"?")[0].decode("latin-1"), scope.get("root_path", ""))

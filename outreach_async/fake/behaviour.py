@@ -1,4 +1,4 @@
-"""`Behaviour`: knobs that set how the fake interprets the rules that the interface leaves open.
+"""Configure how the fake interprets rules that the service's interface leaves open. Each knob of `Behaviour` sets one rule.
 
 Rules that the interface states have no knob. The description of each knob starts with its rule, such as P8; the default is the
 most defensible interpretation. The open questions in this table have no knob, because their interpretation is fixed:
@@ -88,7 +88,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async.fake.arguments import check_known, convert
-from outreach_async.fake.errors import RENDERERS, ErrorRenderer, RendererName
+from outreach_async.fake.error_responses import RENDERERS, ErrorRenderer, RendererName
 
 
 def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
@@ -145,7 +145,7 @@ class RateLimit:
 
 
 def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Refuse a value that the knob does not accept. The type must match too: `True` is not 1."""
+    """Raise `ValueError` for a value that a knob does not accept. The type must match too: `True` is not accepted for 1."""
     values, is_accepted = attribute.metadata["values"], attribute.metadata["is_accepted"]
     if not any(value == named and type(value) is type(named) for named in values) and not is_accepted(value):
         names = ", ".join(map(repr, values))
@@ -158,7 +158,7 @@ def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], 
 
 
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
-    """Return an attrs field for a knob with these predefined values, starting with the default; `is_accepted` checks others."""
+    """Define a knob as an attrs field. The first of its predefined values is the default; `is_accepted` checks other values."""
     metadata = {"values": values, "is_accepted": is_accepted}
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
@@ -183,7 +183,7 @@ class Behaviour:
         created_status: C3. HTTP status of the outcome `added`, or a mapping of outcomes to statuses. Outcomes that are not in the
             mapping keep their default.
         first_page: P3. The number of the first page.
-        past_end: P8. The response to a page past the end: an empty page, the last page (`clamp`), or 404 (`error`).
+        past_end: P8. The response to a page past the end: an empty page (`empty`), the last page (`clamp`), or 404 (`error`).
         over_max: P6. The response to a `display` over the maximum: 400 (`reject`), as many items as the maximum (`clamp`), or as
             many as requested (`serve`).
         campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. The interface states the maximum for
@@ -262,7 +262,7 @@ class Behaviour:
 
     @classmethod
     def documented(cls) -> Behaviour:
-        """Return the default of every knob.
+        """Return the behaviour in which every knob has its default value.
 
         Example:
             ```python
@@ -273,7 +273,7 @@ class Behaviour:
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Return the behaviour that refuses everything that the interface allows a service to refuse.
+        """Return the strictest behaviour: it refuses every request that the interface allows a service to refuse.
 
         Example:
             ```python
@@ -284,7 +284,7 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Return the behaviour that silently accepts everything that the interface allows a service to accept.
+        """Return the most lenient behaviour: it silently accepts every request that the interface allows a service to accept.
 
         Example:
             ```python
@@ -335,7 +335,7 @@ def dump_behaviour(
     undecided: Mapping[str, Iterable[Any]] | None = None,
     unseen: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a behaviour as TOML that `load_behaviour` reads.
+    """Serialize a behaviour as TOML, in the format that `load_behaviour` reads.
 
     `auth.tokens` is secret and is omitted, so the behaviour that is read back accepts every owner key of the fake.
 
@@ -343,7 +343,7 @@ def dump_behaviour(
         behaviour: The behaviour.
         about: A description of the file, written as a comment at its top.
         notes: Comments to write above the values, by knob.
-        undecided: Values that could not be distinguished, by knob. The first value of each knob must be its value in `behaviour`.
+        undecided: Values that measurements could not tell apart, by knob. The first value must be the value in `behaviour`.
         unseen: Reasons why the value of a knob is unknown, by knob. Each reason is written as a comment; the knob takes its
             default when the file is read.
 
@@ -398,7 +398,7 @@ def _to_toml(value: Any) -> str:
 
 
 def load_behaviour(path: str | Path) -> Behaviour:
-    """Read a behaviour from a file. An undecided knob takes the first of its possible values.
+    """Read a behaviour from a TOML file. A knob with several possible values is set to the first of them.
 
     Raises:
         BehaviourFileError: The file is invalid. The message names the key and, for an unknown key, suggests a similar name.
@@ -417,7 +417,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError
-        raise BehaviourFileError(f"{path}: not TOML in UTF-8: {error}") from None
+        raise BehaviourFileError(f"{path}: not TOML in UTF-8: {error}; correct the file") from None
     try:
         return dict(_parse_document(document))
     except (TypeError, ValueError) as error:
@@ -427,7 +427,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
 def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     undecided = document.get(_UNDECIDED_TABLE, {})
     if not isinstance(undecided, dict):
-        raise TypeError(f"{_UNDECIDED_TABLE}: expected a table, got {type(undecided).__name__}")
+        raise TypeError(f"{_UNDECIDED_TABLE}: expected a table, got {type(undecided).__name__}; write [{_UNDECIDED_TABLE}]")
     for knob, value in document.items():
         if knob != _UNDECIDED_TABLE:
             check_known(knob, (*KNOB_NAMES, _UNDECIDED_TABLE), "a behaviour")
@@ -435,7 +435,9 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
     for knob, values in undecided.items():
         check_known(knob, KNOB_NAMES, "a behaviour")
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, got {values!r}")
+            raise ValueError(
+                f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, got {values!r}; list the possible values"
+            )
         if knob in document:
             raise ValueError(f"{_UNDECIDED_TABLE}.{knob}: {knob} is also set at the top level of the file; remove one of the two")
         yield knob, tuple(_convert_value(knob, value) for value in values)
@@ -447,7 +449,7 @@ def _convert_value(knob: str, value: Any) -> Any:
         value = None
     elif kind := _TABLE_CLASSES.get(knob):
         if not isinstance(value, dict):
-            raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}", got {type(value).__name__}')
+            raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}", got {type(value).__name__}; write [{knob}]')
         for name in value:
             check_known(name, attrs.fields_dict(kind), knob)
         value = convert(knob, value, kind)

@@ -1,4 +1,4 @@
-"""Add workspaces, owner keys, mailboxes, campaigns and contacts to a fake. A call that fails leaves the world unchanged."""
+"""Add workspaces, owner keys, mailboxes, campaigns and contacts to a fake. A call that fails changes no stored data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
-from outreach_async.fake import records
 from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import Contact, Enrolment
 from outreach_async.fake.seeds import (
     CampaignBuilder,
     CampaignSeed,
@@ -23,6 +21,16 @@ from outreach_async.fake.seeds import (
     generate_mailbox,
     generate_people,
     update_mailbox,
+)
+from outreach_async.fake.stored_records import (
+    CAMPAIGN_HEADERS,
+    CUSTOM_CODE,
+    MAILBOX_HEADERS,
+    RESERVED_MEMBERS,
+    STANDARD_FIELDS,
+    Contact,
+    Enrolment,
+    Workspace,
 )
 from outreach_async.fake.world import ListKind, World
 
@@ -34,10 +42,10 @@ _MAX_AGE: Final = 600 * DAY
 
 @attrs.frozen
 class Seeder:
-    """Adds records to a world.
+    """Adds and changes records of a world. A call that fails changes no record.
 
     Attributes:
-        world: The world.
+        world: The stored data.
         seed: Seed for generated data.
         now: The current time in Unix seconds.
         email_key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
@@ -51,9 +59,9 @@ class Seeder:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Release the ids reserved in the block if the block fails.
+        """Undo the reservation of ids if the block raises an exception.
 
-        Records need no removal, because they are stored only after the last check.
+        Records need no removal, because all checks run before the first record is stored.
         """
         counters = dict(self.world.counters)
         try:
@@ -64,7 +72,7 @@ class Seeder:
             raise
 
     def reserve_id(self, prefix: str, id_: str | None) -> str:
-        """Reserve and return an id; generate one if `id_` is `None`."""
+        """Reserve an id and return it. If `id_` is `None`, generate an id first."""
         world = self.world
         id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
         self._reserved_ids.append(id_)
@@ -80,15 +88,15 @@ class Seeder:
     ) -> str:
         """Add a workspace; see `FakeService.add_workspace`."""
         custom = _check_labels(custom_fields)
-        other_codes = {*records.STANDARD_FIELDS, *records.RESERVED_MEMBERS}
+        other_codes = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
         if reserved := [code for code in extra_fields if code in other_codes or code.startswith("custom_")]:
             raise ValueError(f"extra_fields: these codes are reserved: {', '.join(reserved)}; use other codes")
-        workspace = records.Workspace(
+        workspace = Workspace(
             self.reserve_id("space_", id_),
             custom,
             {require_string("code", code): require_string("label", label) for code, label in extra_fields.items()},
-            records.CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
-            records.MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
+            CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
+            MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
         )
         self.world.add_workspace(workspace)
         return workspace.id
@@ -98,14 +106,14 @@ class Seeder:
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("key: expected a string that starts with key_; omit key to generate one")  # `key` may be a secret
+            raise ValueError("key: expected a string that starts with key_; omit key to generate a key")  # `key` may be a secret
         if key is None or key not in self.world.owner_keys:
             key = self.reserve_id("key_", key)
         self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
         return key
 
     def add_mailboxes(self, workspace: str, rows: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
-        """Add one mailbox per row of fields."""
+        """Add a mailbox for each mapping of fields, and return the ids of the mailboxes."""
         self.check_workspace(workspace)
         start = self._creation_time(workspace, "mailbox", self.now - self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE))
         first = len(self.world.mailboxes)
@@ -169,7 +177,7 @@ class Seeder:
         return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in rows))
 
     def store_contacts(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
-        """Store all contacts, or no contact if one is invalid."""
+        """Store contacts and return their ids. If any contact is invalid, no contact is stored."""
         stored: dict[str, Contact] = {}
         for seed in seeds:
             email = require_string("email", seed.email).strip()
@@ -205,7 +213,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return a creation time for the next item, not earlier than that of the last item: lists keep the order of calls."""
+        """Return `preferred` or the newest item's creation time, whichever is later: the list keeps the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -216,8 +224,8 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
     if not isinstance(custom_fields, Mapping):
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
-        if not records.CUSTOM_CODE.fullmatch(code):
-            raise ValueError(f"custom_fields: expected codes of the form custom_<n>, such as custom_1, got {code!r}")
+        if not CUSTOM_CODE.fullmatch(code):
+            raise ValueError(f"custom_fields: expected a code such as custom_1, got {code!r}; use custom_ and a number from 1")
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 
@@ -226,7 +234,7 @@ class WorldBuilder(ABC):
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Seeder]:
-        """Lock the world and yield its seeder; a block that fails leaves the world unchanged."""
+        """Lock the stored data and yield a `Seeder` that changes the data. A block that raises an exception changes nothing."""
         ...
 
     def add_workspace(
@@ -311,7 +319,7 @@ class WorldBuilder(ABC):
             fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
                 addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
                 seconds; now if not given) is the time of the counts: after that time, the counted e-mails gradually leave
-                the windows of 30 and 90 days. An impossible count or percentage, such as -5, is never changed.
+                the windows of 30 and 90 days. An impossible count or percentage, such as -5, never changes.
 
         Returns:
             The mailboxes' ids.
@@ -407,7 +415,7 @@ class WorldBuilder(ABC):
         campaign: str | None = None,
         owner_key: str | None = None,
     ) -> list[str]:
-        """Store contacts directly, without a request.
+        """Store contacts directly, without a request to the fake.
 
         Args:
             workspace: Id of the workspace.

@@ -1,4 +1,4 @@
-"""The fake's clock, and times as strings in the service's format (rules T16 and T18)."""
+"""The clock of the fake, and functions that format times as the service does (rules T16 and T18)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Clock:
         # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their total duration.
         self._source: Callable[[], int]
         self.is_running = callable(source)
-        """Whether the clock follows a callable."""
+        """Whether the clock follows a callable. If false, the time stands still until it is changed explicitly."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
         else:
-            start = parse_time(source)
+            start = parse_time("clock", source)
             self._source = lambda: start
         self.offset = 0
-        """Microseconds added to the source's time."""
+        """Microseconds that are added to the time of `source`."""
 
     @property
     def now(self) -> float:
@@ -61,16 +61,20 @@ class Clock:
         self.offset += step // _MICROSECOND
 
     def set_time(self, time: str) -> None:
-        """Set the current time.
+        """Set the clock to a time.
 
         Raises:
             ValueError: The string is not a valid ISO 8601 time.
         """
-        self.offset = parse_time(time) - self._source()
+        self.offset = parse_time("time", time) - self._source()
 
 
-def parse_time(text: str) -> int:
+def parse_time(name: str, text: str) -> int:
     """Parse a time in ISO 8601 format. A time without an offset is in UTC.
+
+    Args:
+        name: Name of the argument or key, for the error.
+        text: The time.
 
     Returns:
         Unix microseconds.
@@ -81,7 +85,7 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ValueError(f"expected an ISO 8601 time such as 2026-01-01T00:00:00Z, got {text!r}") from None
+        raise ValueError(f"{name}: expected an ISO 8601 time such as 2026-01-01T00:00:00Z, got {text!r}") from None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
 

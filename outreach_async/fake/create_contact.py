@@ -16,8 +16,8 @@ import attrs
 
 from outreach_async.fake.arguments import check_id, read_table, suggest_similar
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.errors import refusal_error, sanitize_name
-from outreach_async.fake.records import (
+from outreach_async.fake.error_responses import refusal_error, sanitize_name
+from outreach_async.fake.stored_records import (
     CUSTOM_CODE,
     RESERVED_MEMBERS,
     STANDARD_FIELDS,
@@ -75,7 +75,7 @@ def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) 
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
-    """Return a stored contact after a create request for the same e-mail; the same object if `skip` leaves it unchanged.
+    """Return a stored contact as changed by a create request with the same e-mail; `contact` itself if `skip` changes nothing.
 
     Raises:
         RequestRefused: 409 if the contact is already in the campaign and `behaviour.reenrol` is `error`.
@@ -122,7 +122,7 @@ _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
 _UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
 _MAX_SUGGESTIONS: Final = 20
-"""Maximum number of ignored fields for which a similar name is suggested. The search is slow: it compares every known name."""
+"""Maximum number of ignored fields for which a similar name is suggested, because the search for a similar name is slow."""
 
 SentFields = dict[str, str | None]
 """The field values in a create request, by field code."""
@@ -174,7 +174,7 @@ def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
     if campaign is not None:
         _require_type(options, "campaign", str, "a string or null", "upload_options.")
     if behaviour.owner_key != "off" and not owner_key.startswith("key_"):
-        # No hint about what the value looks like: it may be a secret.
+        # The error has no hint about the value, because the value may be a secret.
         raise refusal_error(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
     check_id(workspace, "space_", "workspace")
     if campaign is not None:
@@ -326,7 +326,7 @@ def is_phone(text: str) -> bool:
 
 @cache
 def load_countries() -> dict[str, str]:
-    """Return alpha-2 country codes, keyed by the code itself and by the country's names as `fold_name` returns them."""
+    """Return the alpha-2 code of each country, by the code itself and by each name as `fold_name` normalizes it."""
     codes: dict[str, str] = {}
     for code, *names in read_table("countries"):
         codes |= dict.fromkeys([code, *map(fold_name, names)], code)
@@ -346,7 +346,7 @@ def fold_name(name: str) -> str:
 
 
 def find_country_code(text: str) -> str | None:
-    """Return the alpha-2 code of a country given by code or English name, in any letter case; `None` if it is unknown."""
+    """Return the alpha-2 code for a country's code or English name, in any letter case; `None` for an unknown country."""
     codes = load_countries()
     return codes.get(text.strip().upper()) or codes.get(fold_name(text))
 
@@ -421,11 +421,11 @@ FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     "state": (is_us_state, "the code or name of a US state or, in another country, a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
 }
-"""The check of each standard field. `is_state` replaces the check of `state`, because it depends on `country`."""
+"""The check of each standard field, by code. `state` is checked by `is_state` instead, which also needs the country."""
 
 
 def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
-    """Return every field that fails strict validation.
+    """Return a description of valid values for every field that fails strict validation.
 
     Args:
         email: The e-mail, trimmed.
@@ -433,7 +433,7 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
         strict_fields: Codes of the fields to check, or `all`.
 
     Returns:
-        A description of valid values for each failed field. It never contains the value sent, which is personal data.
+        Descriptions by field code. A description never contains the value sent, which is personal data.
     """
     failures = {}
     for code, value in (("email", email), *fields.items()):
@@ -447,7 +447,7 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    """Validate the fields of a create request strictly.
+    """Apply strict validation to the fields of a create request.
 
     Raises:
         RequestRefused: 422 with a message that lists every failure.

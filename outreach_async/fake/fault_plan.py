@@ -13,9 +13,8 @@ from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from outreach_async.fake.arguments import require_at_least
+from outreach_async.fake.arguments import draw, require_at_least
 from outreach_async.fake.request import ROUTES, do_nothing
-from outreach_async.fake.simulation.chance import draw
 from outreach_async.transport.wire import Request, Response
 
 WireFaultKind = Literal[
@@ -27,13 +26,13 @@ WireFaultKind = Literal[
 
 @attrs.frozen
 class Exchange:
-    """The result of one request.
+    """The result of one request: the response, and the wire fault to reproduce.
 
     Attributes:
         response: The response; `None` if a wire fault prevented the service from executing the request.
         fault: The wire fault; `None` for none.
-        ended: Function to call once the response has been delivered or lost. It releases the exchange's slot under
-            `max_in_flight` (rule E4). Further calls do nothing.
+        ended: Function to call once the response has been delivered or lost. The function releases the exchange's slot under
+            `max_in_flight` (rule E4); further calls do nothing.
         struck: The label of the fault that fired; `ok` for none.
 
     Example:
@@ -51,10 +50,10 @@ class Exchange:
 
 
 class Service(Protocol):
-    """An object to which the fake's transport, ASGI application and server pass requests."""
+    """The interface of an object that executes requests for the fake's transport, ASGI application and server."""
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Execute a request completely, without waiting, and return the result."""
+        """Execute a request synchronously. Return the response, and the wire fault to reproduce."""
         ...
 
 
@@ -146,7 +145,7 @@ class WireFault(Fault):
     seconds: float = 0.0
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return an exchange with this wire fault, and with the response if the service executes the request."""
+        """Return an exchange with this wire fault. The exchange has a response only if the service executes the request."""
         return Exchange(serve() if self.commits else None, self, struck=self.label)
 
 
@@ -172,7 +171,7 @@ Example:
 
 
 class Faults:
-    """The faults that a service injects into its requests.
+    """Assigns faults to requests, by scripts and by rules.
 
     A request gets the next fault in the script of its operation. If the script is empty, the request gets the fault of the first
     rule that matches.
@@ -248,7 +247,7 @@ class Faults:
         if times is not None:
             require_at_least("times", 1, times)
         if p is not None and not 0 <= p <= 1:
-            raise ValueError(f"p: expected a probability from 0 to 1, got {p}")
+            raise ValueError(f"p: expected a probability from 0 to 1, got {p}; pass a number such as 0.1")
         self._rules.append(_FaultRule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
 
     def clear(self) -> None:
@@ -329,8 +328,8 @@ class _FaultRule:
             self.operation in {None, operation}
             and (self.times is None or self.fired_count < self.times)
             and (self.match is None or self.match(request))
-            # The draw depends on the request's number, not on the state of a generator. Neither other rules nor requests that do
-            # not match therefore change it.
+            # The draw depends on the request's number, not on the state of a generator. Therefore, other rules and requests that
+            # do not match do not change the draw.
             and (self.p is None or draw(self.salt, number) < self.p)
         )
 
@@ -350,7 +349,9 @@ def require_fault(fault: object) -> None:
     """
     if not isinstance(fault, Fault):
         name = getattr(fault, "__name__", type(fault).__name__)
-        raise TypeError(f"expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)")
+        raise TypeError(
+            f"fault: expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)"
+        )
 
 
 def _check_operation(operation: str) -> None:

@@ -1,4 +1,4 @@
-"""Faults to inject: functions that create them, and `Faults`, which assigns them to requests.
+"""Functions that create faults, and the class `Faults`, which assigns faults to requests.
 
 Create a fault with a function of this module and pass it to a fake's `faults`, either in order (`script`) or by a rule (`add`):
 
@@ -27,8 +27,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A fault that damages or delays the service's own response fires after the service has executed the request. Every other fault
-fires before, and the service does not execute the request. `commit_then(fault)` makes any fault except `refuse()` fire after
+A fault that damages or delays the service's own response fires after the service has executed the request. If any other fault
+fires, the service does not execute the request. `commit_then(fault)` makes any fault except `refuse()` fire after
 execution: the contact is stored and the response is lost.
 
     fires before execution                fires after execution
@@ -47,7 +47,7 @@ from typing import Any
 import attrs
 
 from outreach_async.fake.arguments import require_at_least
-from outreach_async.fake.errors import Refusal, render_nested
+from outreach_async.fake.error_responses import Refusal, render_nested
 from outreach_async.fake.fault_plan import (
     OPERATIONS,
     DriftFault,
@@ -96,9 +96,9 @@ def status(
         ```
     """
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
-        raise ValueError(f"code: expected a final status from 200 to 599, got {code}")
+        raise ValueError(f"code: expected a final status from 200 to 599, got {code}; pass a status such as 503")
     if body and code in _BODILESS:
-        raise ValueError(f"body: responses with status {code} have no body; omit it")
+        raise ValueError(f"body: expected none, because responses with status {code} have no body; omit body")
     plain = error_response(code)
     fields = dict(plain.headers)
     if retry_after is not None:
@@ -170,7 +170,7 @@ def hang() -> Fault:
 
     Example:
         ```python
-        fake.faults.script("create_contact", hang())  # the client's timeout ends it
+        fake.faults.script("create_contact", hang())  # the client's timeout ends the attempt
         ```
     """
     return _wire_fault("hang")
@@ -179,8 +179,8 @@ def hang() -> Fault:
 def refuse() -> Fault:
     """Refuse the connection: no byte of the request leaves the client.
 
-    A server that has read a request can no longer refuse the connection. Over a socket, it resets the connection instead, without
-    a response. The service does not execute the request, but the client must treat the request as possibly sent.
+    A server that has read a request can no longer refuse the connection. Over a socket, the server resets the connection instead,
+    without a response. The service does not execute the request, but the client must treat the request as possibly sent.
 
     Example:
         ```python
@@ -353,7 +353,7 @@ def commit_then(fault: Fault) -> Fault:
 
 
 def error_response(code: int) -> Response:
-    """Return an error response in the service's default format, as a server in front of the service sends it.
+    """Return an error response in the service's default format, as if a server in front of the service had sent it.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""The base class of `FakeService`: stored data, requests and time, without the ASGI application."""
+"""The base class of `FakeService`, which implements all of the fake except the ASGI application."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.builder import Seeder, WorldBuilder
 from outreach_async.fake.clock import Clock
 from outreach_async.fake.create_contact import email_key
-from outreach_async.fake.errors import RENDERERS, RequestRefused
+from outreach_async.fake.error_responses import RENDERERS, RequestRefused
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.handlers import Context, execute
-from outreach_async.fake.records import Contact
 from outreach_async.fake.request import ParsedRequest, do_nothing, encode, parse_request
 from outreach_async.fake.request_log import Recorded, RequestLog
-from outreach_async.fake.simulation.engine import SimulationControl, SimulationEngine
+from outreach_async.fake.simulation.simulator import SimulationControl, SimulationEngine
+from outreach_async.fake.stored_records import Contact
 from outreach_async.fake.world import Limiter, World
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport.wire import Request, Response
@@ -125,7 +125,7 @@ class InMemoryService(WorldBuilder):
         return exchange.response
 
     def exchange(self, request: Request) -> Exchange:
-        """Execute a request, with the fault that applies to it.
+        """Execute a request with the fault that `faults` assigns to the request.
 
         Returns:
             The response, and the wire fault for the transport or server to reproduce.
@@ -210,7 +210,7 @@ class InMemoryService(WorldBuilder):
         return self._clock.now
 
     def advance(self, **step: float) -> None:
-        """Advance the time and run every event due by then: e-mails, opens, replies, ...
+        """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
         Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run with the next
         `advance`, even with `advance(days=0)`.
@@ -248,7 +248,7 @@ class InMemoryService(WorldBuilder):
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Return the current state: stored data, pending events and the time, but not the faults or the request log.
+        """Return a snapshot of the stored data, pending events and the time, without the faults and the request log.
 
         Example:
             ```python
@@ -275,7 +275,7 @@ class InMemoryService(WorldBuilder):
             self._clock.offset = snapshot._offset  # noqa: SLF001 - as above
 
     def reset(self) -> None:
-        """Return to the initial state: no stored data, no faults, an empty request log, and the initial time.
+        """Return the fake to its initial state: no stored data, no faults, an empty request log, and the initial time.
 
         Example:
             ```python

@@ -1,7 +1,7 @@
-"""Parse requests strictly: the target (rules W6 and P12), the operation that it selects, and the body (rules W7 and W8).
+"""Parse requests strictly: the target and the operation (rules W6 and P12), and the body (rules W7 and W8).
 
 Errors are stored, and raised when the request is executed. Duplicate keys, NaN and lone surrogates in a body are refused, because
-JSON libraries handle them differently. A fake that accepted them would hide the mistake of the client.
+JSON libraries handle these differently. A fake that accepts such bodies would hide mistakes of the client.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake.errors import RequestRefused, refusal_error, sanitize_name
+from outreach_async.fake.error_responses import RequestRefused, refusal_error, sanitize_name
 from outreach_async.transport.wire import Request
 
 Query = Mapping[str, tuple[str, ...]]
 """Values of each query parameter by name, in the order sent."""
 
 ANY_SEGMENT: Final = "*"
-"""A path segment of a route that matches any value."""
+"""The path segment in a `ServiceRoute` that matches any segment of a request's path, such as an id."""
 
 _LIST_PARAMETERS: Final = ("workspace", "display", "page")
 
 
 @attrs.frozen
 class ServiceRoute:
-    """An operation of the service.
+    """The method, the path and the query parameters of an operation of the service.
 
     Attributes:
         operation: Name of the operation.
@@ -59,7 +59,7 @@ _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): rou
 
 @attrs.frozen
 class Target:
-    """A parsed request target.
+    """A parsed request target: path segments, query parameters, and the operation with this path.
 
     Attributes:
         segments: Decoded path segments; `%2F` becomes a slash within a segment.
@@ -73,7 +73,7 @@ class Target:
 
     @property
     def id(self) -> str:
-        """The id in the path. Only for operations with an id in their path."""
+        """The id in the path of the request. Use only for operations with an id in their path."""
         return self.segments[1]
 
 
@@ -105,14 +105,14 @@ def _parse_query(query: str) -> Query:
 
 
 def match_route(target: Target, method: str) -> ServiceRoute:
-    """Return the operation that a target and a method select.
+    """Return the operation for the path and the method of a request.
 
     Raises:
         RequestRefused: 404 for an unknown path, 405 for the wrong method on a known path.
     """
     route = target.route
     if route is None:
-        raise refusal_error(404, "not_found", "unknown path")
+        raise refusal_error(404, "not_found", "no operation has this path")
     if method != route.method:
         raise refusal_error(
             405, "method_not_allowed", f"only {route.method} is allowed on this path", headers={"allow": route.method}
@@ -135,14 +135,14 @@ def require_parameter(query: Query, name: str) -> str:
 
 
 MAX_BODY: Final = 1024 * 1024
-"""Maximum bytes of a request body."""
+"""Maximum size of a request body in bytes."""
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 """Encode a document as compact JSON."""
 
 
 class _NotStrictError(ValueError):
-    """A document is not strict JSON. Python's decoder accepts the document, but this module refuses it."""
+    """A JSON document contains a duplicate key, NaN or infinity, which Python's decoder accepts but the fake refuses."""
 
 
 def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_con
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body strictly.
+    """Parse a request body as a strict JSON object.
 
     Raises:
         RequestRefused: 413 for a body that is too large; 400 for a body that is not a JSON object, or contains a duplicate
@@ -189,7 +189,7 @@ def _decode(text: str) -> Any:
         document, end = _decoder.raw_decode(text)
         if end == len(text):
             return document
-    return _decoder.decode(text)  # also strips whitespace around the document, at the cost of two regex searches
+    return _decoder.decode(text)  # accepts whitespace around the document, but is slower
 
 
 def _describe_error(error: Exception) -> str:
@@ -209,7 +209,7 @@ _NO_TARGET: Final = Target((), {}, None)
 
 @attrs.define
 class ParsedRequest:
-    """A parsed request.
+    """A request with its parsed target and body, and the errors found while parsing.
 
     Attributes:
         request: The request.
@@ -219,7 +219,7 @@ class ParsedRequest:
         routing_error: The error, if the request matches no operation.
         body_error: The error, if the body is invalid.
         hints: Hints for people; more are added while the request is executed.
-        request_id: `x-request-id` of the response; `None` until the service executes the request.
+        request_id: The header `x-request-id` of the response; `None` until the service executes the request.
         release_slot: Function that releases the exchange's slot under `max_in_flight`, if the exchange holds one.
     """
 

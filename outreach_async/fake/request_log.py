@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 import attrs
 
-from outreach_async.fake.errors import sanitize_name
+from outreach_async.fake.error_responses import sanitize_name
 
 CAPACITY: Final = 10_000
 """Maximum number of requests that the log keeps in full."""
@@ -32,7 +32,7 @@ class JournalOverflow(LookupError):
 
 @attrs.frozen(repr=False)
 class Recorded:
-    """A request that reached the fake.
+    """An entry of the request log: a request that reached the fake, and the result.
 
     Attributes:
         number: Number of the request, counted from 0.
@@ -130,7 +130,7 @@ class RequestLog(Sequence[Recorded]):
         return self._entries[numbers - self._total]
 
     def of(self, operation: str) -> list[Recorded]:
-        """Return all requests of an operation.
+        """Return the logged requests of an operation, oldest first.
 
         Raises:
             JournalOverflow: Some requests of the operation are no longer in the log.

@@ -16,10 +16,19 @@ import attrs
 
 from outreach_async.fake.arguments import check_known, read_table, require_count, require_mapping, require_string, require_time
 from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import MAILBOX_FIELDS, PERSONALIZED, Campaign, Enrolment, Mailbox, Share, Step, Template
 from outreach_async.fake.request import encode
-from outreach_async.fake.simulation.chance import Rates
 from outreach_async.fake.simulation.state import COUNT_NAMES
+from outreach_async.fake.stored_records import (
+    MAILBOX_FIELDS,
+    PERSONALIZED,
+    Campaign,
+    Enrolment,
+    Mailbox,
+    Rates,
+    Share,
+    Step,
+    Template,
+)
 
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
 _TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")
@@ -31,14 +40,14 @@ CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "J
 
 
 def generate_domain(number: int) -> str:
-    """Return the domain with this number. Each number has a different domain."""
+    """Return a generated domain such as `northpeak.example`. Each number gives a different domain."""
     turn, place = divmod(number, len(_HEADS) * len(_TAILS))
     head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
     return f"{head}{tail}{turn + 1 if turn else ''}.example"
 
 
 def generate_name(first: int, last: int) -> tuple[str, str]:
-    """Return the first name and the last name at these positions of the table of names, which repeats after its end."""
+    """Return a first name and a last name by their indexes in the table of names. Indexes past the end wrap around."""
     names = read_table("names")
     return names[first % len(names)][0], names[last % len(names)][1]
 
@@ -130,7 +139,7 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
-"""The possible problems of a generated mailbox: functions from its values to the changed values. A mailbox gets at most one."""
+"""Possible problems of a generated mailbox. Each function takes the mailbox's values and returns the values to change."""
 
 
 @attrs.frozen
@@ -154,7 +163,7 @@ class MailboxSeed:
 
 
 def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
-    """Generate a mailbox.
+    """Generate a mailbox from its specification, with statistics that are consistent with each other.
 
     Raises:
         TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
@@ -178,7 +187,7 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     """
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
-            raise TypeError(f"field {name!r} of a mailbox cannot be changed; expected one of {', '.join(_CHANGEABLE)}")
+            raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
         check_known(name, _CHANGEABLE, "a mailbox")
         encode(value)
     return attrs.evolve(mailbox, values={**mailbox.values, **fields})
@@ -192,7 +201,7 @@ def _check_value(name: str, value: Any) -> Any:
     if name not in _RATE_FIELDS or not isinstance(value, list | tuple):
         return value
     if len(value) != 2:  # noqa: PLR2004 - a part and a whole
-        raise TypeError(f"{name}: expected a number, or two integers [part, whole], got {value!r}")
+        raise TypeError(f"{name}: expected a number, or two integers [part, whole], got {value!r}; use a pair such as [97, 640]")
     return Share(*(require_count(name, number) for number in value))
 
 
@@ -241,7 +250,7 @@ def _generate_activity(random: Random, values: Mapping[str, Any], now: float) ->
 
 
 def _count_or_zero(value: object) -> int:
-    """Return a value as a non-negative integer. Negative numbers and values of other types give 0."""
+    """Return a number as a non-negative integer; 0 for negative numbers and for values that are not numbers."""
     return max(0, int(value)) if isinstance(value, int | float) else 0
 
 
@@ -254,7 +263,7 @@ _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
-"""A function that takes a prefix and an id. It reserves and returns the id, or generates one if the id is `None`."""
+"""A function that takes a prefix and an id, and reserves and returns the id. If the id is `None`, an id is generated."""
 
 
 def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
@@ -282,7 +291,7 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
     subject = seed.get("subject", None if follows else "A question, {{first_name}}")
     if follows and subject is not None:
         raise ValueError(
-            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit it, or set new_thread to true"
+            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit subject, or set new_thread to true"
         )
     return new_thread, subject
 
@@ -305,7 +314,9 @@ def _count_left_to_send(
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
-            raise ValueError(f"contacts: expected at least {sent}, the number of contacts that were sent step 1, got {contacts}")
+            raise ValueError(
+                f"contacts: expected at least {sent} (contacts that were sent step 1), got {contacts}; use a larger number"
+            )
         lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
@@ -323,7 +334,7 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
         raise ValueError(
             "steps: expected no step to have more contacts than the campaign, or more contacts or sent e-mails than the previous "
-            f"step, got contacts {whole} and sent e-mails {sent}"
+            f"step, got contacts {whole} and sent e-mails {sent}; correct the counts"
         )
 
 
@@ -378,7 +389,7 @@ class CampaignBuilder:
     now: float
 
     def build(self, seed: CampaignSeed, id_: str) -> Campaign:
-        """Create a campaign.
+        """Create a campaign from its specification. Counts that are not given are generated or 0.
 
         Raises:
             TypeError: A name is not a field of a step or template, or a value has the wrong type.
@@ -433,7 +444,7 @@ class CampaignBuilder:
             check_known(name, _STEP_FIELDS, "a step")
         wait = require_count("wait_time", seed.get("wait_time", _DEFAULT_WAIT if number else 0))
         if wait > _MAX_WAIT:
-            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}")
+            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}; use a smaller number")
         status = require_string("status", seed.get("status", "live"))
         return Step(self.reserve_id("step_", seed.get("id")), status, wait, left, templates)
 
@@ -447,7 +458,7 @@ class CampaignBuilder:
         letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
         each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
         return tuple(
-            # The e-mails are distributed as if the templates had taken turns (rule T7).
+            # The e-mails are distributed evenly, because templates take turns (rule T7).
             self._build_template(seed, order, letter, self._build_counts(seed, each + (place < rest)), rates)
             for place, (seed, letter) in enumerate(zip(seeds, letters, strict=True))
         )
@@ -479,15 +490,21 @@ class CampaignBuilder:
         counts = {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES}
         sent, opened, clicked, replied, unsubscribed = counts.values()
         if not max(clicked, replied, unsubscribed) <= opened <= sent:
-            raise ValueError(f"expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}")
+            raise ValueError(
+                f"templates: expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}"
+            )
         return counts
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check the counts that are not kept per template: the campaign's interested replies and bounces (rule T10)."""
+    """Check that a campaign has at most as many interested replies as replies, and bounces as unopened e-mails (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
-        raise ValueError(f"interested_num: expected at most {replies}, the number of replies, got {campaign.interested_num}")
+        raise ValueError(
+            f"interested_num: expected at most {replies} (number of replies), got {campaign.interested_num}; use a smaller number"
+        )
     if campaign.bounces_num > sent - opens:
         unopened = sent - opens
-        raise ValueError(f"bounces_num: expected at most {unopened}, the number of unopened e-mails, got {campaign.bounces_num}")
+        raise ValueError(
+            f"bounces_num: expected at most {unopened} (unopened e-mails), got {campaign.bounces_num}; use a smaller number"
+        )

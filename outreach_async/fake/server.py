@@ -33,7 +33,7 @@ HEAD_TIMEOUT = 10.0
 """Maximum seconds from the first to the last byte of a request's head. Between requests, a connection may be idle forever."""
 
 LINGER_SECONDS = 1.0
-"""Maximum seconds to wait for the client to close its side. A socket closed with unread data sends RST instead of FIN."""
+"""Maximum seconds to wait for the client to close its side, because closing a socket with unread data sends RST, not FIN."""
 
 _READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)
@@ -50,14 +50,14 @@ class RawConnection:
         self._socket = connection
 
     async def read(self) -> bytes:
-        """Wait for bytes and return them; empty if the client has closed the connection."""
+        """Wait for bytes and return them; return no bytes if the client has closed the connection."""
         while True:
             await anyio.wait_readable(self._socket)
             with suppress(BlockingIOError):  # a spurious wake-up
                 return self._socket.recv(_READ_SIZE)
 
     async def write(self, data: bytes) -> None:
-        """Write all bytes."""
+        """Send all bytes, and wait whenever the socket's send buffer is full."""
         rest = memoryview(data)
         while rest:
             try:
@@ -79,7 +79,7 @@ class RawConnection:
             await self.drain()
 
     async def reset(self) -> None:
-        """Make the next close of the socket reset the connection (RST)."""
+        """Configure the socket so that closing it resets the connection (RST)."""
         # With a linger time of zero, the kernel sends RST instead of FIN.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -95,7 +95,7 @@ async def handle_connection(connection: socket.socket, service: Service) -> None
 
 
 async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
-    """Handle one request. Return whether another request may follow."""
+    """Handle one request. Return whether another request may follow on the same connection."""
     try:
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
@@ -108,7 +108,7 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
     try:
         end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
     finally:
-        # Called only after the last byte or delay: `max_in_flight` counts an exchange until its response has been delivered.
+        # Called after the last byte or delay, because `max_in_flight` counts an exchange until its response has been delivered.
         exchange.ended()
     return await _end_exchange(line, conversation, end)
 
@@ -117,7 +117,8 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
     """Read one whole request; return `None` if the client has closed the connection, or takes too long to send the head."""
     head: object = None
     # Wait for the first byte without a time limit, because an idle connection is allowed. The rest of the head has a time
-    # limit, so that a slow client cannot hold the connection forever. If a pipelined request has already arrived, do not wait.
+    # limit, because a slow client must not keep the connection open forever. If a pipelined request has already arrived, do not
+    # wait.
     if not conversation.trailing_data[0]:
         conversation.receive_data(await line.read())
     with anyio.move_on_after(HEAD_TIMEOUT):
@@ -172,7 +173,7 @@ def _refuse_bare_lf(lines: bytes) -> None:
 
 
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
-    """Return the service's exchange, and the head and body of its response; both are empty if there is no response."""
+    """Execute a request. Return the exchange, and the head and body of the response, which are empty if there is none."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)
@@ -214,7 +215,7 @@ async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> Co
 
 
 async def _end_exchange(line: RawConnection, conversation: h11.Connection, end: ConnectionEnd | None) -> bool:
-    """Return whether another request may follow; if not, end the connection."""
+    """End the connection if the exchange requires it. Return whether another request may follow on the same connection."""
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True
     if end is ConnectionEnd.RESET:

@@ -34,7 +34,7 @@ class ConnectionEnd(enum.Enum):
 
 
 ServerStep = bytes | float | ConnectionEnd
-"""One step of a server: bytes to send, seconds to wait, or the end of the connection, which is the last step."""
+"""One step of a faulty response: bytes to send, seconds to wait, or, as the last step, the end of the connection."""
 
 LONG_HEADER_BYTES = 256 * 1024
 """Length in bytes of the unfinished header field that `long_header` sends. httpx accepts 100 KiB, aiohttp 8 KiB."""
@@ -65,7 +65,7 @@ def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerSt
 
 
 def _cut_body(fault: WireFault, head: bytes, body: bytes) -> bytes:
-    # A cut past the end of the body removes nothing. The content-length is then increased, so that the body is incomplete.
+    # The body may be shorter than the cut. The content-length is then increased, so that the body is still incomplete.
     sent = body[: fault.size]
     return _with_length(head, max(len(body), len(sent) + 1)) + sent
 
@@ -121,7 +121,7 @@ class ClientResult:
 
 
 def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
-    """Return the result of an exchange, as a client sees it."""
+    """Return the result that a client sees for an exchange with the given wire fault and response."""
     if fault is None:
         return ClientResult(response=response)
     return CLIENT_RESULTS[fault.kind](fault, response or Response(200))

@@ -1,4 +1,4 @@
-"""The fake's state: tables of records, and request limits (rule E4). Callers must hold the fake's lock and pass the time."""
+"""The state of a fake: tables of records, and request limits (rule E4). Callers must hold the lock of the fake."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import attrs
 
 from outreach_async.fake.arguments import generate_id
 from outreach_async.fake.behaviour import RateLimit
-from outreach_async.fake.errors import refusal_error
-from outreach_async.fake.records import Campaign, Contact, Mailbox, Workspace
+from outreach_async.fake.error_responses import refusal_error
 from outreach_async.fake.simulation.state import Simulation, to_microseconds
+from outreach_async.fake.stored_records import Campaign, Contact, Mailbox, Workspace
 
 
 class Limiter:
@@ -42,14 +42,15 @@ class Limiter:
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
-            raise refusal_error(429, "rate_limited", "too many requests", headers={"retry-after": wait})
+            message = "too many requests; retry after the time in the header retry-after"
+            raise refusal_error(429, "rate_limited", message, headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
     def acquire_slot(self, most: int) -> Callable[[], object]:
         """Reserve a slot for an exchange in flight.
 
         Returns:
-            A function that releases the slot. It can be called at any time, from any thread, and more than once.
+            A function that releases the slot. The function can be called at any time, from any thread, and more than once.
 
         Raises:
             RequestRefused: 429 with `Retry-After` if `most` exchanges are already in flight.
@@ -72,7 +73,7 @@ CreationKey = tuple[float, str]
 
 @attrs.define
 class World:
-    """All stored data.
+    """The stored data of a fake, as tables of records.
 
     Attributes:
         workspaces: Workspaces by id.
@@ -80,7 +81,7 @@ class World:
         mailboxes: Mailboxes by id.
         campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
         contacts: Contacts by workspace id, then by e-mail key.
-        enrolled_counts: Number of stored contacts in each campaign.
+        enrolled_counts: Number of stored contacts in each campaign, by campaign id.
         creation_order: Creation times and ids of each list's items, oldest first.
         ids: Every id in use.
         counters: Number of ids generated per prefix.
@@ -117,7 +118,7 @@ class World:
                 return id_
 
     def reserve_id(self, id_: str, prefix: str) -> str:
-        """Reserve an id.
+        """Reserve a given id for a new record, and return the id.
 
         Raises:
             ValueError: The id has the wrong prefix, or is already in use.
@@ -125,19 +126,19 @@ class World:
         if not id_.startswith(prefix) or id_ == prefix:
             raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
         if id_ in self.ids:
-            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate one")
+            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate an id")
         self.ids.add(id_)
         return id_
 
     def add_workspace(self, workspace: Workspace) -> None:
-        """Store an empty workspace."""
+        """Store a workspace, with empty tables for its contacts, campaigns and mailboxes."""
         self.workspaces[workspace.id] = workspace
         self.contacts[workspace.id] = {}
         self.creation_order[workspace.id, "campaign"] = []
         self.creation_order[workspace.id, "mailbox"] = []
 
     def add_mailbox(self, mailbox: Mailbox) -> None:
-        """Store a mailbox."""
+        """Store a mailbox, and add it to the mailbox list of its workspace."""
         self.mailboxes[mailbox.id] = mailbox
         bisect.insort(self.creation_order[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
@@ -147,7 +148,7 @@ class World:
         self.simulation.schedule_wake(to_microseconds(now))
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Store a campaign, and add it to the simulation."""
+        """Store a campaign, and add it to its workspace's campaign list and to the simulation."""
         self.campaigns[campaign.id] = campaign
         self.enrolled_counts[campaign.id] = 0
         self.simulation.add_campaign(campaign, now)
@@ -178,7 +179,7 @@ class World:
 
     @property
     def usage(self) -> MailboxUsage:
-        """The number of campaigns per mailbox."""
+        """The number of campaigns per mailbox, counted on the first use after a change of campaigns."""
         if self._usage is None:
             campaigns = self.campaigns.values()
             self._usage = MailboxUsage(
@@ -203,8 +204,8 @@ class MailboxUsage:
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
         """Return the number of e-mails per day that a campaign can send through its mailboxes.
 
-        The live campaigns of a mailbox share its daily limit equally. This campaign is treated as live, even if it is not (rule
-        T17).
+        The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its status
+        (rule T17).
         """
         own = 0 if campaign.status == "live" else 1
         shares = (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes)

@@ -1,4 +1,4 @@
-"""World files: read and write everything a fake stores, as JSON.
+"""Read and write world files, which contain all stored data of a fake as JSON.
 
 A file is one JSON object. Values equal to their default can be omitted, which makes it easy to write a file by hand:
 
@@ -11,8 +11,8 @@ A file is one JSON object. Values equal to their default can be omitted, which m
      "owner_keys": {"key_1": ["space_1"]}}
 
 `dump_world` writes every value: a dumped file that is loaded and dumped again gives the same bytes. The counts in campaigns
-and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` holds its state: the counts that have
-changed and the pending events.
+and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` contains the changed counts and the
+pending events.
 """
 
 from __future__ import annotations
@@ -30,10 +30,20 @@ import msgspec
 from outreach_async.fake.arguments import check_known, convert, require_count
 from outreach_async.fake.builder import Seeder
 from outreach_async.fake.clock import parse_time
-from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.seeds import CampaignSeed, ContactSeed
-from outreach_async.fake.simulation.chance import DAY, KIND_NAMES, EventKind, FutureEvent
-from outreach_async.fake.simulation.state import COUNT_NAMES, ENDED, CampaignFlow, MailboxStats, PendingJoin, Simulation
+from outreach_async.fake.simulation.state import (
+    COUNT_NAMES,
+    DAY_US,
+    ENDED,
+    KIND_NAMES,
+    CampaignFlow,
+    EventKind,
+    FutureEvent,
+    MailboxStats,
+    PendingJoin,
+    Simulation,
+)
+from outreach_async.fake.stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.world import World
 
 # The state of the simulation.
@@ -148,14 +158,14 @@ def load_simulation(document: SimulationDocument, world: World) -> None:
 def _check_event(event: FutureEvent, world: World) -> None:
     steps = _look_up(event.campaign, world.campaigns).steps
     if not 0 <= event.kind < len(KIND_NAMES):
-        raise ValueError(f"{event}: expected a kind from 0 to {len(KIND_NAMES) - 1}")
+        raise ValueError(f"{event}: expected a kind from 0 to {len(KIND_NAMES) - 1}, got {event.kind}; correct the kind")
     fits = 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
         raise ValueError(
             f"{event}: expected step, end_step and template to exist in the campaign, and end_step to come after step"
         )
     if event.mailbox not in world.mailboxes and (event.mailbox or event.kind != EventKind.DUE):
-        raise ValueError(f"{event}: expected the id of a mailbox in the world, got {event.mailbox!r}")
+        raise ValueError(f"{event}: expected a mailbox of the world, got {event.mailbox!r}; correct the id, or add the mailbox")
 
 
 def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
@@ -183,7 +193,7 @@ def _load_stats(document: StatsDocument, mailbox: Mailbox) -> MailboxStats:
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
     if id_ not in table:
-        raise ValueError(f"the world has no record with the id {id_!r}")
+        raise ValueError(f"the world has no record with the id {id_!r}; correct the id, or add the record to the file")
     return table[id_]
 
 
@@ -212,7 +222,7 @@ class WorkspaceDocument(msgspec.Struct):
 
 
 class WorldDocument(msgspec.Struct):
-    """The top level of a world file."""
+    """The JSON object at the top level of a world file."""
 
     version: Any = VERSION
     now: Any = msgspec.UNSET
@@ -271,9 +281,9 @@ def dump_world(world: World, now: str) -> str:
         "made_up": dict(sorted(world.counters.items())),
     }
     written = json.dumps(document, ensure_ascii=False, indent=1)
-    simulation = dump_simulation(world.simulation, parse_time(now) // DAY)
+    simulation = dump_simulation(world.simulation, parse_time("now", now) // DAY_US)
     if simulation:
-        # On one line: there can be thousands of events, and they are not edited by hand.
+        # On one line, because there can be thousands of events, which nobody edits by hand.
         line = json.dumps(msgspec.to_builtins(simulation), ensure_ascii=False, separators=(",", ":"))
         written = f'{written.removesuffix("}").rstrip()},\n "simulation": {line}\n}}'
     return written + "\n"
@@ -324,9 +334,11 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
     document = _read("$", parsed, WorldDocument, "a world")
     if document.version != VERSION:
         raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads this version")
-    with _name_place("$.now"):
-        if document.now is not msgspec.UNSET:
-            parse_time(document.now)
+    if document.now is not msgspec.UNSET:
+        try:
+            parse_time("$.now", document.now)
+        except ValueError as error:
+            raise WorldError(str(error)) from error
     return document
 
 
@@ -373,7 +385,7 @@ def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:
 def _contact_seed(document: ContactDocument, now: float) -> ContactSeed:
     for code, value in document.fields.items():
         if not isinstance(value, str | None):
-            raise TypeError(f"{code}: expected a string or null, got {type(value).__name__}")
+            raise TypeError(f"{code}: expected a string or null, got {type(value).__name__}; put the value in quotes")
     places = [EnrolmentDocument(place) if isinstance(place, str) else place for place in document.campaigns]
     enrolments = tuple(Enrolment(place.id, now if place.at is None else place.at) for place in places)
     return ContactSeed(document.email, document.fields, enrolments, document.owner, document.id, document.created)
@@ -400,4 +412,4 @@ def _read(path: str, value: Any, kind: type[_Document], what: str) -> _Document:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not valid JSON")
+    raise ValueError(f"{name} is not valid JSON; use a finite number or null")

@@ -17,7 +17,7 @@ import attrs
 from outreach_async.fake import FakeService
 from outreach_async.fake.arguments import check_known
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, load_behaviour
-from outreach_async.fake.errors import mask_document, mask_keys
+from outreach_async.fake.error_responses import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded

@@ -78,7 +78,7 @@ class VirtualTime:
     """
 
     def __init__(self, start: str = DEFAULT_START) -> None:
-        self._start_time = parse_time(start) / 1_000_000
+        self._start_time = parse_time("start", start) / 1_000_000
         self._elapsed_before = 0.0
         self._read_loop_time: Callable[[], float] = float  # returns zero until an event loop drives the clock
 

@@ -389,7 +389,7 @@ def test_values_are_shown_in_readable_form() -> None:
 def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[str, ...]) -> None:
     ended = shell("steps", "camp_none", *server_options[:2])
     assert ended.code == 1
-    message = "list_steps: the service answered 404: there is no such campaign"
+    message = "list_steps: the service answered 404: no campaign has this id"
     assert (
         ended.err == f"outreach-async: {message}; check the campaign id (the command 'campaigns' lists the ids) and --base-url\n"
     )

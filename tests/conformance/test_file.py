@@ -19,7 +19,7 @@ from outreach_async.fake.behaviour import (
     load_behaviour,
     load_knob_values,
 )
-from outreach_async.fake.errors import render_nested
+from outreach_async.fake.error_responses import render_nested
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 limits = st.builds(

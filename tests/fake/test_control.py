@@ -378,7 +378,7 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
     ("PUT", "/world", [], None, "send an object"),
     ("GET", "/contacts", None, "workspace", "accepted: workspace, email"),
     ("GET", "/contacts?workspace=space_9", None, "workspace", "send it again"),
-    ("GET", f"/contacts?workspace={SPACE}&workspace=x", None, "workspace", "send it once"),
+    ("GET", f"/contacts?workspace={SPACE}&workspace=x", None, "workspace", "send the parameter once"),
     ("GET", "/requests?last=0", None, "last", "accepted: operation, last"),
     ("GET", "/requests?operation=null", None, "operation", "accepted: operation, last"),
     ("GET", "/time?a=b", None, "a", "send an object"),
@@ -467,7 +467,7 @@ def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     plane = PlaneClient()
     assert "/_fake/control.json" in plane.problem("GET", "/nothing", status=404)["remedy"]
     assert plane.problem("PUT", "/behaviours", status=404)["field"] is None
-    assert plane.problem("POST", "/behaviour", status=405)["remedy"] == "allowed: GET, PUT, PATCH"
+    assert plane.problem("POST", "/behaviour", status=405)["remedy"] == "use one of GET, PUT, PATCH"
     assert plane.send("POST", "/_fake/behaviour").headers["allow"] == "GET, PUT, PATCH"
     assert plane.send("HEAD", "/_fake/time").status == 405
 

@@ -28,7 +28,7 @@ from support.fake import (
 
 import outreach_async.fake.behaviour
 from outreach_async.fake import FakeService
-from outreach_async.fake.records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD_FIELDS
+from outreach_async.fake.stored_records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD_FIELDS
 from outreach_async.transport.wire import Request, Response
 
 Row = tuple[str, str, str]

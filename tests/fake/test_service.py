@@ -305,7 +305,7 @@ MISFITS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"id": SPACE}, ValueError, "id: 'space_1' is already in use"),
     ({"id": "1"}, ValueError, "starts with space_"),
     ({"custom_fields": "Plan"}, TypeError, "expected a list of labels"),
-    ({"custom_fields": {"custom_01": "Plan"}}, ValueError, "expected codes of the form"),
+    ({"custom_fields": {"custom_01": "Plan"}}, ValueError, "expected a code such as custom_1"),
     ({"custom_fields": [" "]}, ValueError, "label: expected a non-blank string"),
     ({"extra_fields": {"city": "City"}}, ValueError, "these codes are reserved: city"),
     ({"extra_fields": {"email": "E"}}, ValueError, "these codes are reserved: email"),

@@ -13,7 +13,7 @@ from support.fake import SPACE, START, create, document, page, steps
 from support.simulation import DAY, HOUR_MS, NOTHING, SILENT, boxes_of, flow, listed, quiet_world, watched
 
 from outreach_async.fake import Behaviour, FakeService, WorldError
-from outreach_async.fake.simulation.engine import span_to_microseconds
+from outreach_async.fake.simulation.simulator import span_to_microseconds
 
 Rows = list[dict[str, str | None]]
 ADA, BO, CY = ("ada@acme.example", "bo@acme.example", "cy@acme.example")
@@ -606,12 +606,12 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
         ({"interested": True}, "interested: expected replies_after"),
         ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after: expected no other reaction"),
         ({"replies_after": "1h", "unsubscribes_after": "1h"}, "each ends the contact's path"),
-        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: must not be longer than the span of another reaction"),
+        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after: expected at most the span of every other reaction"),
         ({"step": 0}, "the first step is 1"),
         ({"campaign": "camp_9"}, "there is no campaign 'camp_9'"),
         ({"contact": "contact_9"}, "there is no contact 'contact_9'"),
         ({"contact": " "}, "contact: expected a non-blank string"),
-        ({"opens_after": "soon"}, "expected a span of time such as 90s, 2h or 1d12h, got 'soon'"),
+        ({"opens_after": "soon"}, "opens_after: expected a span of time such as 90s, 2h or 1d12h, got 'soon'"),
     ],
 )
 def test_an_invalid_script_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -638,19 +638,19 @@ def test_an_invalid_script_is_refused(arguments: dict[str, Any], message: str) -
     ],
 )
 def test_spans_are_strings_seconds_or_timedeltas(span: Any, expected: float) -> None:
-    assert span_to_microseconds(span) == expected * 1_000_000
+    assert span_to_microseconds("span", span) == expected * 1_000_000
 
 
 @pytest.mark.parametrize("span", ["", "2", "h", "2 h", "-2h", "2h!", -1, float("nan"), float("inf"), timedelta(seconds=-1)])
 def test_an_invalid_span_is_refused(span: Any) -> None:
     with pytest.raises(ValueError, match="span of time"):
-        span_to_microseconds(span)
+        span_to_microseconds("span", span)
 
 
 @pytest.mark.parametrize("span", [True, None, [1]])
 def test_a_span_of_the_wrong_type_is_refused(span: Any) -> None:
-    with pytest.raises(TypeError, match=r"expected a span of time \(a string such as '2h'"):
-        span_to_microseconds(span)
+    with pytest.raises(TypeError, match=r"span: expected a span of time, got \w+; use a string such as '2h'"):
+        span_to_microseconds("span", span)
 
 
 # Joining again.
@@ -871,7 +871,7 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda sim: sim["events"][0].__setitem__(1, 9), "expected a kind from 0 to 6"),
     (lambda sim: sim["events"][0].__setitem__(4, 7), "expected step, end_step and template to exist"),
     (lambda sim: sim["events"][0].__setitem__(8, 7), "expected step, end_step and template to exist"),
-    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "expected the id of a mailbox in the world, got 'mailbox_9'"),
+    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "expected a mailbox of the world, got 'mailbox_9'"),
     (lambda sim: sim["scripts"].append([1, "", 0, []]), "expected `str`, got `int`"),
 ]
 

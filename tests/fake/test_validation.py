@@ -14,7 +14,7 @@ from support.fake import SPACE, create, creation, post, refusal, small_world
 
 from outreach_async.fake.arguments import read_table
 from outreach_async.fake.create_contact import FIELD_CHECKS, find_country_code, find_failures, is_date, is_email, load_timezones
-from outreach_async.fake.records import STANDARD_FIELDS
+from outreach_async.fake.stored_records import STANDARD_FIELDS
 
 PHONES = ["mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"]
 WEBSITES = ["website", "website_2", "website_3"]

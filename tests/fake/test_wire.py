@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.fake import KEY, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService, Refusal
-from outreach_async.fake.errors import RENDERERS
+from outreach_async.fake.error_responses import RENDERERS
 from outreach_async.transport.wire import Request
 
 TARGETS = {
@@ -222,16 +222,16 @@ def test_w12_a_workspace_next_to_a_campaign_id_is_ignored_with_a_hint() -> None:
     assert response.headers["x-fake-hint"] == "unknown parameter workspace ignored"
 
 
-REFUSAL = Refusal(404, "workspace_not_found", "there is no such workspace", "workspace")
+REFUSAL = Refusal(404, "workspace_not_found", "no workspace has this id", "workspace")
 
 
 @pytest.mark.parametrize(
     ("renderer", "status", "content_type", "body"),
     [
         ("nested", 404, "application/json", b'{"status":"error","error":{"code":"workspace_not_found",'),
-        ("flat", 404, "application/json", b'{"message":"there is no such workspace"}'),
-        ("text", 404, "text/plain; charset=utf-8", b"there is no such workspace"),
-        ("html", 404, "text/html; charset=utf-8", b"<html><head><title>404</title></head><body><p>there is no such"),
+        ("flat", 404, "application/json", b'{"message":"no workspace has this id"}'),
+        ("text", 404, "text/plain; charset=utf-8", b"no workspace has this id"),
+        ("html", 404, "text/html; charset=utf-8", b"<html><head><title>404</title></head><body><p>no workspace has this id"),
         ("200_with_error", 200, "application/json", b'{"status":"error","error":{"code":"workspace_not_found",'),
     ],
 )

@@ -141,7 +141,7 @@ BAD: list[tuple[Any, str]] = [
         {"workspaces": [{"campaign_headers": "name"}]},
         r"\$\.workspaces\[0\]\.campaign_headers: expected `array \| null`, got `str`",
     ),
-    ({"workspaces": [{"custom_fields": {"Plan": "x"}}]}, r"\$\.workspaces\[0\]: custom_fields: expected codes of the form"),
+    ({"workspaces": [{"custom_fields": {"Plan": "x"}}]}, r"\$\.workspaces\[0\]: custom_fields: expected a code such as custom_1"),
     ({"workspaces": [{"mailboxes": [{"sfp": True}]}]}, r"\$\.workspaces\[0\]\.mailboxes\[0\]: a mailbox has no field 'sfp'"),
     ({"workspaces": [{"mailboxes": [{}, 1]}]}, r"\$\.workspaces\[0\]\.mailboxes\[1\]: expected `object`, got `int`"),
     (

@@ -41,10 +41,6 @@ REPEATED_CLASS_NAMES = dict.fromkeys(
     "_Body": "private in adapters that never import each other",
 }
 REPEATED_MODULE_NAMES = {
-    "app": "the command's click application, and the control plane's ASGI application",
-    "engine": "the client's engine, and the simulation's",
-    "errors": "the client's exceptions, and the error responses of the fake",
-    "records": "the records of a journal, and those of the fake",
     "rules": "the rules of the audit, and those of the conformance suite",
     "run": "a bulk run, and an audit's run",
     "transport": "the package of transports, and the fake's transport",

@@ -1,4 +1,4 @@
-"""The operations of the control plane. Each is a function that takes the parsed request body and returns the response body."""
+"""The operations of the control plane: functions that take a parsed request body and return a response body."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import schemas
 from outreach_async.fake.control.schemas import UNCHANGED, Problem
-from outreach_async.fake.errors import mask_document, mask_keys
+from outreach_async.fake.error_responses import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.in_memory import InMemoryService
 from outreach_async.fake.request_log import CAPACITY, Recorded
@@ -21,14 +21,14 @@ from outreach_async.fake.world_file import WorldError
 from outreach_async.transport.wire import Request
 
 _MAX_ADVANCE: Final = timedelta(days=3_660)
-"""Maximum time to advance per request. Other requests wait while the server simulates this time."""
+"""Maximum duration by which one request can advance the time. Other requests wait while the server simulates the duration."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest time that the fake can reach. Estimated dates can be decades later, and `datetime` ends with the year 9999."""
+"""Latest time of the fake in Unix seconds. `datetime` ends with the year 9999, and estimated dates can be decades later."""
 
 
 class Checkpoint:
-    """The state that `reset` restores.
+    """A saved state of a fake, which the operation `reset` restores.
 
     Args:
         service: The fake. Its current state is saved.
@@ -51,11 +51,11 @@ class Checkpoint:
 
 @attrs.frozen
 class ActionContext:
-    """The objects that an operation of the control plane works with.
+    """The server's state, which every operation of the control plane can use.
 
     Attributes:
         service: The fake.
-        checkpoint: The state that `reset` restores.
+        checkpoint: The saved state that the operation `reset` restores.
         base_url: Base URL of the fake.
     """
 
@@ -84,7 +84,7 @@ def reset(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
 
 
 def checkpoint(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
-    """Make `reset` restore the current state."""
+    """Save the current state, so that later resets restore it."""
     context.checkpoint.save()
     return state(context)
 
@@ -105,17 +105,17 @@ def put_world(context: ActionContext, body: dict[str, Any]) -> schemas.ServerSta
 
 
 def add_workspace(context: ActionContext, body: schemas.WorkspaceBody) -> schemas.CreatedIds:
-    """Add a workspace."""
+    """Add a workspace, and return its id."""
     return schemas.CreatedIds(ids=[context.service.add_workspace(**asdict(body))])
 
 
 def add_owner_key(context: ActionContext, body: schemas.OwnerKeyBody) -> schemas.CreatedIds:
-    """Add an owner key."""
+    """Add an owner key, and return the key."""
     return schemas.CreatedIds(ids=[context.service.add_owner_key(*body.workspaces, key=body.key)])
 
 
 def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schemas.CreatedIds:
-    """Add mailboxes."""
+    """Add mailboxes to a workspace, and return their ids."""
     if misplaced := {"workspace", "count", "trouble"} & body.fields.keys():
         message = f"fields: expected names of mailbox fields, got {min(misplaced)!r}"
         raise Problem(400, message, f"fields.{min(misplaced)}", f"pass {min(misplaced)} next to fields, not inside it")
@@ -124,7 +124,7 @@ def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schema
 
 
 def add_campaign(context: ActionContext, body: schemas.CampaignBody) -> schemas.CreatedIds:
-    """Add a campaign."""
+    """Add a campaign to a workspace, and return its id."""
     return schemas.CreatedIds(ids=[context.service.add_campaign(**asdict(body))])
 
 
@@ -132,7 +132,7 @@ def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schem
     """Change fields of a mailbox."""
     if "mailbox" in body.fields:
         message = "fields: expected names of mailbox fields, got 'mailbox'"
-        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id next to fields, as id")
+        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id as id, next to fields")
     context.service.set_mailbox(body.id, **body.fields)
     return schemas.CreatedIds(ids=[body.id])
 
@@ -151,12 +151,12 @@ def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) ->
 
 
 def add_contacts(context: ActionContext, body: schemas.ContactsBody) -> schemas.CreatedIds:
-    """Store contacts."""
+    """Store contacts in a workspace, and return their ids."""
     return schemas.CreatedIds(ids=context.service.add_contacts(**asdict(body)))
 
 
 def list_contacts(context: ActionContext, body: schemas.ContactsQuery) -> schemas.StoredContacts:
-    """List stored contacts."""
+    """List the stored contacts of a workspace."""
     if body.email is UNSET:
         return schemas.StoredContacts(contacts=context.service.contacts(body.workspace))
     contact = context.service.contact(body.workspace, body.email)
@@ -206,54 +206,57 @@ def list_faults(context: ActionContext, _: Any = None) -> schemas.UnfiredFaults:
 
 
 def clear_faults(context: ActionContext, _: schemas.EmptyBody) -> schemas.UnfiredFaults:
-    """Remove every fault."""
+    """Remove all faults, both scripted faults and rules."""
     context.service.faults.clear()
     return list_faults(context)
 
 
 def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourState:
-    """Return the value of every knob."""
+    """Return the value of every knob of the behaviour."""
     return schemas.describe_behaviour(context.service.behaviour)
 
 
 def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
-    """Reset every knob to a preset, then set the given knobs."""
+    """Reset every knob of the behaviour to a preset, and then set the given knobs."""
     preset: Behaviour = getattr(Behaviour, body.preset)()  # type: ignore[attr-defined]  # its members are created at run time
     context.service.behaviour = schemas.set_knobs(preset, body)
     return get_behaviour(context)
 
 
 def patch_behaviour(context: ActionContext, body: schemas.Knobs) -> schemas.BehaviourState:
-    """Set the given knobs, and keep the values of all others."""
+    """Set the given knobs of the behaviour, and keep the values of all other knobs."""
     context.service.behaviour = schemas.set_knobs(context.service.behaviour, body)
     return get_behaviour(context)
 
 
 def get_time(context: ActionContext, _: Any = None) -> schemas.ClockState:
-    """Return the fake's time."""
+    """Return the current time of the fake."""
     return schemas.ClockState(now=_format_time(context.service.now), unix=context.service.now)
 
 
 def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockState:
-    """Advance the fake's time."""
+    """Advance the fake's time, and run every event that is due by the new time."""
     try:
         step = timedelta(**asdict(body))
     except OverflowError:
         step = timedelta.max
     if step > _MAX_ADVANCE:
         raise Problem(
-            400, f"expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
+            400, f"duration: expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
         )
     if context.service.now + step.total_seconds() > _MAX_TIME:
-        raise Problem(400, "expected a time before the year 9000, got a later time", None, "advance less, or reset the fake")
+        raise Problem(
+            400, "time: expected a time before the year 9000, got a later time", None, "advance less, or reset the fake"
+        )
     context.service.advance(seconds=step.total_seconds())
     return get_time(context)
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Return the path of the key in `body` that an error message is about; `None` if there is none.
+    """Return the path of the key in a request body that an error message refers to; `None` if no key matches.
 
-    The result is the first key such that the message quotes the key or its string value, or else the key at the message's start.
+    The result is the first key that the message quotes, or whose string value the message quotes. If there is none, the result is
+    the key with which the message starts.
     """
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)

@@ -24,7 +24,7 @@ import msgspec
 from outreach_async.fake import faults
 from outreach_async.fake.arguments import suggest_similar
 from outreach_async.fake.behaviour import KNOB_VALUES, Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.errors import mask_keys
+from outreach_async.fake.error_responses import mask_keys
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
@@ -33,7 +33,7 @@ UNCHANGED: Final = "nothing was changed; correct the request and send it again"
 
 @attrs.define
 class Problem(Exception):
-    """The control plane refuses a request.
+    """The error with which the control plane refuses a request.
 
     Attributes:
         status: HTTP status code of the response.
@@ -75,7 +75,7 @@ def parse_query(query: str, kind: Any) -> Any:
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in parameters:
-            raise Problem(400, f"the parameter {name} is sent more than once", name, "send it once")
+            raise Problem(400, f"the parameter {name} is sent more than once", name, "send the parameter once")
         parameters[name] = value
     try:
         return msgspec.convert(parameters, kind, strict=False)
@@ -106,7 +106,7 @@ OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "l
 """Names of operations in faults and in the request log. `unknown` stands for requests that match no operation."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-"""Number of items to generate in one request."""
+"""Number of items to generate in one request, at most 100,000."""
 
 _NonBlankString = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -144,7 +144,7 @@ class OwnerKeyBody(RequestBody):
 
 
 class MailboxesBody(RequestBody):
-    """Mailboxes to add. The values of fields that `fields` omits are generated."""
+    """Mailboxes to add. Values that `fields` does not contain are generated."""
 
     workspace: str
     count: Count = 1
@@ -230,7 +230,7 @@ class FaultRuleBody(RequestBody):
 
 
 class AdvanceBody(RequestBody):
-    """The span by which to advance the fake's time: the sum of all values."""
+    """The duration by which to advance the fake's time: the sum of all values."""
 
     weeks: _Duration = 0.0
     days: _Duration = 0.0
@@ -240,14 +240,14 @@ class AdvanceBody(RequestBody):
 
 
 class ContactsQuery(RequestBody):
-    """The workspace whose contacts to list, and optionally the e-mail address of the only contact to list."""
+    """Query parameters of the contact list: a workspace, and optionally the e-mail address of a single contact."""
 
     workspace: str
     email: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class RequestsQuery(RequestBody):
-    """The entries of the request log to list: the last `last` entries, of one operation or of all operations."""
+    """Query parameters of the request log: the maximum number of entries, and optionally the only operation to list."""
 
     operation: OperationName | msgspec.UnsetType = msgspec.UNSET
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
@@ -354,7 +354,7 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""Structs for the knob values that are JSON objects, by the attrs class of the value."""
+"""msgspec structs that parse the knob values that are JSON objects, by the attrs class of the value in `Behaviour`."""
 
 
 def _to_json_type(annotation: Any) -> Any:
@@ -419,8 +419,8 @@ FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {
 
 _HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 
-# Types that replace the annotations of arguments. JSON cannot express the annotation (bytes become strings), or the type adds a
-# bound, so that an error names the argument.
+# Types that replace the annotations of a fault's arguments: either JSON cannot express the annotation, such as bytes, or the type
+# has a bound, so that the error for a value out of range names the argument.
 _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
     "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
     "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
@@ -466,7 +466,7 @@ FAULT_SIGNATURES: Final = "; ".join(
 
 
 def build_fault(body: FaultBody) -> Fault:
-    """Return the fault that a request body describes.
+    """Create the fault that a request body describes.
 
     Raises:
         ValueError: The fault's arguments contradict each other.

@@ -1,4 +1,7 @@
-"""The state of the simulation: counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
+"""The state of the simulation: events, counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
+
+Responses to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
+on the order of calls, the size of time steps, or other contacts.
 
 A mailbox is seeded with its statistics on one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
 90-day windows. E-mails of the seeded day drop out on a single day. E-mails of the 29 days before it drop out evenly over 29 days,
@@ -8,16 +11,107 @@ e-mail was sent, so that no share exceeds 100 %.
 
 from __future__ import annotations
 
+import enum
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import attrs
 
-from outreach_async.fake.clock import DAY
-from outreach_async.fake.records import Campaign, Contact, Mailbox, Share
-from outreach_async.fake.simulation.chance import SECOND, EventKind, FutureEvent, ResponsePlan, draw
+from outreach_async.fake import clock
+from outreach_async.fake.arguments import draw
+from outreach_async.fake.stored_records import Campaign, Contact, Mailbox, Rates, Share
+
+
+class EventKind(enum.IntEnum):
+    """The kind of an event. Events at the same time are processed in the order of their kinds, so opens come before clicks."""
+
+    DUE = 0
+    """An e-mail is due."""
+    OPEN = 1
+    CLICK = 2
+    REPLY = 3
+    INTERESTED = 4
+    """A reply that shows interest."""
+    UNSUBSCRIBE = 5
+    BOUNCE = 6
+
+
+KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
+"""The value of `Activity.kind` for each `EventKind`, in the order of `EventKind`."""
+
+SECOND_US: Final = 1_000_000
+"""One second in microseconds. The times of events are whole microseconds, which add up exactly: two half days are one day."""
+
+MINUTE_US: Final = 60 * SECOND_US
+DAY_US: Final = clock.DAY * SECOND_US
+
+
+class FutureEvent(NamedTuple):
+    """An event of the simulation that is scheduled for a point in time.
+
+    Attributes:
+        at: Time, in Unix microseconds.
+        kind: An `EventKind`.
+        campaign: The campaign's id.
+        contact: The contact's id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a
+            contact has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
+        step: Index of the step, from 0.
+        token: Name of the contact in random draws. For a stored contact, this is its normalized e-mail address, which does not
+            change when other contacts are added; for any other contact, it is the value of `contact`.
+        end_step: Index of the first step that the contact does not reach.
+        mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
+            response, id of the mailbox that sent the e-mail.
+        template: Index of the e-mail's template in its step.
+        day: UTC day on which the e-mail was sent, in days since 1970.
+    """
+
+    at: int
+    kind: int
+    campaign: str
+    contact: str
+    step: int
+    token: str
+    end_step: int
+    mailbox: str = ""
+    template: int = 0
+    day: int = 0
+
+
+Draw = Callable[[str], float]
+"""A function from a name such as `open delay` to a random number in [0, 1). The same name gives the same number."""
+
+ResponsePlan = tuple[tuple[int, int], ...]
+"""The responses to an e-mail: the kind of event of each response, and the microseconds from sending to the event."""
+
+
+def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
+    """Draw the responses of a recipient to an e-mail at random.
+
+    A bounced e-mail is never opened, and an unopened e-mail gets no other response.
+    """
+    if draw_number("bounce") < rates.bounce:
+        return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
+    if draw_number("open") >= rates.effective_open:
+        return ()
+    # The cube makes early opens more probable: half of all opens happen within nine hours.
+    opened = _interpolate(MINUTE_US, 3 * DAY_US, draw_number("open delay") ** 3)
+    plan = [(EventKind.OPEN, opened)]
+    if draw_number("click") * rates.effective_open < rates.click:
+        plan.append((EventKind.CLICK, opened + _interpolate(SECOND_US, 10 * MINUTE_US, draw_number("click delay"))))
+    # A reply and an unsubscribe each end the contact's path through the campaign, so at most one of them is drawn.
+    if draw_number("reply") * rates.effective_open < rates.reply:
+        kind = EventKind.INTERESTED if draw_number("interested") < rates.interested else EventKind.REPLY
+        plan.append((kind, opened + _interpolate(MINUTE_US, 2 * DAY_US, draw_number("reply delay") ** 2)))
+    elif draw_number("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
+        plan.append((EventKind.UNSUBSCRIBE, opened + _interpolate(SECOND_US, 10 * MINUTE_US, draw_number("unsubscribe delay"))))
+    return tuple(plan)
+
+
+def _interpolate(least: int, most: int, share: float) -> int:
+    return least + int((most - least) * share)
+
 
 FORTNIGHT: Final = 14
 MONTH: Final = 30
@@ -66,7 +160,7 @@ class SeededStats:
         }
         opened, opens, clicks = (share or Share(0, 0) for share in shares.values())
         pinned = frozenset(name for name, value in {**counts, **shares}.items() if value is None)
-        return cls(int(mailbox.as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
+        return cls(int(mailbox.as_of // clock.DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def sent_30days_after(self, days: int) -> int:
         """Return how many seeded e-mails are still in the 30-day window `days` days after the seeded day."""
@@ -79,7 +173,7 @@ class SeededStats:
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces are still in the 30-day window, in proportion to the seeded e-mails that are in it."""
+        """Return how many seeded bounces are still in the 30-day window, in proportion to the seeded e-mails in the window."""
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
@@ -186,7 +280,7 @@ class MailboxStats:
 
 
 COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
-"""Names of the counts of a template, in the order in which `CampaignFlow.counts` stores them."""
+"""Names of a template's counts, in the order in which `CampaignFlow.counts` stores the counts."""
 
 COUNT_INDEXES: Final = (0, 1, 2, 3, 3, 4)
 """Index in `COUNT_NAMES` of the count that an event increments, by `EventKind`. A bounce increments no count (rule T10)."""
@@ -203,7 +297,7 @@ PendingJoin = tuple[str, str, int]
 
 @attrs.define
 class CampaignFlow:
-    """A campaign's queue and current counts. The campaign's record holds the seeded counts.
+    """A campaign's queue and current counts. The seeded counts are in the campaign's record.
 
     Attributes:
         seeded_at: Time at which the campaign was seeded, in Unix microseconds.
@@ -244,7 +338,7 @@ class CampaignFlow:
         )
 
     def sent(self, step: int) -> int:
-        """Return the number of e-mails sent for a step."""
+        """Return the number of e-mails sent for the step with this index."""
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
@@ -254,7 +348,7 @@ class CampaignFlow:
     # Joining and leaving.
 
     def join(self, contact: str, token: str, at: int) -> None:
-        """Add a contact to the campaign (rule T5)."""
+        """Add a contact to the campaign, with all steps left to send (rule T5)."""
         self.pending_joins.append((contact, token, at))
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
@@ -294,7 +388,7 @@ class CampaignFlow:
         joined, self.pending_joins = self.pending_joins, []
         if waits:
             for contact, token, at in joined:
-                # An e-mail that would have been due before the campaign was seeded is due when the campaign was seeded.
+                # No e-mail can be due before the campaign was seeded.
                 yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, contact, 0, token, len(waits))
 
 
@@ -303,7 +397,7 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return a path for each contact, so that every step has the given number of contacts left to send to.
+    """Assign a path through the steps to each seeded contact, so that `lefts[step]` contacts are left to send to in each step.
 
     Returns:
         For each contact, its first step and the first step that it does not reach.
@@ -330,7 +424,7 @@ class Simulation:
         flows: Queue and counts of each campaign, by campaign id.
         stats: Counts by mailbox id. Mailboxes that have only their seeded statistics may be missing.
         scripts: Scripted responses to e-mails.
-        wake: Time at which to send queued e-mails, in Unix microseconds; `None` if none is scheduled.
+        wake: Time at which to send queued e-mails, in Unix microseconds; `None` if no time is scheduled.
     """
 
     heap: list[FutureEvent] = attrs.field(factory=list, repr=False)
@@ -350,7 +444,7 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, which the caller may change in place. A flow that a copy shares is duplicated first."""
+        """Return a campaign's flow, which the caller may change in place. A flow shared with a copy is duplicated first."""
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -358,7 +452,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics for a day, for the caller to change. Shared statistics are copied first."""
+        """Return a mailbox's statistics for a day, for the caller to change. Shared statistics are duplicated first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -370,20 +464,20 @@ class Simulation:
         """Return a mailbox's statistics on a day, or `None` if the seeded statistics still apply. Do not modify the result."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None:
-            return self.mutable_stats(mailbox, day) if day > mailbox.as_of // DAY else None
+            return self.mutable_stats(mailbox, day) if day > mailbox.as_of // clock.DAY else None
         return ledger if ledger.day >= day else self.mutable_stats(mailbox, day)
 
     # Changes from outside the simulation.
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Add a campaign to the simulation."""
+        """Add a campaign to the simulation, with its seeded counts."""
         counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
         lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
         self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
-        """Add a contact to its new campaigns. If the time of an existing enrolment has changed, the contact rejoins."""
+        """Add a contact to its new campaigns. The contact rejoins a campaign if the time of its enrolment has changed."""
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:
@@ -397,7 +491,7 @@ class Simulation:
         self.wake = at if self.wake is None else min(self.wake, at)
 
     def schedule_pending(self, campaigns: dict[str, Campaign], seed: int) -> None:
-        """Schedule the first event of every contact that has none yet."""
+        """Schedule the first event of every contact that has no scheduled event yet."""
         for id_ in [id_ for id_, flow in self.flows.items() if flow.pending_joins or not flow.started]:
             for event in self.mutable_flow(id_).start_pending(campaigns[id_], seed):
                 heapq.heappush(self.heap, event)
@@ -405,4 +499,4 @@ class Simulation:
 
 def to_microseconds(moment: float) -> int:
     """Return Unix seconds as whole microseconds."""
-    return round(moment * SECOND)
+    return round(moment * SECOND_US)

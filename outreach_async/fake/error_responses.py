@@ -1,6 +1,7 @@
-"""Errors of the service (rules E2 and E3): a `Refusal` describes an error, and a renderer turns it into a response.
+"""Error responses of the service (rules E2 and E3). A renderer turns a `Refusal`, which describes an error, into a response.
 
-The interface documents neither error codes nor error bodies. A client must not depend on them: test it with several renderers.
+The interface documents neither error codes nor error bodies. To make sure that a client depends on neither, test the client with
+several renderers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*"
 
 @attrs.frozen
 class Refusal:
-    """The error of a request that the service refuses.
+    """An error with which the service refuses a request.
 
     Attributes:
         status: HTTP status code.
@@ -47,7 +48,7 @@ class Refusal:
 
 
 class RequestRefused(Exception):
-    """Raised to refuse a request; carries the `Refusal` to the renderer."""
+    """Raised to refuse a request. An error renderer turns the attribute `refusal` into the response."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -64,13 +65,13 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return an exception that carries a `Refusal` with these attributes. `knob` adds a hint that names the knob."""
+    """Return a `RequestRefused` for a `Refusal` with the given attributes. If `knob` is given, a hint names this knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
 def sanitize_name(name: str) -> str:
-    """Return a name from a request in a form that is safe to show: short, ASCII, and without owner keys.
+    """Make a name from a request safe to show: shorten it, escape characters that are not ASCII, and mask owner keys.
 
     A caller that mixes up arguments may send a key as a name; the key must not appear in messages.
     """

@@ -17,27 +17,30 @@ from typing import Final
 
 import attrs
 
-from outreach_async.fake.arguments import require_count, require_string
+from outreach_async.fake.arguments import draw, require_count, require_string
 from outreach_async.fake.builder import Seeder
-from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
-from outreach_async.fake.simulation.chance import (
-    DAY,
+from outreach_async.fake.simulation.state import (
+    COUNT_INDEXES,
+    DAY_US,
+    ENDED,
+    ENDING_KINDS,
     KIND_NAMES,
-    SECOND,
+    SECOND_US,
+    CampaignFlow,
     EventKind,
     FutureEvent,
     ResponsePlan,
-    draw,
+    Simulation,
     draw_responses,
 )
-from outreach_async.fake.simulation.state import COUNT_INDEXES, ENDED, ENDING_KINDS, CampaignFlow, Simulation
+from outreach_async.fake.stored_records import PERSONALIZED, Campaign, Mailbox, Step
 
 LIVE: Final = "live"
 
 
 @attrs.frozen
 class Activity:
-    """An event that has happened.
+    """An event of the simulation that has happened, such as an open or a reply.
 
     Attributes:
         at: Time, in Unix seconds.
@@ -81,12 +84,15 @@ class MailboxPool:
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
         self._remaining_capacity = remaining_capacity
         self._members = frozenset(mailboxes)
-        # Of mailboxes with equal capacity, the one that the campaign lists first comes first.
+        # Mailboxes with equal capacity are ordered as in the campaign.
         self._heap = [(-remaining_capacity(id_), place, id_) for place, id_ in enumerate(mailboxes)]
         heapq.heapify(self._heap)
 
     def choose(self, sticky: str) -> str | None:
-        """Return `sticky` if it is in the pool and has capacity, or else the mailbox with the most capacity, if any."""
+        """Return the id of the mailbox to send from; `None` if no mailbox of the pool has capacity.
+
+        The preferred mailbox `sticky` is chosen if it is in the pool and has capacity, else the mailbox with the most capacity.
+        """
         if sticky in self._members and self._remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
@@ -103,7 +109,7 @@ class MailboxPool:
 
 @attrs.define
 class SimulationEngine:
-    """Advances the simulation of one world.
+    """Processes the events of a simulation in order of time.
 
     Attributes:
         simulation: The state of the simulation.
@@ -169,7 +175,7 @@ class SimulationEngine:
             flow.queue.popleft()
         if not flow.queue:
             return False
-        mailbox = self._pool_for(campaign, now // DAY).choose(flow.queue[0].mailbox)
+        mailbox = self._pool_for(campaign, now // DAY_US).choose(flow.queue[0].mailbox)
         if mailbox is None:
             return False
         self._send(campaign, flow, flow.queue.popleft(), self.mailboxes[mailbox], now)
@@ -189,11 +195,11 @@ class SimulationEngine:
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
-        # A contact that rejoined gets new random numbers in each round. The name of its round ends with ~ and a number.
+        # A contact that has rejoined gets new random numbers, because its name then ends with ~ and a number.
         round_name = (due.contact,) if "~" in due.contact else ()
         draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
         template = choose_template(step, flow.counts[place], draw_number)
-        ledger = self.simulation.mutable_stats(box, now // DAY)
+        ledger = self.simulation.mutable_stats(box, now // DAY_US)
         flow.counts[place][template][0] += 1
         flow.left_to_send[place] -= 1
         flow.progress[due.contact] = place + 1
@@ -218,7 +224,7 @@ class SimulationEngine:
         flow = self.simulation.mutable_flow(event.campaign)
         if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
             return  # a path ends only once: ignore the later of two endings
-        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY)
+        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY_US)
         if event.kind == EventKind.BOUNCE:
             flow.bounces += 1
             ledger.count_bounced(event.day)
@@ -232,7 +238,7 @@ class SimulationEngine:
 
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
         """Store the time of an event as the last activity, and pass the event to the listeners."""
-        at = event.at / SECOND
+        at = event.at / SECOND_US
         flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:
             template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
@@ -244,7 +250,7 @@ class SimulationEngine:
 
 def _midnight(now: int) -> int:
     """Return the first midnight (UTC) after a time, in Unix microseconds."""
-    return (now // DAY + 1) * DAY
+    return (now // DAY_US + 1) * DAY_US
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
@@ -282,7 +288,7 @@ class SimulationControl:
     """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
 
     Args:
-        seeding: Function that returns a context manager for changes to the stored data. It yields a `Seeder`.
+        seeding: Function that returns a context manager, which yields a `Seeder` for changes to the stored data.
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
@@ -350,17 +356,18 @@ class SimulationControl:
             ```
         """
         spans = {
-            EventKind.OPEN: opens_after,
-            EventKind.CLICK: clicks_after,
-            EventKind.INTERESTED if interested else EventKind.REPLY: replies_after,
-            EventKind.UNSUBSCRIBE: unsubscribes_after,
-            EventKind.BOUNCE: bounces_after,
+            EventKind.OPEN: ("opens_after", opens_after),
+            EventKind.CLICK: ("clicks_after", clicks_after),
+            EventKind.INTERESTED if interested else EventKind.REPLY: ("replies_after", replies_after),
+            EventKind.UNSUBSCRIBE: ("unsubscribes_after", unsubscribes_after),
+            EventKind.BOUNCE: ("bounces_after", bounces_after),
         }
         plan = _build_plan(
-            {kind: span_to_microseconds(span) for kind, span in spans.items() if span is not None}, interested=interested
+            {kind: span_to_microseconds(name, span) for kind, (name, span) in spans.items() if span is not None},
+            interested=interested,
         )
         if not require_count("step", step):
-            raise ValueError("step: expected 1 or more, got 0; the first step is 1")
+            raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
         with self._transaction() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
                 raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
@@ -385,21 +392,27 @@ def _find_token(seeder: Seeder, contact: str) -> str:
 def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
         raise ValueError(
-            "interested: expected replies_after too, because only a reply shows interest; pass it or omit interested"
+            "interested: expected replies_after too, because only a reply shows interest; pass replies_after or omit interested"
         )
     if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the others")
+        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
-        raise ValueError("replies_after, unsubscribes_after: expected at most one, as each ends the contact's path; omit one")
+        raise ValueError(
+            "replies_after, unsubscribes_after: expected one of the two, as each ends the contact's path; omit the other"
+        )
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: must not be longer than the span of another reaction; shorten or omit opens_after")
+        raise ValueError("opens_after: expected at most the span of every other reaction, got more; shorten or omit opens_after")
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 
 
-def span_to_microseconds(span: Span) -> int:
-    """Parse a span of time.
+def span_to_microseconds(name: str, span: Span) -> int:
+    """Convert a span of time to microseconds.
+
+    Args:
+        name: Name of the argument, for the error.
+        span: The span.
 
     Returns:
         Whole microseconds.
@@ -409,17 +422,18 @@ def span_to_microseconds(span: Span) -> int:
         ValueError: The string is malformed, or the span is negative or not finite.
     """
     if isinstance(span, str):
-        return _parse_span(span)
+        return _parse_span(name, span)
     if isinstance(span, bool) or not isinstance(span, int | float | timedelta):
-        raise TypeError(f"expected a span of time (a string such as '2h', seconds or a timedelta), got {type(span).__name__}")
+        kind = type(span).__name__
+        raise TypeError(f"{name}: expected a span of time, got {kind}; use a string such as '2h', seconds or a timedelta")
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"expected a span of time that is finite and not negative, got {span}")
-    return round(seconds * SECOND)
+        raise ValueError(f"{name}: expected a finite span of time of at least 0 seconds, got {span}; use a span such as 2h")
+    return round(seconds * SECOND_US)
 
 
-def _parse_span(span: str) -> int:
+def _parse_span(name: str, span: str) -> int:
     parts = _SPAN_PART.findall(span)
     if not parts or "".join(number + unit for number, unit in parts) != span:
-        raise ValueError(f"expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
+        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
     return round(sum(float(number) * _UNIT_MILLISECONDS[unit] * 1000 for number, unit in parts))

@@ -132,7 +132,7 @@ PREFIX: Final = "/_fake"
 
 @attrs.frozen
 class ControlRoute:
-    """One operation of the control plane.
+    """The method, the path, the handler and the types of an operation of the control plane.
 
     Attributes:
         method: HTTP method.
@@ -223,10 +223,10 @@ def find_route(method: str, path: str) -> ControlRoute:
     """
     methods = {route.method: route for route in ROUTES if route.path == (path.rstrip("/") or "/")}
     if not methods:
-        raise Problem(404, "unknown path", None, f"see {PREFIX}/control.json for every path")
+        raise Problem(404, "no operation of the control plane has this path", None, f"use a path from {PREFIX}/control.json")
     if method not in methods:
         allowed = ", ".join(methods)
-        raise Problem(405, f"{method} is not allowed on this path", None, f"allowed: {allowed}", {"allow": allowed})
+        raise Problem(405, f"{method} is not allowed on this path", None, f"use one of {allowed}", {"allow": allowed})
     return methods[method]
 
 
@@ -234,7 +234,7 @@ class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. Until the first `checkpoint`, `reset` restores its state at the creation of the control plane.
+        service: The fake. Until the first `checkpoint`, `reset` restores the fake's state at the creation of the control plane.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
 
     Attributes:
@@ -247,7 +247,7 @@ class ControlPlane:
         self._checkpoint = Checkpoint(service)
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Handle a request: paths under `PREFIX` belong to the control plane, all others to the service."""
+        """Handle a request: the control plane handles paths under `PREFIX`, and the service handles all other paths."""
         return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:

@@ -1,4 +1,4 @@
-"""The records that the fake stores. They are immutable, so a snapshot copies only the tables that refer to them.
+"""The records that the fake stores. Records are immutable: a snapshot copies only the tables that refer to records.
 
 A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
 are not stored: they are computed for each response.
@@ -12,29 +12,29 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.simulation.chance import Rates
+from outreach_async.fake.arguments import check_known
 
 CAMPAIGN_HEADERS: Final = (
     "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
 )  # fmt: skip
-"""Columns of the campaign list, as the interface shows them."""
+"""Columns of the campaign list, in the order of the interface."""
 
 MAILBOX_HEADERS: Final = (
     "email", "sender_name", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "age", "sent_today", "sent_30days",
     "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate", "last_activity", "type", "created",
 )  # fmt: skip
-"""Columns of the mailbox list, as the interface shows them."""
+"""Columns of the mailbox list, in the order of the interface."""
 
 MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
 """Fields of a mailbox, in the interface's order."""
 
 PERSONALIZED: Final = "PER"
-"""`test_letter` of a step's personalized template."""
+"""Value of `test_letter` for the personalized template of a step."""
 
 
 @attrs.frozen
 class Workspace:
-    """A workspace.
+    """A workspace: its field codes and labels, and the columns of its lists.
 
     Attributes:
         id: The workspace's id, which starts with `space_`.
@@ -63,7 +63,7 @@ class Enrolment:
 
     Attributes:
         campaign: The campaign's id.
-        at: Time of joining in Unix seconds; the wait of step 1 starts then.
+        at: Time of joining in Unix seconds, which is when the wait of step 1 starts.
     """
 
     campaign: str
@@ -72,7 +72,7 @@ class Enrolment:
 
 @attrs.frozen
 class Contact:
-    """A stored contact.
+    """A contact of a workspace, with its field values and its enrolments in campaigns.
 
     Attributes:
         id: The contact's id, which starts with `contact_`.
@@ -98,17 +98,64 @@ class Contact:
 
 @attrs.frozen
 class Share:
-    """A percentage stored as two counts, `part` and `whole`, and computed for each response."""
+    """A percentage that is stored as two counts. It is computed for each response as `100 * part / whole`."""
 
     part: int
     whole: int
+
+
+def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}; pass a number such as 0.4")
+    if not 0 <= value <= 1:
+        raise ValueError(f"rates: expected a number from 0 to 1 for {attribute.name}, got {value}; pass a share such as 0.4")
+
+
+@attrs.frozen
+class Rates:
+    """The probabilities of the responses to an e-mail.
+
+    Attributes:
+        open: Share of delivered e-mails that are opened. Clicks, replies and unsubscribes require an open: if this share is too
+            low for them, the lowest sufficient share is used instead.
+        click: Share of delivered e-mails with a click.
+        reply: Share of delivered e-mails with a reply.
+        bounce: Share of all e-mails that bounce. All other e-mails are delivered.
+        unsubscribe: Share of delivered e-mails with an unsubscribe. No e-mail has both a reply and an unsubscribe.
+        interested: Share of replies that show interest.
+    """
+
+    open: float = attrs.field(default=0.4, validator=_validate_share)
+    click: float = attrs.field(default=0.05, validator=_validate_share)
+    reply: float = attrs.field(default=0.06, validator=_validate_share)
+    bounce: float = attrs.field(default=0.02, validator=_validate_share)
+    unsubscribe: float = attrs.field(default=0.01, validator=_validate_share)
+    interested: float = attrs.field(default=0.3, validator=_validate_share)
+
+    def with_changes(self, changes: Mapping[str, float]) -> Rates:
+        """Return a copy with some rates replaced.
+
+        Raises:
+            TypeError: `changes` is not a mapping, or a rate is unknown or not a number.
+            ValueError: A rate is not from 0 to 1.
+        """
+        if not isinstance(changes, Mapping):
+            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
+        for name in changes:
+            check_known(name, attrs.fields_dict(Rates), "rates")
+        return attrs.evolve(self, **changes)
+
+    @property
+    def effective_open(self) -> float:
+        """Share of delivered e-mails that are opened: `open`, or more if clicks, replies and unsubscribes require more opens."""
+        return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
 @attrs.frozen
 class Template:
     """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9).
 
-    `rates` holds the shares of recipients that react to the template; `None` to use the campaign's rates.
+    `rates` are the probabilities of reactions to the template; `None` means the campaign's rates.
     """
 
     id: str
@@ -128,7 +175,7 @@ class Template:
 
 @attrs.frozen
 class Step:
-    """A step of a campaign.
+    """A step of a campaign: after a wait, each contact gets an e-mail from one of the step's templates.
 
     Attributes:
         id: The step's id, which starts with `step_`.
@@ -152,7 +199,7 @@ class Step:
 
 @attrs.frozen
 class Campaign:
-    """A campaign with its seeded counts. The `CampaignFlow` of the simulation holds the current counts.
+    """A campaign with its seeded counts. The current counts are in the `CampaignFlow` of the simulation.
 
     Attributes:
         id: The campaign's id, which starts with `camp_`.
@@ -166,7 +213,7 @@ class Campaign:
         interested_num: Number of interested replies.
         created: Creation time in Unix seconds.
         last_activity: Time of the last activity in Unix seconds; `None` for never.
-        rates: The shares of recipients that react to the campaign's e-mails.
+        rates: The probabilities of reactions to the campaign's e-mails.
     """
 
     id: str
@@ -189,7 +236,7 @@ class Campaign:
 
 @attrs.frozen
 class Mailbox:
-    """A mailbox with its seeded statistics. The `MailboxStats` of the simulation hold the current statistics.
+    """A mailbox with its seeded statistics. The current statistics are in the `MailboxStats` of the simulation.
 
     Attributes:
         id: The mailbox's id, which starts with `mailbox_`.
@@ -243,12 +290,12 @@ RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_
 
 
 def custom_number(code: str) -> int:
-    """Return the number in a well-formed custom code."""
+    """Return the number in the code of a custom field, such as 3 for `custom_3`."""
     return int(code.removeprefix("custom_"))
 
 
 def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the items of all-fields: `email`, the standard fields, extra fields, and the custom fields by number.
+    """Return the items of an all-fields response: `email`, the standard fields, extra fields, and custom fields by number.
 
     Args:
         extra: Labels of extra standard fields by code.
