@@ -12,8 +12,7 @@ from typing import Final
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.encoding import detect_encoding, read_lines
-from outreach_async.importer.source import ByteSource, FileInput
+from outreach_async.importer.source import ByteSource, FileInput, detect_encoding, read_lines
 from outreach_async.importer.table import File, Heading, Record, trim_cells
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error

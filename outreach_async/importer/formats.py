@@ -10,9 +10,8 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.csv_file import CsvFile
-from outreach_async.importer.encoding import is_utf16_like
 from outreach_async.importer.jsonl import JsonLinesFile
-from outreach_async.importer.source import ByteSource, FileInput
+from outreach_async.importer.source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer.table import File
 from outreach_async.transport.urls import require_module
 

@@ -10,8 +10,7 @@ from typing import Any, Final, Never, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.encoding import detect_encoding, read_lines
-from outreach_async.importer.source import ByteSource
+from outreach_async.importer.source import ByteSource, detect_encoding, read_lines
 from outreach_async.importer.table import CellIssue, File, Heading, Record
 
 _MAX_KEYS: Final = 1000
