@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.common_headers import load_common_headers
-from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name
-from outreach_async.importer.value_checks import fold_name
+from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name, fold_name, load_common_headers
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
@@ -122,8 +120,7 @@ def map_columns(
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
     they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
     with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
-    seven languages (`outreach_async.importer.common_headers`). If a name has several meanings ("Name"), the other columns decide.
-    If they do not, the name is an error.
+    seven languages. If a name has several meanings ("Name"), the other columns decide. If they do not, the name is an error.
 
     Args:
         headers: Column names.

@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
-from unicodedata import combining, normalize
 from zoneinfo import available_timezones
+
+from outreach_async.importer.known_exports import fold_name
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumberDesc
@@ -218,11 +219,6 @@ def _resolve_country(text: str) -> tuple[str | None, str | None]:
 def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
     near = get_close_matches(name, known, n=1, cutoff=cutoff)
     return f"; did you mean {known[near[0]]!r}?" if near else ""
-
-
-def fold_name(text: str) -> str:
-    """Normalise a name for comparison: fold its case, and remove accents, blanks and punctuation."""
-    return "".join(char for char in normalize("NFKD", text).casefold() if char.isalnum() and not combining(char))
 
 
 @cache

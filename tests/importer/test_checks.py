@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, value_checks
 from outreach_async.importer.checks import CHECKS, LINTS, CheckPolicy, Checks
+from outreach_async.importer.known_exports import fold_name
 from outreach_async.importer.table import Remark
 
 # Policy.
@@ -221,7 +222,7 @@ def test_all_countries_are_known_and_their_names_are_unique() -> None:
     assert len(codes) == len(longer) == 249
     assert set(names.values()) == set(codes.values())
     assert len(names) == sum(
-        len({value_checks.fold_name(name) for name in line.split("\t")[2:]})
+        len({fold_name(name) for name in line.split("\t")[2:]})
         for line in value_checks._read_table("countries.tsv").splitlines()
     )
 
