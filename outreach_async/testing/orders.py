@@ -1,6 +1,10 @@
-"""Read the arguments of `@pytest.mark.outreach(...)`, and describe the fake in the report of a failed test.
+"""Choose behaviours for tests, configure the fake of a test from its marker, and explain failures in reports.
 
-The report contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are masked.
+Most bugs that depend on knobs depend on only one or two knobs. About thirty behaviours cover every pair of values of any two
+knobs (pairwise coverage), although there are billions of combinations of all knobs.
+
+The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are
+masked.
 """
 
 from __future__ import annotations
@@ -8,7 +12,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from functools import cache
+from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -21,170 +26,87 @@ from outreach_async.fake.errors import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded
-from outreach_async.testing.pairwise import differing, pairwise
 
 if TYPE_CHECKING:
     import pytest
 
+# Pairwise coverage.
 
-MAX_REQUESTS: Final = 20
-"""Maximum number of requests in a report; earlier requests are omitted."""
-
-_MAX_BODY_LENGTH: Final = 300
-"""Maximum number of characters of a request body that a report shows."""
+_FactorLevel = tuple[int, int]
+"""A factor and one of its levels, both as indexes."""
 
 
-@attrs.frozen
-class FakeUse:
-    """A fake that a test uses, and the configuration that the test requested.
+def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
+    """Choose rows, each with one level per factor, that cover every level and every pair of levels of any two factors.
 
-    Attributes:
-        fake: The fake.
-        config: The configuration that the test requested.
-        behaviour: The behaviour at the start of the test, one of `config.behaviours`.
-    """
-
-    fake: FakeService
-    config: FakeConfig
-    behaviour: Behaviour
-
-    @property
-    def unfired(self) -> list[str]:
-        """Descriptions of the faults that never fired; empty if `config` ignores these faults."""
-        return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
-
-    @property
-    def row(self) -> int | None:
-        """Index of the behaviour in `config.behaviours`; `None` if there is only one behaviour."""
-        rows = self.config.behaviours
-        return rows.index(self.behaviour) if len(rows) > 1 else None
-
-    def format_report(self) -> Iterator[str]:
-        """Yield lines that describe the state of the fake and its last requests."""
-        yield f"seed: {self.fake.seed}"
-        row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
-        yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
-        yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
-        recent = self.fake.requests.recent(MAX_REQUESTS)
-        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
-        for recorded in recent:
-            yield from _format_request(recorded, recorded.at - recent[0].at)
-
-
-def format_row_id(number: int) -> str:
-    """Return the name of a row in test ids. A row is one of the behaviours that a test runs with."""
-    return f"row{number:02}"
-
-
-def format_settings(behaviour: Behaviour) -> str:
-    """Return the knobs that are not at their default as keyword arguments, or `all defaults` if there are none."""
-    return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
-
-
-def _count_repeats(texts: Iterable[str]) -> list[str]:
-    return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
-
-
-def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
-    status = "no response" if recorded.status is None else str(recorded.status)
-    fault = f", fault {recorded.fault}" if recorded.fault else ""
-    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
-    if recorded.json is not None:
-        # Mask before truncating: a truncated key would not be recognised as a key.
-        body = json.dumps(mask_document(recorded.json), ensure_ascii=False)
-        yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
-    yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
-
-
-def format_setting(value: Any) -> str:
-    """Return a knob's value as a string."""
-    # The repr of a function contains a memory address, which differs between runs.
-    return getattr(value, "__qualname__", None) or repr(value)
-
-
-_Settings = frozenset[str]
-_Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure, each a set of knob values. A behaviour fails if it has every value of at least one cause."""
-
-_MAX_SINGLES: Final = 4
-"""Maximum number of alternatives in an explanation if every cause is a single value."""
-
-_MAX_PAIRS: Final = 2
-"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to try larger combinations."""
-
-_MAX_EXPLANATIONS: Final = 8
-"""Maximum number of explanations shown for a test."""
-
-
-def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the fewest knob values such that every failed behaviour has at least one of them, and no passed behaviour has any.
-
-    If single values explain nothing, pairs of values are tried too.
+    The first row has level 0 of every factor. The result is deterministic.
 
     Args:
-        failed: Behaviours under which a test failed; at least one.
-        passed: Behaviours under which the test passed.
+        levels: Number of levels of each factor.
 
     Returns:
-        The explanations, each a string such as `knob='value'`, in which `or` joins alternatives, and `and` joins the values of a
-        pair. Explanations whose values occur most often in failed behaviours are first. The list is empty if nothing explains all
-        results.
+        The rows. Each row contains the index of a level for every factor. The algorithm is greedy: the number of rows is close to
+        the minimum, but not always minimal.
     """
-    rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
-    singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
-    explained = frozenset[str]().union(*singles)
-    pairs = [pair for pair in _combine_settings(rows, 2) if not pair & explained and not any(pair <= row for row in passing)]
-    for causes, most in ((singles, _MAX_SINGLES), ([*singles, *pairs], _MAX_PAIRS)):
-        for count in range(1, most + 1):
-            found = _find_covers(rows, causes, count)
-            if covers := {" or ".join(" and ".join(sorted(cause)) for cause in cover): cover for cover in found}:
-                return sorted(covers, key=lambda text: (-sum(cause <= row for cause in covers[text] for row in rows), text))
-    return []
+    values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
+    # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
+    pairs = combinations_with_replacement(values, 2)
+    missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
+    rows = [(0,) * len(levels)]
+    _remove_covered(missing, rows[0])
+    while missing:
+        rows.append(_build_row(levels, missing))
+        _remove_covered(missing, rows[-1])
+    return rows
 
 
-def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
-    return list(dict.fromkeys(frozenset(part) for row in rows for part in combinations(sorted(row), size)))
+def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row: Sequence[int]) -> None:
+    for pair in combinations_with_replacement(enumerate(row), 2):
+        missing.pop(pair, None)
 
 
-def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
-    """Yield combinations of at most `count` causes that explain every row: each row has all values of at least one cause."""
-    if not rows:
-        yield ()
-    elif count:
-        # The first row must have at least one of the causes.
-        for cause in causes:
-            if cause <= rows[0]:
-                left = [row for row in rows if not cause <= row]
-                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _find_covers(left, causes, count - 1))
+def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
+    """Build a row from the first missing pair: for every other factor, choose the level that covers the most missing pairs."""
+    chosen = dict(next(iter(missing)))
+    for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
+        if factor not in chosen:
+            chosen[factor] = max(range(levels[factor]), key=lambda level: _count_gain((factor, level), chosen, missing))
+    return tuple(chosen[factor] for factor in range(len(levels)))
 
 
-def _list_settings(behaviour: Behaviour) -> _Settings:
-    return frozenset(f"{knob}={format_setting(getattr(behaviour, knob))}" for knob in KNOB_VALUES)
+def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> int:
+    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
 
 
-def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
-    """Return one line for each test that failed under some behaviours, with the knob values that explain the failures.
+@cache
+def pairwise() -> tuple[Behaviour, ...]:
+    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
 
-    Args:
-        ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, and whether the run failed. A test
-            may run more than once with a behaviour.
+    `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
+
+    Example:
+        ```python
+        print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
+        ```
     """
-    tests: dict[str, dict[int, bool]] = {}
-    for name, row, failed in ran:
-        rows = tests.setdefault(name.replace(format_row_id(row), "row*"), {})
-        rows[row] = rows.get(row, False) or failed
-    return [_summarize_test(name, rows) for name, rows in tests.items() if any(rows.values())]
+    rows = cover_pairs([len(values) for values in KNOB_VALUES.values()])
+    knobs = KNOB_VALUES.items()
+    return tuple(Behaviour(**{knob: values[level] for (knob, values), level in zip(knobs, row, strict=True)}) for row in rows)
 
 
-def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
-    failed = [pairwise()[row] for row, has_failed in rows.items() if has_failed]
-    passed = [pairwise()[row] for row, has_failed in rows.items() if not has_failed]
-    explanations = [f"those with {text}" for text in find_explanations(failed, passed)] if passed else []
-    line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
-    if len(explanations) > _MAX_EXPLANATIONS:
-        explanations[_MAX_EXPLANATIONS:] = [f"{len(explanations) - _MAX_EXPLANATIONS} more explanations"]
-    return f"{line}: {'; or '.join(explanations)}" if explanations else line
+def differing(behaviour: Behaviour) -> dict[str, Any]:
+    """Return the knobs of a behaviour that are not at their default, with their values.
 
+    Example:
+        ```python
+        print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
+        ```
+    """
+    default = Behaviour()
+    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(default, name)}
+
+
+# The arguments of `@pytest.mark.outreach(...)`.
 
 _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
 """The presets by name. `pairwise` is not a preset: it stands for several behaviours."""
@@ -331,3 +253,166 @@ _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
     "unfired": _read_unfired,
 }
 """The function that parses each argument of the marker."""
+
+
+# The report of a failed test.
+
+MAX_REQUESTS: Final = 20
+"""Maximum number of requests in a report; earlier requests are omitted."""
+
+_MAX_BODY_LENGTH: Final = 300
+"""Maximum number of characters of a request body that a report shows."""
+
+
+@attrs.frozen
+class FakeUse:
+    """A fake that a test uses, and the configuration that the test requested.
+
+    Attributes:
+        fake: The fake.
+        config: The configuration that the test requested.
+        behaviour: The behaviour at the start of the test, one of `config.behaviours`.
+    """
+
+    fake: FakeService
+    config: FakeConfig
+    behaviour: Behaviour
+
+    @property
+    def unfired(self) -> list[str]:
+        """Descriptions of the faults that never fired; empty if `config` ignores these faults."""
+        return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
+
+    @property
+    def row(self) -> int | None:
+        """Index of the behaviour in `config.behaviours`; `None` if there is only one behaviour."""
+        rows = self.config.behaviours
+        return rows.index(self.behaviour) if len(rows) > 1 else None
+
+    def format_report(self) -> Iterator[str]:
+        """Yield lines that describe the state of the fake and its last requests."""
+        yield f"seed: {self.fake.seed}"
+        row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
+        yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
+        yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
+        recent = self.fake.requests.recent(MAX_REQUESTS)
+        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
+        for recorded in recent:
+            yield from _format_request(recorded, recorded.at - recent[0].at)
+
+
+def format_row_id(number: int) -> str:
+    """Return the name of a row in test ids. A row is one of the behaviours that a test runs with."""
+    return f"row{number:02}"
+
+
+def format_settings(behaviour: Behaviour) -> str:
+    """Return the knobs that are not at their default as keyword arguments, or `all defaults` if there are none."""
+    return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
+
+
+def _count_repeats(texts: Iterable[str]) -> list[str]:
+    return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
+
+
+def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
+    status = "no response" if recorded.status is None else str(recorded.status)
+    fault = f", fault {recorded.fault}" if recorded.fault else ""
+    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
+    if recorded.json is not None:
+        # Mask before truncating: a truncated key would not be recognised as a key.
+        body = json.dumps(mask_document(recorded.json), ensure_ascii=False)
+        yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
+    yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
+
+
+def format_setting(value: Any) -> str:
+    """Return a knob's value as a string."""
+    # The repr of a function contains a memory address, which differs between runs.
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+# Explanations of failures.
+
+_Settings = frozenset[str]
+_Causes = tuple[_Settings, ...]
+"""Alternative causes of a failure, each a set of knob values. A behaviour fails if it has every value of at least one cause."""
+
+_MAX_SINGLES: Final = 4
+"""Maximum number of alternatives in an explanation if every cause is a single value."""
+
+_MAX_PAIRS: Final = 2
+"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to try larger combinations."""
+
+_MAX_EXPLANATIONS: Final = 8
+"""Maximum number of explanations shown for a test."""
+
+
+def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
+    """Find the fewest knob values such that every failed behaviour has at least one of them, and no passed behaviour has any.
+
+    If single values explain nothing, pairs of values are tried too.
+
+    Args:
+        failed: Behaviours under which a test failed; at least one.
+        passed: Behaviours under which the test passed.
+
+    Returns:
+        The explanations, each a string such as `knob='value'`, in which `or` joins alternatives, and `and` joins the values of a
+        pair. Explanations whose values occur most often in failed behaviours are first. The list is empty if nothing explains all
+        results.
+    """
+    rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
+    singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
+    explained = frozenset[str]().union(*singles)
+    pairs = [pair for pair in _combine_settings(rows, 2) if not pair & explained and not any(pair <= row for row in passing)]
+    for causes, most in ((singles, _MAX_SINGLES), ([*singles, *pairs], _MAX_PAIRS)):
+        for count in range(1, most + 1):
+            found = _find_covers(rows, causes, count)
+            if covers := {" or ".join(" and ".join(sorted(cause)) for cause in cover): cover for cover in found}:
+                return sorted(covers, key=lambda text: (-sum(cause <= row for cause in covers[text] for row in rows), text))
+    return []
+
+
+def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
+    return list(dict.fromkeys(frozenset(part) for row in rows for part in combinations(sorted(row), size)))
+
+
+def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
+    """Yield combinations of at most `count` causes that explain every row: each row has all values of at least one cause."""
+    if not rows:
+        yield ()
+    elif count:
+        # The first row must have at least one of the causes.
+        for cause in causes:
+            if cause <= rows[0]:
+                left = [row for row in rows if not cause <= row]
+                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _find_covers(left, causes, count - 1))
+
+
+def _list_settings(behaviour: Behaviour) -> _Settings:
+    return frozenset(f"{knob}={format_setting(getattr(behaviour, knob))}" for knob in KNOB_VALUES)
+
+
+def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
+    """Return one line for each test that failed under some behaviours, with the knob values that explain the failures.
+
+    Args:
+        ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, and whether the run failed. A test
+            may run more than once with a behaviour.
+    """
+    tests: dict[str, dict[int, bool]] = {}
+    for name, row, failed in ran:
+        rows = tests.setdefault(name.replace(format_row_id(row), "row*"), {})
+        rows[row] = rows.get(row, False) or failed
+    return [_summarize_test(name, rows) for name, rows in tests.items() if any(rows.values())]
+
+
+def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
+    failed = [pairwise()[row] for row, has_failed in rows.items() if has_failed]
+    passed = [pairwise()[row] for row, has_failed in rows.items() if not has_failed]
+    explanations = [f"those with {text}" for text in find_explanations(failed, passed)] if passed else []
+    line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
+    if len(explanations) > _MAX_EXPLANATIONS:
+        explanations[_MAX_EXPLANATIONS:] = [f"{len(explanations) - _MAX_EXPLANATIONS} more explanations"]
+    return f"{line}: {'; or '.join(explanations)}" if explanations else line
