@@ -37,7 +37,7 @@ _PLAIN_ADDRESS: Final = re.compile(
 """Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Maximum length of an address for the fast check. No part of such an address can exceed the length limit of a part."""
+"""Maximum length of an address for the fast check. In a short address, no part can exceed the length limit of a part."""
 
 
 def check_email(text: str) -> str | None:
@@ -46,13 +46,13 @@ def check_email(text: str) -> str | None:
 
 
 def check_role(text: str) -> str | None:
-    """Return a message if an e-mail address probably belongs to a role and not to a person, and `None` otherwise."""
+    """Return a message if an e-mail address probably belongs to a role, such as `info@`; `None` if it belongs to a person."""
     local = text.partition("@")[0].casefold()
     return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
 
 
 def check_typo(text: str) -> str | None:
-    """Return a message that names the e-mail provider that was probably meant; `None` if the domain looks correct."""
+    """Return a message with the probably intended domain of an address; `None` if the domain looks correct."""
     meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
     return f"the domain is probably a mistyped {meant}; correct the domain" if meant else None
 
@@ -75,7 +75,7 @@ def _load_roles() -> frozenset[str]:
 
 @cache
 def _load_typo_domains() -> dict[str, str]:
-    """Return a mapping from mistyped domains to the provider whose domain is one typing error away."""
+    """Return a mapping from mistyped domains to the correct domains of large e-mail providers."""
     providers = _read_table("providers.txt").split()
     known = {*providers, *_read_table("neighbours.txt").split()}
     return {typo: provider for provider in reversed(providers) for typo in _typos_of(provider) if typo not in known}
@@ -155,7 +155,13 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for the digits after the calling code, and the length of the code, given the first digits of a number."""
+    """Return a pattern for the digits after a calling code, and the length of the calling code.
+
+    The result is `None` and 0 if no country has the calling code.
+
+    Args:
+        beginning: The first three digits of an international number.
+    """
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -167,7 +173,13 @@ def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]
 
 @cache
 def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Return a pattern for the numbers of a country, and a pattern for the prefix that is dialled within the country."""
+    """Return a pattern for the phone numbers of a country, and a pattern for the prefix that is dialled within the country.
+
+    The first pattern is `None` if numbers cannot be checked by pattern; the second is `None` if the country has no prefix.
+
+    Args:
+        region: Two-letter code of the country.
+    """
     from phonenumbers import PhoneMetadata
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
@@ -189,7 +201,7 @@ def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _NOT_ISO: Final = {"uk": "GB", "el": "GR"}
-"""Two-letter codes that ISO 3166 does not contain but that people and the European Union use, with the codes of ISO 3166."""
+"""Common two-letter country codes that differ from ISO 3166, with the ISO 3166 code of each country."""
 
 
 def find_country_code(text: str) -> str | None:
@@ -245,7 +257,7 @@ def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str
 
 @cache
 def _load_states() -> Mapping[str, Mapping[str, str]]:
-    """Return, by country, a mapping from the codes and names of its states to their codes."""
+    """Return a mapping from the codes and names of states to their codes, for each country by its two-letter code."""
     states: dict[str, dict[str, str]] = {}
     for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
         states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
@@ -265,7 +277,7 @@ def check_date(text: str) -> str | None:
     try:
         date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
     except ValueError:
-        return "there is no such date"
+        return "the date does not exist; correct the day or the month"
     return None
 
 
@@ -312,12 +324,15 @@ CHECKS: Final[Mapping[str, str]] = {
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
     "repeat": "an e-mail that occurs earlier in the file",
 }
-"""For each check, the values that pass; for `role`, `typo`, `cells` and `repeat`, the values that the check reports."""
+"""The checks by name, each with a description of the values that pass.
+
+`role`, `typo`, `cells` and `repeat` instead have a description of the values that they report.
+"""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that become errors only if a setting names them.
+"""Checks that the setting `error` for all checks leaves at `warn`.
 
-Their findings may be intended, or the service does not document which values it accepts.
+A value that one of these checks reports may be intended, or may be accepted by the service.
 """
 
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
@@ -329,7 +344,7 @@ class CheckPolicy:
     """The level of each check.
 
     Attributes:
-        levels: Levels by check.
+        levels: The level of each check, by name of the check.
         missing: Checks that are off because a library is not installed.
     """
 
@@ -338,16 +353,16 @@ class CheckPolicy:
 
     @classmethod
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: `error`, `warn` or `off` for all checks, and `check=level` for one. Later settings take precedence.
+        """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check.
 
-        Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
+        Later settings take precedence. Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
 
         Args:
             texts: The settings.
-            has: Function that returns whether a module is installed.
+            has: Function that returns a true value if the module with the given name is installed.
 
         Raises:
-            InvalidRequest: A check or a level is unknown, or a check requested here needs a library that is not installed.
+            InvalidRequest: A check or a level is unknown, or a setting enables a check whose library is not installed.
         """
         levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
         requested: set[str] = set()
@@ -363,14 +378,17 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
-        """A note on the checks that are off because a library is missing; `None` if there are none."""
+        """A note on the checks that are off because a library is not installed; `None` if no library is missing."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
 
 
 def _parse_setting(text: str) -> tuple[str, str, Level]:
-    """Return the check, the sign `=`, and the level. Check and sign are empty if the setting is for all checks."""
+    """Split a setting such as `email=error` into the name of the check, the sign `=`, and the level.
+
+    The name and the sign are empty if the setting applies to all checks.
+    """
     check, sign, level = map(str.strip, text.rpartition("="))
     if level not in get_args(Level):
         raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
@@ -427,7 +445,7 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
     "date": (("job_start_date", "graduation_date"), check_date),
     "website": (("website", "website_2", "website_3"), check_website),
 }
-"""For each check, the fields that it covers and the function that checks a cell."""
+"""The fields that each check applies to, and the function that checks a cell; by name of the check."""
 
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 """Checks that need the country of the row."""
@@ -453,11 +471,11 @@ class Checks:
         self._country_column = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings by index in `rows`. Rows with a fault have no findings."""
+        """Return the findings of each row, by the row's index in `rows`. Rows with a fault have no findings."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. A finding of level `error` becomes the fault of its row, which is then never sent."""
+        """Yield the rows. A finding of level `error` becomes the fault of its row, and a row with a fault is never sent."""
         with_cells = self._cells_level == "error"
         if not self._error_checks and not with_cells:
             yield from rows

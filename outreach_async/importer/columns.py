@@ -45,12 +45,12 @@ _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
 
 @attrs.frozen
 class Columns:
-    """The field that each column maps to.
+    """A mapping of the columns of a file to the fields of a contact.
 
     Attributes:
         headers: Column names, as in the file.
         codes: The field code of each column; `None` ignores the column.
-        reasons: The reason for each code, in readable form.
+        reasons: The reason for each code, as readable text.
         export: The tool that wrote the file; `None` if the header was not recognised.
 
     Example:
@@ -76,7 +76,11 @@ class Columns:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and not _is_contact_member(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
-        """Return the fields of a row by code. Blank cells are omitted, but `email` is always present."""
+        """Return the values of a row by field code, as `create_many` accepts them.
+
+        Blank cells are omitted, but `email` is always present. Values that are neither in a standard nor in a custom field are in
+        a dict under `extra`.
+        """
         members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
         members.setdefault("email", "")
         if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
@@ -120,7 +124,7 @@ def map_columns(
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
     they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
     with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
-    seven languages. If a name has several meanings ("Name"), the other columns decide. If they do not, the name is an error.
+    seven languages. If a name has several meanings ("Name"), the other columns decide. A name that stays ambiguous is an error.
 
     Args:
         headers: Column names.
@@ -202,7 +206,7 @@ class ColumnMapper:
         ]
 
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column by its own name; `None` if it is unknown or ambiguous.
+        """Return the code and the reason for a column from its own name; `None` if the column is unknown or ambiguous.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -304,7 +308,7 @@ def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ..
 
 
 def _parse_custom_code(header: str) -> str:
-    """Return the code of the custom field that a header such as `Custom 1` names; an empty string if it names none."""
+    """Return the code of the custom field that a header such as `Custom 1` refers to; an empty string for any other header."""
     if CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
     custom = _CUSTOM_NAME.fullmatch(fold_name(header))
@@ -312,7 +316,7 @@ def _parse_custom_code(header: str) -> str:
 
 
 def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
-    """Return the code for a header, or an empty string if it is unknown.
+    """Return the field code for a header; an empty string if the header is unknown.
 
     Raises:
         InvalidRequest: The name matches two fields.
@@ -327,7 +331,7 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
 
 
 def _is_contact_member(code: str) -> bool:
-    """Return whether a contact has an attribute or a custom field for a code. The values of all other codes go to `extra`."""
+    """Return whether a code is that of a standard field or of a custom field. Values of all other fields are sent in `extra`."""
     return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
 
 
@@ -480,7 +484,7 @@ async def columns_for(
     Raises:
         InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
             names an unknown column or field.
-        OutreachError: The fields could not be read.
+        OutreachError: The workspace's fields could not be read.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""CSV files of any length, read line by line. The delimiter is detected from the header and the first rows."""
+"""Read CSV files of any length line by line. The delimiter is detected from the header and the first rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""Delimiters that can be detected, with the notes on each."""
+"""Delimiters that can be detected, with the notes for the user on each delimiter."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
@@ -117,7 +117,7 @@ class CsvFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> CsvFile:
-        """Read the header and the first rows of an opened source."""
+        """Create a file from a source, and read its header and first rows; see `open`."""
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
             delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))

@@ -16,7 +16,7 @@ from outreach_async.importer.table import File
 from outreach_async.transport.urls import require_module
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
-r"""A file format; `xlsx` stands for every kind of workbook.
+r"""A file format; `xlsx` means any kind of workbook.
 
 Example:
     ```python

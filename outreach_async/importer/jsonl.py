@@ -1,4 +1,4 @@
-"""JSON Lines: one object per line. The columns are the keys of all objects."""
+"""Read JSON Lines files: one object per line. The columns are the keys of all objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the whole file before anything is sent: count the rows, collect findings and repeated e-mails, estimate the duration."""
+"""Read a whole file before anything is sent: count rows, collect findings and duplicate e-mails, and estimate the duration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DurationEstimate:
     Attributes:
         rows: Number of remaining rows.
         rate: Rows per second.
-        rate_source: The source of the rate, in readable form.
+        rate_source: The source of the rate, as readable text.
     """
 
     rows: int
@@ -79,11 +79,11 @@ class EmailIndex:
         self._lines[key % _BUCKET_COUNT].append(line)
 
     def count(self) -> int:
-        """Return the number of lines that duplicate an earlier line."""
+        """Return the number of lines whose e-mail occurs in an earlier line."""
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines that duplicate an earlier line, each with the first line that has the same e-mail."""
+        """Return at most `few` pairs: a line whose e-mail is a duplicate, and the first line with the same e-mail; sorted."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -128,7 +128,7 @@ class CheckFindings:
 
 @attrs.frozen(kw_only=True)
 class Preflight:
-    """The result of reading a file. Each row can be sent, can never be sent, or is superseded by another row.
+    """The result of a preflight. Each row can be sent, can never be sent, or is superseded by another row.
 
     Attributes:
         rows: Number of rows.
@@ -136,7 +136,7 @@ class Preflight:
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
         unit: Unit of the row numbers in the findings.
-        lines: The number of each row. Empty if `repeats` is `"serial"`, because messages then never refer to an earlier row.
+        lines: The number of each row. Empty if `repeats` is `"serial"`: messages then never mention the number of another row.
     """
 
     rows: int
@@ -170,7 +170,7 @@ async def run_preflight(
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
-    """Read the whole file once and return the findings.
+    """Read a whole file once, and return the counts and the findings.
 
     Args:
         file: The file.

@@ -46,13 +46,13 @@ FileInput: TypeAlias = str | Path | BinaryStream
 
 
 class StoredBytes(Protocol):
-    """Bytes that are not in a file of the user, such as a copied stream, and can be read any number of times."""
+    """Bytes that are not in a file of the user, such as a copy of a stream. They can be read any number of times."""
 
     def open(self) -> BinaryIO:
         """Return a reader that begins at the start and has a position of its own."""
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Yield a file descriptor of the bytes for another process."""
+        """Return a context manager that provides a file descriptor of the bytes for another process."""
 
 
 class StreamCopy:
@@ -73,7 +73,7 @@ class StreamCopy:
     def lend_descriptor(self) -> Iterator[int]:
         """Yield the file's descriptor for another process.
 
-        Readers wait until the block ends, because the process and the readers share the file position.
+        Readers wait until the `with` block ends, because the process and the readers share the file position.
         """
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek asks the operating system
@@ -83,14 +83,14 @@ class StreamCopy:
         """Return a reader that begins at the start of the file and has a position of its own."""
         return io.BufferedReader(_StreamCopyReader(self))
 
-    def read_at(self, place: int, buffer: memoryview) -> int:
-        """Read bytes at a position into a buffer, and return their number, as `readinto` does."""
+    def read_at(self, position: int, buffer: memoryview) -> int:
+        """Read bytes at a position into a buffer, and return the number of bytes, as `readinto` does."""
         with self._lock:
-            self._file.seek(place)
+            self._file.seek(position)
             return self._file.readinto(buffer)
 
     def size(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the copy in bytes."""
         with self._lock:
             return self._file.seek(0, io.SEEK_END)
 
@@ -118,7 +118,7 @@ class _StreamCopyReader(io.RawIOBase):
 
 @attrs.frozen
 class ByteSource:
-    """Bytes that can be read any number of times.
+    """The bytes of an input, which can be read any number of times.
 
     Attributes:
         name: Name of the file in messages.
@@ -133,7 +133,7 @@ class ByteSource:
 
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
-        """Open an input. Standard input, a pipe and a stream can be read only once, so they are copied to a temporary file.
+        """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file.
 
         Raises:
             InvalidRequest: The input is a folder, or cannot be read.
@@ -157,7 +157,7 @@ class ByteSource:
 
     @classmethod
     def of_stored(cls, name: str, stored: StoredBytes) -> ByteSource:
-        """Open bytes that are not in a file of the user.
+        """Create a source from bytes that are not in a file of the user.
 
         Args:
             name: Name of the input in messages.
@@ -192,7 +192,7 @@ class ByteSource:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a descriptor of the stored bytes for another process. That process must first seek to the start.
+        """Yield a file descriptor of the stored bytes for another process. The other process must first seek to the start.
 
         Raises:
             InvalidRequest: The bytes cannot be read.
@@ -256,11 +256,11 @@ _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""
 
 MAX_LINE_LENGTH: Final = 1 << 24
-"""Maximum number of characters in a line. A file without line breaks would have to be held in memory as a whole."""
+"""Maximum number of characters in a line. Without a limit, a file without line breaks would be read into memory as a whole."""
 
 
 def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
-    """Return Python's name for the encoding of a file, and notes on how it was determined.
+    """Return Python's name for the encoding of a file, and notes on how the encoding was determined.
 
     Args:
         source: The file.
@@ -314,7 +314,12 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
 
 
 def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | None:
-    """Return the line and value of the first undecodable byte, the bytes around it, and whether non-ASCII bytes precede it."""
+    """Locate the first undecodable byte of a file.
+
+    Returns:
+        The line and the value of the byte, the bytes around it, and whether non-ASCII bytes precede it; `None` if every byte can
+        be decoded.
+    """
     decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
     line, mixed = 1, False
     try:
@@ -334,7 +339,7 @@ def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | No
 
 
 def _guess_encoding(sample: bytes) -> str:
-    """Return the probable encoding. Without charset-normalizer, or for a small sample, this is Windows-1252."""
+    """Return the probable encoding of a sample: Windows-1252 if the sample is small or charset-normalizer is not installed."""
     if find_spec("charset_normalizer") is None or sum(byte > _MAX_ASCII for byte in sample) < _MIN_NON_ASCII:
         return _CANDIDATES[0]
     from charset_normalizer import from_bytes

@@ -1,6 +1,7 @@
-"""A file as a table: a header, and records. The records become rows when the columns are mapped.
+"""Represent a file as a table: a header, and records. The records become rows when the columns are mapped.
 
-Cells that a spreadsheet or a wrong encoding damaged are found first: an issue becomes a fault of the row, or a warning.
+Each record is checked for cells that a spreadsheet or a wrong encoding damaged. A damaged cell causes a warning, or a fault of
+its row.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
     """
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
         remedy = "restore the other digits, and format the cell as text"
-        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
+        lost = f"{text} is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
         return CellIssue(column, "digits", lost, fatal=True)
     message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
     return CellIssue(column, "number", message)
@@ -106,7 +107,7 @@ def _repair(text: str) -> str | None:
 # Records and rows.
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Phone numbers and the postal code. A program that stores their values as numbers drops leading zeros and plus signs."""
+"""Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
@@ -115,8 +116,8 @@ _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
-They hold the row's number (its line or, for standard input with a journal, its record) and outcome, the invalid field if the
-error names one, and the error message.
+The columns contain, in this order: the number of the row (its line or, for standard input with a journal, its record), the
+outcome, the invalid field if the error names one, and the error message.
 """
 
 
@@ -216,7 +217,7 @@ class Row(Mapping[str, Any]):
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as the strings in the file.
         members: The values by field code; blank cells are omitted.
-        fault: The reason why the row cannot be read, or a finding of level `error`; `None` if there is neither.
+        fault: The reason why the row cannot be sent: it cannot be read, or a check found an error. `None` for a valid row.
         warnings: Problems found while reading; the row can still be sent.
 
     Example:
@@ -287,7 +288,7 @@ class Heading:
     Attributes:
         headers: Column names, without the columns that a rejects file adds.
         rejects: Whether the header is that of a rejects file.
-        notes: Changes to the names, in readable form.
+        notes: Notes for the user on renamed columns.
     """
 
     headers: tuple[str, ...]
@@ -299,7 +300,7 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: The header names no column, or the first line is a row.
+            InvalidRequest: The header has no column names, or contains an e-mail address and is therefore probably a row.
         """
         named = trim_cells(cells, 0)
         if not named:
@@ -321,9 +322,9 @@ class Heading:
 
 @attrs.frozen(kw_only=True)
 class File(ABC):
-    r"""A file of rows, in any format. It can be read any number of times, and is never held in memory as a whole.
+    r"""A file of rows, in any format. The file can be read any number of times, and is never loaded into memory as a whole.
 
-    A subclass for each format reads the records; everything else is common to all formats.
+    Each format has a subclass, which reads the records; everything else is common to all formats.
 
     Attributes:
         source: The bytes of the file.

@@ -1,4 +1,4 @@
-"""Workbooks, mainly XLSX. A separate process reads the workbook and stores its rows in a temporary file."""
+"""Read workbooks, such as XLSX. A separate process reads the workbook, and stores the rows in a temporary file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from outreach_async.importer.source import ByteSource, StreamCopy
 from outreach_async.importer.table import CellIssue, File, Heading, Record, number_issue
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""Command that reads a workbook. `read_in_subprocess` appends its parameters as one JSON argument."""
+"""Command that reads a workbook, without its last argument: a JSON object of parameters, which `read_in_subprocess` appends."""
 
 _ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix the formula, or clear the cell"
 _UNMARKED_NOTE: Final = (
-    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
+    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect such cells"
 )
 
 
@@ -65,7 +65,7 @@ class WorkbookFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, sheet: str | None = None, read: ReadSheet | None = None) -> WorkbookFile:
-        """Read the workbook. The header is the first row that is not blank.
+        """Read a sheet of a workbook. The header is the first row that is not blank.
 
         Args:
             source: The workbook.
@@ -114,7 +114,7 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result of the reader process. If it wrote none, it failed to start, or exceeded a limit."""
+    """Return the result of the reader process. A process without a result failed to start, or exceeded a limit."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:

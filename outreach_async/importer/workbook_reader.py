@@ -59,8 +59,8 @@ class UnreadableWorkbook(Exception):
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
     """Make the system end this process if loading a sheet takes too much memory, disk space or processor time.
 
-    macOS accepts the memory limit but ignores it, so that only `watch_process` checks memory there. On Windows, this function
-    does nothing.
+    macOS accepts the memory limit but ignores it; there, only `watch_process` limits memory. On Windows, this function does
+    nothing.
     """
     if sys.platform == "win32":
         return
@@ -112,7 +112,7 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet, and return the sheet's name, a note, and whether errors are marked.
+    """Write the non-blank rows of a sheet, and return the sheet's name, a note, and whether the file marks cells with errors.
 
     A row is `[line, cells, errors, numbers]`: the cells as strings, the indexes of cells that show an error, and the indexes of
     whole numbers whose format does not show leading zeros.
@@ -246,7 +246,7 @@ class _MarkReader:
         self._next = next(marks, None)
 
     def take_until(self, row: int) -> dict[int, int]:
-        """Consume the marks up to and including a row, and return their widths by column."""
+        """Consume the marks up to and including a row, and return the width of each mark by column."""
         widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
             widths[self._next.column] = self._next.width
@@ -313,10 +313,10 @@ def _parse_marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[CellMark]:
             yield CellMark(row, column, width)
 
 
-def _parse_column(place: str) -> int:
+def _parse_column(reference: str) -> int:
     """Return the column index of a cell reference such as `B3`. The index starts at 0."""
     column = 0
-    for letter in place.rstrip("0123456789"):
+    for letter in reference.rstrip("0123456789"):
         column = column * 26 + ord(letter) - ord("A") + 1
     return column - 1
 
@@ -341,7 +341,7 @@ def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[s
 
 
 def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of `work`, or the reason why it failed."""
+    """Return the result of `work`. If `work` raises, return the reason under the key `refused` instead."""
     try:
         return work()
     except UnreadableWorkbook as error:

@@ -244,7 +244,7 @@ def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
 def test_unambiguous_dates_are_accepted() -> None:
     for text in ("2024-02-29", "2024-02", "2024"):
         assert checks.check_date(text) is None
-    assert checks.check_date("2023-02-29") == "there is no such date"
+    assert checks.check_date("2023-02-29") == "the date does not exist; correct the day or the month"
     assert "expected YYYY-MM-DD, which is unambiguous" in (checks.check_date("02/03/2024") or "")
 
 
