@@ -248,7 +248,7 @@ def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: 
 
 
 def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
-    """Return the reason why a row failed. For a duplicate of another row, the reason contains the number of that row, if known."""
+    """Return the reason why a row failed. For a duplicate of another row, the reason contains that row's number, if known."""
     number = find_number(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if number is None else rejection_message(str(number))
 

@@ -34,7 +34,8 @@ For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"
 journals on an object store (`"s3://bucket/journals/june"`).
 
 Rate. The workers lease shares of one rate from a plugin on the scheduler, which divides it as `RateCoordinator` does. All imports
-into one workspace on one cluster share the rate. A worker that loses the scheduler stops sending after 1.5 seconds.
+into one workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5
+seconds.
 
 Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster: finished parts send
 nothing. If a worker dies, or is suspended for longer than the scheduler's `worker-ttl`, Dask runs its part again. If Dask stops
@@ -91,7 +92,7 @@ _MAX_SUBMISSIONS: Final = 50
 
 
 class RatePlugin(SchedulerPlugin):
-    """Leases shares of rates to import tasks. It runs on the scheduler, so it survives the death of a worker."""
+    """A scheduler plugin that leases shares of rates to import tasks. The plugin keeps its state when a worker dies."""
 
     name = "outreach_async"
     idempotent = True
@@ -106,13 +107,18 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks that use a service, in requests per second. The learned rate stays unchanged."""
+        """Set the maximum rate of all tasks together, and do not change the learned rate.
+
+        Args:
+            service: Name of the rate, which is the same for all imports into a workspace.
+            limit: The maximum rate in requests per second; `None` for no maximum.
+        """
         self._rates.setdefault(service, RateCoordinator()).limit = limit
 
     def renew(self, service: str, task: str, worker: str, usage: list[Any]) -> tuple[float, float, float] | None:
-        """Record a task's usage and return its share; `None` if the worker must stop because it no longer owns the task.
+        """Record the usage of a task, and return the share of the task; `None` if the worker no longer owns the task.
 
-        A worker loses a task if the task is cancelled, if its driver disconnects, or if the worker does not respond for too long.
+        A worker loses a task if the task is cancelled, if the driver disconnects, or if the worker does not respond for too long.
         """
         state = self._scheduler.tasks.get(task)
         if state is None or state.processing_on is None or state.processing_on.address != worker:
@@ -129,9 +135,9 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 
 
 class LeasedRate:
-    """A `Rate` on a worker. It requests shares from the scheduler's plugin.
+    """A `Rate` for one task on a worker. The shares come from the `RatePlugin` of the scheduler.
 
-    It ends the run if the worker no longer owns the task, or if the worker is closing.
+    The rate ends the run of the task if the worker no longer owns the task, or if the worker is closing.
 
     Args:
         worker: The worker that runs the task.
@@ -146,7 +152,7 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Store the outcomes of the run, to end the run if necessary."""
+        """Store the outcomes of the run, which have the method that ends the run."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
@@ -174,7 +180,7 @@ class LeasedRate:
                 share = await asyncio.wrap_future(reply)
         except (OSError, RuntimeError, ValueError) as error:
             raise TransportError(
-                f"rate: the Dask scheduler does not respond ({type(error).__name__})", maybe_sent=False
+                f"rate: the Dask scheduler does not respond ({type(error).__name__}); check that it is running", maybe_sent=False
             ) from None
         if share is None:
             return self._stop()
@@ -227,7 +233,7 @@ class DaskProgress:
 
 @attrs.frozen
 class _Submission:
-    """A part that was submitted for the `number`th time."""
+    """A submission of a part to the scheduler. `number` counts the submissions of the part, from 1."""
 
     part: Part
     number: int
@@ -236,7 +242,8 @@ class _Submission:
 class DaskImport:
     r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
 
-    `create_many` returns it. Enter it to start the import. If the block ends before the import, the import is cancelled.
+    `create_many` returns the import, and a `with` statement starts it. If the block ends before all parts have finished, the
+    remaining parts are cancelled.
 
     Example:
         ```python
@@ -263,7 +270,7 @@ class DaskImport:
 
     @property
     def progress(self) -> DaskProgress:
-        """The progress of the import, according to the reports that the iterator has returned."""
+        """The progress of the import, as known from the reports that the iterator has returned so far."""
         return DaskProgress(
             parts=len(self._plan.parts),
             finished_parts=len(self._reports),
@@ -274,7 +281,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged report of the parts that the iterator has returned. It is complete if `rows` equals the rows of the plan."""
+        """The merged report of the parts that have finished. The import is complete if `report.rows` equals the plan's `rows`."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:
@@ -305,10 +312,10 @@ class DaskImport:
 
         Raises:
             BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again later.
-            BulkStopped: An error of the service affects every row; fix the cause and run the import again.
+            BulkStopped: An error of the service concerns every row; fix the cause and run the import again.
             InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
             JournalError: A journal is damaged, or cannot be read or written.
-            KilledWorker: A part was submitted 50 times, and its workers died each time.
+            KilledWorker: A part was submitted 50 times, and each time Dask stopped retrying the part because its workers died.
         """
         while self._submissions:
             try:
@@ -341,7 +348,7 @@ class DaskImport:
             self._client.cancel(futures, reason="the import was cancelled")
 
     def _warn_without_workers(self) -> None:
-        """Log a warning if the scheduler has no workers. Repeat it only if the scheduler loses its workers again."""
+        """Log a warning if the scheduler has no workers. The warning is repeated only after the scheduler had workers again."""
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
@@ -398,16 +405,16 @@ def create_many(
     rate: float | None = None,
     earlier: Earlier = "known",
 ) -> DaskImport:
-    r"""Import a plan on a Dask cluster. The import starts when you enter the result; see `DaskImport`.
+    r"""Import a plan on a Dask cluster. The import starts when the result is used in a `with` statement; see `DaskImport`.
 
     Args:
         cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
         made: The plan.
-        connection: Connection of the workers to the service. `connection.concurrency` applies to each part.
-        journal: URL of the journals, which every worker must reach: `s3://bucket/prefix`, or `file:///folder` if all workers
-            share the folder. Use a new URL for each plan, and the same URL to resume.
+        connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
+        journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
+            workers share the folder. Use a new URL for each plan, and the same URL to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
-        earlier: Whether to trust the journals, as in `import_part`.
+        earlier: Whether the journals are trusted, as for `import_part`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -442,7 +449,7 @@ def create_many(
 
 
 def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
-    """Return a client of the cluster, and whether to close it at the end."""
+    """Return a client of the cluster, and whether the import must close the client at the end."""
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
             raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")

@@ -1,6 +1,6 @@
-"""Testing tools: virtual time, and pairwise coverage of the rules that the interface leaves open.
+"""Tools for tests: virtual time, and pairwise coverage of the rules that the interface leaves open.
 
-In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Share one clock between the
+In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Use the same clock for the
 event loop and the fake, so that the client's waits match the times that the fake sends:
 
 ```python

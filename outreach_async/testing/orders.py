@@ -109,7 +109,7 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
 # The arguments of `@pytest.mark.outreach(...)`.
 
 _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-"""The presets by name. `pairwise` is not a preset: it stands for several behaviours."""
+"""The presets by name. `pairwise` is not a preset, because it means several behaviours."""
 
 
 class FakeConfigError(ValueError):
@@ -152,7 +152,7 @@ class FakeConfig:
 
 
 def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
-    """Read the configuration of a test from its markers.
+    """Return the configuration of a test from its markers.
 
     Args:
         marks: The markers that apply to the test, closest first. Each argument is taken from the closest marker that sets it.
@@ -178,14 +178,14 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
-    """Return the behaviours described by a value.
+    """Return the behaviours for the `behaviour` argument of the marker.
 
     Args:
         value: A behaviour, the name of a preset, `pairwise`, the path of a TOML file, or a mapping of knobs to values.
         folder: The directory to which paths are relative.
 
     Raises:
-        FakeConfigError: The value describes no behaviour.
+        FakeConfigError: The value is not a valid behaviour.
     """
     if isinstance(value, Behaviour):
         return (value,)
@@ -252,7 +252,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
     "faults": _read_faults,
     "unfired": _read_unfired,
 }
-"""The function that parses each argument of the marker."""
+"""Functions that parse the arguments of the marker, by name of the argument."""
 
 
 # The report of a failed test.
@@ -266,7 +266,7 @@ _MAX_BODY_LENGTH: Final = 300
 
 @attrs.frozen
 class FakeUse:
-    """A fake that a test uses, and the configuration that the test requested.
+    """The fake of a test, and the configuration that the test requested.
 
     Attributes:
         fake: The fake.
@@ -280,7 +280,7 @@ class FakeUse:
 
     @property
     def unfired(self) -> list[str]:
-        """Descriptions of the faults that never fired; empty if `config` ignores these faults."""
+        """Descriptions of the faults that never fired; empty if the test ignores such faults."""
         return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
 
     @property
@@ -302,7 +302,11 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name of a row in test ids. A row is one of the behaviours that a test runs with."""
+    """Return the name of a behaviour in test ids, such as `row07`.
+
+    Args:
+        number: Index of the behaviour among the behaviours of the test.
+    """
     return f"row{number:02}"
 
 
@@ -336,7 +340,7 @@ def format_setting(value: Any) -> str:
 
 _Settings = frozenset[str]
 _Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure, each a set of knob values. A behaviour fails if it has every value of at least one cause."""
+"""Alternative causes of a failure, each a set of knob values. A cause applies to behaviours with all its values."""
 
 _MAX_SINGLES: Final = 4
 """Maximum number of alternatives in an explanation if every cause is a single value."""

@@ -1,8 +1,8 @@
 """Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and the order of events does not change.
 
 Use virtual time only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps to the next
-timer as soon as every task waits. Virtual time does not wait for sockets or threads, so a timeout may expire before their result
-arrives.
+timer as soon as every task waits. Virtual time does not wait for sockets or threads, so a timeout may expire before a socket or
+thread returns its result.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 class VirtualTime:
     """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    The client's waits then match the times that the service sends: rate limits, `Retry-After`, relative times. Several runs of
-    `anyio.run` may follow each other: each run starts at the time at which the previous run ended.
+    The client's waits then match the times that the service sends: rate limits, `Retry-After`, relative times. A clock can be
+    used for several calls of `anyio.run` in succession: each call starts at the time at which the previous call ended.
 
     Args:
         start: Start time in ISO 8601; UTC if it has no time zone.
@@ -87,7 +87,7 @@ class VirtualTime:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of virtual time since the start."""
+        """Virtual time since the start, in seconds."""
         return self._elapsed_before + self._read_loop_time()
 
     def __call__(self) -> float:
@@ -110,7 +110,7 @@ class VirtualTime:
         return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the `backend_options` with which `anyio.run` uses this virtual time.
+        """Return the `backend_options` that make `anyio.run` use this virtual time.
 
         Args:
             backend: `asyncio` or `trio`.
@@ -133,7 +133,7 @@ class VirtualTime:
         return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return the value of an `anyio_backend` fixture, changed so that tests run in this virtual time.
+        """Return the value of an `anyio_backend` fixture with options added, so that tests run in this virtual time.
 
         Example:
             ```python
