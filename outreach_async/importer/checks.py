@@ -37,11 +37,11 @@ _PLAIN_ADDRESS: Final = re.compile(
 """Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Maximum length of an address for the fast check. In a short address, no part can exceed the length limit of a part."""
+"""Maximum length of an address for the fast check. No part of a shorter address can exceed its own length limit."""
 
 
 def check_email(text: str) -> str | None:
-    """Return the problem with an e-mail address; `None` if it is valid."""
+    """Return the problem with an e-mail address; `None` if the address is valid."""
     return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
 
 
@@ -113,7 +113,7 @@ _MAX_CODE_LENGTH: Final = 3
 
 
 def check_phone(number: tuple[str, str | None]) -> str | None:
-    """Return the problem with a phone number; `None` if it is valid.
+    """Return the problem with a phone number; `None` if the number is valid.
 
     Args:
         number: The number, and the two-letter code of the country to assume if the number has no calling code.
@@ -150,7 +150,11 @@ def _validate_phone(text: str, country: str | None) -> str | None:
         if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
             return "the country is unknown; add the calling code, as in +1 206 555 0100"
         return f"not a phone number: {error}"
-    return None if phonenumbers.is_valid_number(number) else f"not a valid number for calling code +{number.country_code}"
+    return (
+        None
+        if phonenumbers.is_valid_number(number)
+        else f"not a valid number for calling code +{number.country_code}; check the digits"
+    )
 
 
 @cache
@@ -205,18 +209,18 @@ _NOT_ISO: Final = {"uk": "GB", "el": "GR"}
 
 
 def find_country_code(text: str) -> str | None:
-    """Return the two-letter code of a country given by code or name; `None` if it is unknown."""
+    """Return the two-letter code of a country given by code or name; `None` if the country is unknown."""
     return _resolve_country(text.strip())[0]
 
 
 def check_country(text: str) -> str | None:
-    """Return the problem with a country; `None` if it is valid."""
+    """Return the problem with the name or code of a country; `None` if the country is valid."""
     return _resolve_country(text.strip())[1]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_state(state: tuple[str, str | None]) -> str | None:
-    """Return the problem with a state; `None` if it is valid, or if the states of the country are unknown.
+    """Return the problem with the name or code of a state; `None` if the state is valid, or if the country's states are unknown.
 
     Args:
         state: The cell, and the two-letter code of the country.
@@ -270,7 +274,7 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_date(text: str) -> str | None:
-    """Return the problem with a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
+    """Return the problem with a date; `None` for an existing date in the form `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
     match = _DATE.fullmatch(text)
     if match is None:
         return "expected YYYY-MM-DD, which is unambiguous; the service does not document which formats it accepts"
@@ -303,7 +307,7 @@ _WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*
 
 
 def check_website(text: str) -> str | None:
-    """Return the problem with a website; `None` if it is valid."""
+    """Return the problem with the address of a website; `None` if the address is valid."""
     return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"
 
 
@@ -448,7 +452,7 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
 """The fields that each check applies to, and the function that checks a cell; by name of the check."""
 
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
-"""Checks that need the country of the row."""
+"""Names of the checks that need the country of the row."""
 
 
 class Checks:

@@ -175,8 +175,8 @@ class ColumnMapper:
         overrides: The caller's codes, by column name.
         export: The tool that wrote the file; `None` if the header was not recognised.
         export_codes: Codes of the tool's columns, by folded name.
-        workspace_tiers: Pairs of a function that normalises names, and the codes of the workspace's fields by normalised name.
-            The most specific pair is first.
+        workspace_tiers: Indexes of the workspace's fields, most specific first: pairs of a function that normalises names, and
+            the field codes by normalised name.
     """
 
     overrides: Mapping[str, str | None]
@@ -278,7 +278,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
-    """Return the codes by name. Several codes may share a name; empty names are skipped."""
+    """Return the codes for each name. Several codes may have the same name; empty names are skipped."""
     index: dict[str, frozenset[str]] = {}
     for name, code in names:
         if name:
@@ -288,7 +288,10 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return pairs of a function that normalises names, and the standard codes by normalised name; most specific first."""
+    """Return the indexes of standard fields, most specific first.
+
+    Each index is a pair of a function that normalises names, and the field codes by normalised name.
+    """
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
         (fold_name, _index_codes((fold_name(code), code) for code in _STANDARD_CODES)),
@@ -296,7 +299,10 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return pairs of a function that normalises names, and a workspace's codes by normalised name; most specific first."""
+    """Return the indexes of workspace fields, most specific first.
+
+    Each index is a pair of a function that normalises names, and the field codes by normalised name.
+    """
     usable = [field for field in fields if _is_sendable(field.code)]
     names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
@@ -336,7 +342,7 @@ def _is_contact_member(code: str) -> bool:
 
 
 def _is_sendable(code: str) -> bool:
-    """Return whether a field's code can be sent with a contact."""
+    """Return whether a value of the field with this code can be sent with a contact."""
     return bool(code) and (code in _STANDARD_CODES or code not in RESERVED_FIELDS)
 
 
@@ -349,7 +355,7 @@ def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
 def _resolve_overrides(
     headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]
 ) -> dict[str, str | None]:
-    """Return the caller's codes by column name, `None` for a column to ignore."""
+    """Return the caller's codes by column name. The code `None` ignores the column."""
     names = [header.strip() for header in headers]
     chosen: dict[str, str | None] = {}
     for column, code in overrides.items():
@@ -460,7 +466,7 @@ def _create_unmapped_error(
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
-    """Return the codes of the fields with the most similar names, best match first."""
+    """Return the codes of the fields whose names are most similar to a header, best match first."""
     usable = [field for field in fields if _is_sendable(field.code)]
     codes = dict(load_common_headers().items())
     codes |= {fold_name(code): code for code in _STANDARD_CODES}

@@ -153,7 +153,7 @@ class CsvFile(File):
 
 
 class _LineTracker(Iterator[str]):
-    """An iterator over lines that stores the last line that it returned."""
+    """An iterator over lines. The attribute `last` is the line that was returned last."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines

@@ -115,10 +115,10 @@ def open_source(
 
 
 def _require_table(source: ByteSource) -> None:
-    """Check that the first bytes are not those of a document or an image.
+    """Check by its first bytes that a file is not a document or an image.
 
     Raises:
-        InvalidRequest: The file is a document or an image, or it cannot be read.
+        InvalidRequest: The file is a document or an image, or cannot be read.
     """
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE).removeprefix(_BYTE_ORDER_MARKS[0])
@@ -146,7 +146,7 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
 
 
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
-    """Return the format from the suffix, or else from the first bytes, and notes about the format.
+    """Detect the format of a file by its suffix, or else by its first bytes, and return the format and notes for the user.
 
     Raises:
         InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
@@ -169,7 +169,7 @@ def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
 
 
 def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
-    """Return the format that the first bytes indicate; `None` if they are unknown binary data."""
+    """Return the format that the first bytes of a file indicate; `None` for unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container format of Microsoft Office before 2007

@@ -53,7 +53,7 @@ class JsonLinesFile(File):
 
 
 def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
-    """Return all keys, in the order of their first occurrence."""
+    """Return all keys of a JSON Lines file, in the order of their first occurrence."""
     keys: dict[str, None] = {}
     with closing(_read_objects(source, codec)) as objects:
         for line, members in objects:
@@ -66,7 +66,7 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
 
 
 def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, and the keys and values of its object or an error message."""
+    """Yield the number of each line that is not blank, with the keys and values of its object, or with an error message."""
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue

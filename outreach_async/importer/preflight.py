@@ -73,7 +73,7 @@ class EmailIndex:
         self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
 
     def add(self, line: int, email: str) -> None:
-        """Store the e-mail of a line."""
+        """Add the e-mail of a line to the index."""
         key = hash(email)
         self._keys[key % _BUCKET_COUNT].append(key)
         self._lines[key % _BUCKET_COUNT].append(line)
@@ -83,7 +83,7 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return at most `few` pairs: a line whose e-mail is a duplicate, and the first line with the same e-mail; sorted."""
+        """Return the first `few` lines with a duplicate e-mail, each paired with the first line that has the same e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -221,7 +221,7 @@ class _PreflightRun:
             self.rows += 1
 
     def result(self) -> Preflight:
-        """Return the result for all rows that were checked."""
+        """Return the result of the preflight for the rows checked so far."""
         count = self._emails.count()
         if count and self._reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)

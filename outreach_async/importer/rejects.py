@@ -88,7 +88,7 @@ class RejectsFile:
         self._headers = headers
 
     def __enter__(self) -> Self:
-        """Create the file.
+        """Create a temporary file, and write the header.
 
         Raises:
             OSError: The file cannot be written.
@@ -103,7 +103,7 @@ class RejectsFile:
         return self
 
     def add(self, reject: Reject) -> None:
-        """Write a row.
+        """Write a failed row to the file.
 
         Example:
             ```python

@@ -28,7 +28,7 @@ from outreach_async.errors import InvalidRequest
 # Bytes.
 
 STDIN: Final = "-"
-"""Path of standard input."""
+"""The path that means standard input."""
 
 _BLOCK_SIZE: Final = 1 << 18
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -46,10 +46,10 @@ FileInput: TypeAlias = str | Path | BinaryStream
 
 
 class StoredBytes(Protocol):
-    """Bytes that are not in a file of the user, such as a copy of a stream. They can be read any number of times."""
+    """Bytes of an input that has no file path, such as a copy of a stream. The bytes can be read any number of times."""
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start and has a position of its own."""
+        """Return a reader of the bytes, which begins at the start and has its own position."""
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
         """Return a context manager that provides a file descriptor of the bytes for another process."""
@@ -80,7 +80,7 @@ class StreamCopy:
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start of the file and has a position of its own."""
+        """Return a reader of the copy, which begins at the start and has its own position."""
         return io.BufferedReader(_StreamCopyReader(self))
 
     def read_at(self, position: int, buffer: memoryview) -> int:
@@ -157,7 +157,7 @@ class ByteSource:
 
     @classmethod
     def of_stored(cls, name: str, stored: StoredBytes) -> ByteSource:
-        """Create a source from bytes that are not in a file of the user.
+        """Create a source from bytes that have no file path.
 
         Args:
             name: Name of the input in messages.
@@ -247,10 +247,10 @@ _BYTE_ORDER_MARKS: Final = (
 _HEAD_SIZE: Final = 512
 _TEXT_BLOCK_SIZE: Final = 1 << 16
 _CONTEXT_SIZE: Final = 1 << 14
-"""Number of bytes before and after an undecodable byte from which the encoding is guessed."""
+"""Number of bytes before and after an undecodable byte that are used to guess the encoding."""
 
 _CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
-"""Encodings that can be guessed, generally one per script, because statistics cannot distinguish encodings of one script."""
+"""Encodings that can be guessed, generally one per script, because statistics cannot distinguish encodings of the same script."""
 
 _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""

@@ -112,7 +112,7 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
-"""Pattern for an e-mail address. No column has such a name, so a first line with an address is a row, not a header."""
+"""Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
@@ -177,7 +177,7 @@ def build_row(record: Record, columns: Columns) -> Row:
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether an issue matters for a field.
 
-    A number matters if the field is a phone or a postal code, or if the number is as long as a phone number.
+    A number matters if the field is a phone number or a postal code, or if the number is as long as a phone number.
     """
     return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
@@ -262,7 +262,7 @@ class Row(Mapping[str, Any]):
         return len(self.members)
 
     def items(self) -> ItemsView[str, Any]:
-        r"""Return the field codes and values.
+        r"""Return the field codes and values of the row.
 
         Example:
             ```python
@@ -345,12 +345,12 @@ class File(ABC):
 
     @property
     def path(self) -> Path | None:
-        """The file's path; `None` for a stream, which is copied to a temporary file."""
+        """Path of the file; `None` for a stream, which is copied to a temporary file."""
         return self.source.path
 
     @property
     def name(self) -> str:
-        """The file's name in messages."""
+        """Name of the file, as messages show it."""
         return self.source.name
 
     @property
@@ -480,7 +480,7 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Number the names that occur more than once, so that each column can be mapped, and return notes on the changes."""
+    """Add numbers to duplicate column names to make them unique, and return the names and notes on the changes."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()
@@ -499,5 +499,5 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
 
 
 def has_reason_columns(headers: Sequence[str]) -> bool:
-    """Return whether a file with these columns is a rejects file."""
+    """Return whether a file with these column names is a rejects file."""
     return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 __all__ = ["DaskImport", "DaskProgress", "create_many"]
 
 _TIMEOUT: Final = 1.0
-"""Timeout of a request to the scheduler, in seconds. It is less than the lifetime of a share."""
+"""Timeout of a request to the scheduler, in seconds. The timeout is shorter than the lifetime of a share."""
 _CHECK_INTERVAL: Final = 2.0
 """Seconds without a finished part after which the driver checks whether the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
@@ -107,7 +107,7 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks together, and do not change the learned rate.
+        """Set the maximum rate of all tasks together. The learned rate does not change.
 
         Args:
             service: Name of the rate, which is the same for all imports into a workspace.
@@ -135,7 +135,7 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 
 
 class LeasedRate:
-    """A `Rate` for one task on a worker. The shares come from the `RatePlugin` of the scheduler.
+    """A `Rate` for one task on a Dask worker. The shares come from the `RatePlugin` of the scheduler.
 
     The rate ends the run of the task if the worker no longer owns the task, or if the worker is closing.
 
@@ -152,11 +152,11 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Store the outcomes of the run, which have the method that ends the run."""
+        """Store the outcomes of the run, whose `drain` method ends the run."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
-        """Record the usage and return the next share; see `Rate`.
+        """Report the usage to the scheduler, and return the next share; see `Rate`.
 
         Raises:
             TransportError: The scheduler does not respond.
@@ -201,7 +201,7 @@ class LeasedRate:
 
 
 def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier, service: str) -> PartReport:
-    """Import a part on a Dask worker. Every task calls this function."""
+    """Import a part. Each task on the Dask cluster runs this function on a worker."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
     return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
@@ -281,7 +281,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged report of the parts that have finished. The import is complete if `report.rows` equals the plan's `rows`."""
+        """The merged report of the parts that the iterator has returned. The import is complete if no rows of the plan are missing."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:

@@ -74,7 +74,7 @@ class SpreadOptions:
 
 @attrs.frozen
 class PlannedFile:
-    """A file of a plan.
+    """A file of an import plan.
 
     Attributes:
         location: Absolute path, or URL of an object.
@@ -137,7 +137,7 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows of the part."""
         return sum(piece.repeated if self.repeated else piece.rows - piece.repeated for piece in self.pieces)
 
     def fingerprint(self) -> str:
@@ -252,12 +252,12 @@ class ImportPlan:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows of all files."""
         return sum(piece.rows for piece in self.pieces)
 
     @property
     def repeated(self) -> int:
-        """Number of rows that share their e-mail with another row."""
+        """Number of rows of all files that share their e-mail with another row."""
         return sum(piece.repeated for piece in self.pieces)
 
     @property
@@ -275,7 +275,7 @@ class ImportPlan:
         return tuple(parts)
 
     def to_json(self) -> bytes:
-        r"""Return the plan as JSON.
+        r"""Return the plan as JSON, which `from_json` parses.
 
         Example:
             ```python

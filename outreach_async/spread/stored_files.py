@@ -166,7 +166,7 @@ def open_store(url: str) -> tuple[ObjectStore, str]:
 
 
 class StoredObject:
-    """The bytes of an object on an object store, in one version.
+    """The bytes of one version of an object on an object store.
 
     Args:
         url: URL of the object.
@@ -178,7 +178,7 @@ class StoredObject:
         self._version = version
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start and has a position of its own."""
+        """Return a reader of the object, which begins at the start and has its own position."""
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:

@@ -126,7 +126,7 @@ class Connection:
 
 @attrs.frozen
 class FailedRow:
-    """A row that created no contact, or possibly created none.
+    """A failed row. A failed row created no contact, or may not have created one.
 
     Attributes:
         file: Location of the file.

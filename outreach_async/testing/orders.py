@@ -331,7 +331,7 @@ def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
 
 
 def format_setting(value: Any) -> str:
-    """Return a knob's value as a string."""
+    """Return the value of a knob as it appears in explanations and reports."""
     # The repr of a function contains a memory address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)
 

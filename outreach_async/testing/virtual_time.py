@@ -53,7 +53,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jump_selector)
 
     def time(self) -> float:
-        """Return the virtual seconds since the event loop was created."""
+        """Return the virtual time since the event loop was created, in seconds."""
         return self._jump_selector.now
 
 

@@ -148,7 +148,10 @@ def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
     people = sheet_of([NAMES, [ADDRESS]])
     content = workbook({"Notes": sheet_of([[text("x")]]), "People": people, "Old & new": people}, hidden=["Notes"])
     file, _ = read_sheet(content)
-    assert (file.headers, file.notes) == (HEADER, ("read sheet 'People', not 'Notes', 'Old & new'",))
+    assert (file.headers, file.notes) == (
+        HEADER,
+        ("read sheet 'People'; to read another sheet, pass --sheet: 'Notes', 'Old & new'",),
+    )
     assert read_sheet(content, sheet="Old & new")[0].notes == ()
     assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)
 

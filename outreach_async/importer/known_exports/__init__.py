@@ -96,7 +96,7 @@ class ExportFormat:
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
     def find_ignore_reason(self, header: str) -> str | None:
-        """Return why a column is ignored; `None` if the tool's TOML file does not list the column."""
+        """Return the reason why a column is ignored; `None` if the tool's TOML file does not list the column."""
         name = fold_column_name(header)
         if name in self.left_out:
             return self.left_out[name]
@@ -147,7 +147,7 @@ class HeaderLanguage:
 
 @attrs.frozen(kw_only=True)
 class NeighbourRule:
-    """Decides the meaning of an ambiguous column name by the other columns.
+    """A rule that decides the meaning of an ambiguous column name by the other columns of the file.
 
     Attributes:
         field: Code of the field that the name refers to if the rule applies.
@@ -188,7 +188,7 @@ class AmbiguousHeader:
     rules: tuple[NeighbourRule, ...] = attrs.field(default=(), converter=_create_rules)
 
     def decide(self, names: Collection[str], taken: Collection[str]) -> tuple[str, str] | None:
-        """Return the code and the reason for it; `None` if no rule applies.
+        """Return the field code that the first applicable rule decides on, and the reason; `None` if no rule applies.
 
         Args:
             names: Folded names of the other columns.
@@ -235,7 +235,7 @@ class CommonHeaders:
 
 @cache
 def load_common_headers() -> CommonHeaders:
-    """Return the table, from the TOML file in this folder."""
+    """Return the table of common column names, from `common_headers.toml`."""
     text = files("outreach_async.importer").joinpath("common_headers.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     return CommonHeaders(
