@@ -150,11 +150,9 @@ def _validate_phone(text: str, country: str | None) -> str | None:
         if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
             return "the country is unknown; add the calling code, as in +1 206 555 0100"
         return f"not a phone number: {error}"
-    return (
-        None
-        if phonenumbers.is_valid_number(number)
-        else f"not a valid number for calling code +{number.country_code}; check the digits"
-    )
+    if phonenumbers.is_valid_number(number):
+        return None
+    return f"not a valid number for calling code +{number.country_code}; check the digits"
 
 
 @cache

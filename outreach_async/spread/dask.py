@@ -281,7 +281,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged report of the parts that the iterator has returned. The import is complete if no rows of the plan are missing."""
+        """The merged report of the parts that the iterator has returned. Complete if `rows` equals the number of rows of the plan."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:
