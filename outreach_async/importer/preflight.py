@@ -240,7 +240,7 @@ class _PreflightRun:
             self._lines.append(self._number(row))
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
-        # Only other rows need the check: a readable row with an e-mail can always be sent, because its codes are known.
+        # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
         if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
             return refusal
         email: str = row.members["email"]

@@ -76,7 +76,7 @@ class StreamCopy:
         Readers wait until the `with` block ends, because the process and the readers share the file position.
         """
         with self._lock:
-            self._file.flush()  # empties the buffer, so that the next seek asks the operating system
+            self._file.flush()  # empties the buffer, so that the next seek calls the operating system
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:

@@ -104,7 +104,7 @@ def read_in_subprocess(
     parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
     with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
         try:
-            done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
+            done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
         except OSError as error:
             raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save the sheet as CSV") from error
     result = _parse_result(done)

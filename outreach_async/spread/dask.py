@@ -76,7 +76,7 @@ from outreach_async.validation import require_rate, type_name
 require_module("distributed", "outreach_async[dask]")
 
 import distributed  # noqa: E402 - the error above names the extra
-from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, get_worker  # noqa: E402 - likewise
+from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, get_worker  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -281,7 +281,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged report of the parts that the iterator has returned. Complete if `rows` equals the number of rows of the plan."""
+        """The merged reports that the iterator has returned. The import is complete if `rows` equals the `rows` of the plan."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:

@@ -115,7 +115,7 @@ def read_version(location: str) -> FileVersion:
         with _translate_store_errors(location):
             store, key = open_store(location)
             found = store.head(key)
-        return FileVersion(found["size"], str(found["e_tag"]))  # the four stores always have one
+        return FileVersion(found["size"], str(found["e_tag"]))  # every supported store has entity tags
     with translate_read_errors(location):
         if not Path(location).is_file():
             Path(location).stat()  # raises an OSError with the reason if nothing is there
