@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for the fake service, and a marker that configures it. Failure reports show the fake's requests.
 
-pytest loads the plugin automatically. It does not affect tests that use none of its fixtures. A complete test file:
+pytest loads the plugin automatically. The plugin does not affect tests that use none of its fixtures. A complete test file:
 
 ```python
 import pytest
@@ -40,7 +40,7 @@ The marker, with all its arguments:
         unfired="ignore",            # by default, a test fails if one of its faults never fired
     )
 
-You can also put the marker on classes and modules; for each argument, the closest marker wins. With `behaviour="pairwise"` a
+You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
 test runs about thirty times and covers every combination of settings of any two knobs. The summary names the settings that
 explain the failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the
 behaviour for tests that choose none.

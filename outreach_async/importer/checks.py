@@ -46,7 +46,7 @@ def check_email(text: str) -> str | None:
 
 
 def check_role(text: str) -> str | None:
-    """Return a message if an e-mail address probably belongs to a role, such as `info@`; `None` if it belongs to a person."""
+    """Return a message if an e-mail address probably belongs to a role, such as `info@`; `None` for other addresses."""
     local = text.partition("@")[0].casefold()
     return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
 
@@ -314,13 +314,13 @@ def check_website(text: str) -> str | None:
 Level = Literal["error", "warn", "off"]
 
 CHECKS: Final[Mapping[str, str]] = {
-    "email": "a valid address",
-    "role": "an address of a role, such as info@",
-    "typo": "a domain that is probably a mistyped domain of a large provider",
-    "phone": "a valid number of its country",
-    "country": "a two-letter code or an English name",
+    "email": "a valid e-mail address",
+    "role": "an e-mail address of a role, such as info@",
+    "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
+    "phone": "a valid phone number of the country",
+    "country": "a country by two-letter code or English name",
     "state": "a state of the United States, Canada or Australia, by code or name",
-    "timezone": "a name of the time zone database, or UTC+hh:mm",
+    "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
     "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
     "website": "an http or https URL, or a host",
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",

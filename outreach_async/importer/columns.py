@@ -122,7 +122,7 @@ def map_columns(
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
-    they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
+    both differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
     with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
     seven languages. If a name has several meanings ("Name"), the other columns decide. A name that stays ambiguous is an error.
 

@@ -102,7 +102,7 @@ class CsvFile(File):
 
         Args:
             path: Path of the file, `"-"` for standard input, or a binary stream.
-            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
+            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
 
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, or empty.

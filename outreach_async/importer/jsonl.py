@@ -32,11 +32,11 @@ class JsonLinesFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
-        """Open a file, and read it once to collect its keys.
+        """Open a file, and read the whole file once to collect its keys.
 
         Args:
             source: The file.
-            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
+            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
 
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, has no keys, or has more than 1,000 keys.

@@ -1,4 +1,4 @@
-"""Write failed rows to a file, with the columns of the input and the reasons, so that they can be fixed and imported again."""
+"""Write failed rows to a file, with the columns of the input and the reasons. Users can fix the rows and import the file."""
 
 from __future__ import annotations
 

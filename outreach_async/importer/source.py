@@ -49,7 +49,7 @@ class StoredBytes(Protocol):
     """Bytes of an input that has no file path, such as a copy of a stream. The bytes can be read any number of times."""
 
     def open(self) -> BinaryIO:
-        """Return a reader of the bytes, which begins at the start and has its own position."""
+        """Return a reader that begins at the start of the bytes and has its own position."""
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
         """Return a context manager that provides a file descriptor of the bytes for another process."""
@@ -80,7 +80,7 @@ class StreamCopy:
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader of the copy, which begins at the start and has its own position."""
+        """Return a reader that begins at the start of the copy and has its own position."""
         return io.BufferedReader(_StreamCopyReader(self))
 
     def read_at(self, position: int, buffer: memoryview) -> int:

@@ -96,7 +96,7 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 def _repair(text: str) -> str | None:
     """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible.
 
-    Bytes that Windows-1252 does not define are assumed to have been kept unchanged.
+    Bytes that Windows-1252 does not define are assumed to be unchanged.
     """
     try:
         return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte

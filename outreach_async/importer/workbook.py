@@ -33,7 +33,7 @@ class ReaderResult:
     """The final message of the reader process.
 
     Attributes:
-        refused: The reason why the workbook cannot be read; `None` if it was read.
+        refused: The reason why the workbook cannot be read; `None` if the workbook was read.
         sheet: Name of the sheet that was read.
         note: A note on how the sheet was chosen.
         marked: Whether the file states which cells show an error or leading zeros.
@@ -69,7 +69,7 @@ class WorkbookFile(File):
 
         Args:
             source: The workbook.
-            sheet: Name of the sheet; `None` for the first visible one.
+            sheet: Name of the sheet; `None` for the first visible sheet.
             read: Function that reads the sheet; by default, the sheet is read in a separate process.
 
         Raises:
@@ -94,7 +94,7 @@ def read_in_subprocess(
 
     Args:
         source: The workbook.
-        sheet: Name of the sheet; `None` for the first visible one.
+        sheet: Name of the sheet; `None` for the first visible sheet.
         reader: The command to run.
 
     Raises:

@@ -119,7 +119,7 @@ def read_workbook(
 
     Args:
         file: The workbook.
-        sheet: Name of the sheet; `None` for the first visible one.
+        sheet: Name of the sheet; `None` for the first visible sheet.
         write: Called with each row as a line of JSON.
         loaded: Called when the sheet is in memory.
 

@@ -1,7 +1,7 @@
 r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
 
-Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` in the environment
-of the workers: the key is never in a task, log or result.
+Install the extra `dask` on the machine that starts the import, and this package on the scheduler and on every worker. Set
+`OUTREACH_OWNER_KEY` in the environment of the workers: the key is never in a task, log or result.
 
 ```python
 import os
@@ -40,8 +40,8 @@ seconds.
 Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster: finished parts send
 nothing. If a worker dies, or is suspended for longer than the scheduler's `worker-ttl`, Dask runs its part again. If Dask stops
 retrying a part because several of its workers died, the import submits it again. The journal of a part belongs to the worker that
-opened it last. A worker stops if it continues after a suspension, if it is closing, or if its task was cancelled. If the cluster
-has no workers, the import waits for one, and logs one warning to the logger `outreach_async`.
+opened the journal last. A worker stops a part if the worker continues after a suspension, if it is closing, or if the task was
+cancelled. If the cluster has no workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound, and without Dask's profiler
 (`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of their CPU time. Without `rate`, the search for the
@@ -240,7 +240,7 @@ class _Submission:
 
 
 class DaskImport:
-    r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
+    r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which the parts finish.
 
     `create_many` returns the import, and a `with` statement starts it. If the block ends before all parts have finished, the
     remaining parts are cancelled.

@@ -49,8 +49,8 @@ class SpreadOptions:
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.
         repeats: Policy for rows with the same e-mail.
-        format: Format of the files; `None` to detect it.
-        encoding: Encoding of text files; `None` to detect it.
+        format: Format of the files; `None` to detect the format.
+        encoding: Encoding of text files; `None` to detect the encoding.
         sheet: Name of the sheet of workbooks; `None` for the first visible sheet.
     """
 

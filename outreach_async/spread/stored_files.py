@@ -57,7 +57,9 @@ def parse_location(file: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(file)
     if text == STDIN:
-        raise InvalidRequest("files: expected paths or URLs, got '-' (standard input), which cannot be read twice; save it first")
+        raise InvalidRequest(
+            "files: expected paths or URLs, got '-' (standard input), which can be read only once; save it in a file"
+        )
     if not (match := _URL.match(text)):
         return str(Path(text).absolute())
     scheme, parts = match["scheme"].lower(), urlsplit(text)
@@ -178,7 +180,7 @@ class StoredObject:
         self._version = version
 
     def open(self) -> BinaryIO:
-        """Return a reader of the object, which begins at the start and has its own position."""
+        """Return a reader that begins at the start of the object and has its own position."""
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:

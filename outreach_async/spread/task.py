@@ -356,7 +356,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     """Merge the reports of parts. The order of the reports does not matter, and a report may occur more than once.
 
-    Compare the result's `rows` with those of the plan: if they are equal, no part is missing.
+    No part is missing if the `rows` of the result equals the `rows` of the plan.
 
     Raises:
         InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.

@@ -64,7 +64,7 @@ class VirtualTime:
     used for several calls of `anyio.run` in succession: each call starts at the time at which the previous call ended.
 
     Args:
-        start: Start time in ISO 8601; UTC if it has no time zone.
+        start: Start time as an ISO 8601 string; a string without a time zone is in UTC.
 
     Raises:
         ValueError: `start` is not a valid ISO 8601 time.
@@ -94,7 +94,7 @@ class VirtualTime:
         """Return the current time in Unix seconds.
 
         Raises:
-            RuntimeError: The running event loop does not drive this clock: it runs in real time or has a clock of its own.
+            RuntimeError: The running event loop does not drive this clock, because it runs in real time or has its own clock.
         """
         try:
             running = anyio.current_time()

@@ -152,9 +152,9 @@ class NeighbourRule:
     Attributes:
         field: Code of the field that the name refers to if the rule applies.
         reason: Human-readable reason for this meaning.
-        beside: Folded column names. If not empty, the file must have one of them.
-        present: Codes that other columns must map to.
-        absent: Codes that no other column may map to.
+        beside: Folded column names. The rule applies only if the file has one of these columns, or if `beside` is empty.
+        present: Codes that other columns must map to for the rule to apply.
+        absent: Codes that no other column may map to for the rule to apply.
     """
 
     field: str
@@ -179,7 +179,7 @@ class AmbiguousHeader:
 
     Attributes:
         names: Spellings of the name.
-        may_be: Codes of the fields that the name can refer to, most likely first; `"ignore"` if it may refer to no field.
+        may_be: Codes of the fields that the name can refer to, most likely first; `"ignore"` means no field.
         rules: Rules that decide the meaning by the other columns; the first rule that applies is used.
     """
 
