@@ -343,10 +343,10 @@ REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone
 
 @attrs.frozen
 class CheckPolicy:
-    """The level of each check.
+    """The level of each check: `error`, `warn` or `off`.
 
     Attributes:
-        levels: The level of each check, by name of the check.
+        levels: The levels by name of the check.
         missing: Checks that are off because a library is not installed.
     """
 

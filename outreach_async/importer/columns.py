@@ -407,7 +407,7 @@ class UnmappedColumn:
     ambiguous: bool
 
     def option(self) -> str:
-        """Return the option that maps the column to the best proposal, quoted for a shell."""
+        """Return the command-line option that maps the column to the best proposal, quoted for a shell."""
         return f"--map {shlex.quote(f'{self.header.strip()}={self.proposals[0]}')}"
 
     def __str__(self) -> str:

@@ -56,7 +56,7 @@ _OTHER_KINDS: Final = (
     (re.compile(rb"BEGIN:VCARD\b", re.IGNORECASE), "a vCard file"),
     (re.compile(rb"\{\\rtf"), "an RTF document"),
 )
-"""Patterns for the first bytes of files that are mistaken for tables, each with the kind of file."""
+"""Patterns for the first bytes of files that users may mistake for tables, each with the kind of file."""
 
 
 def open_file(
@@ -72,7 +72,7 @@ def open_file(
 
     Args:
         path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
-        encoding: Encoding of a text file. By default the file must be UTF-8 or begin with a byte order mark.
+        encoding: Encoding of a text file. By default, the file must be UTF-8 or begin with a byte order mark.
         sheet: Name of the sheet of a workbook; by default, the first visible sheet.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
 

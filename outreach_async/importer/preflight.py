@@ -96,7 +96,7 @@ class EmailIndex:
 
 
 MAX_EXAMPLES: Final = 3
-"""Maximum number of findings of each check that are stored with their line."""
+"""Maximum number of findings of each check that are stored with their lines."""
 
 _CHUNK_SIZE: Final = 1000
 

@@ -205,7 +205,7 @@ class ByteSource:
             yield file.fileno()
 
     def fingerprint(self) -> str:
-        """Return a digest of the bytes as stored.
+        """Return a digest of the bytes as stored, without decompressing them.
 
         Raises:
             InvalidRequest: The bytes cannot be read.

@@ -374,7 +374,7 @@ class DaskImport:
     def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
         """Return the report of a completed task; `None` if the part was submitted again.
 
-        The task is released, because Dask runs a finished task again if the worker with its result dies.
+        The task is released, because Dask runs a finished task again if the worker that stores the result dies.
         """
         try:
             return future.result()

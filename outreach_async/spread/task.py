@@ -176,7 +176,7 @@ class PartReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of rows that are rejected, not applied or unknown, without the rows that another row superseded."""
+        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class SpreadReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of rows that are rejected, not applied or unknown, without the rows that another row superseded."""
+        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
