@@ -311,7 +311,7 @@ class DaskImport:
         """Yield the report of each part when the part finishes.
 
         Raises:
-            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again later.
+            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again.
             BulkStopped: An error of the service concerns every row; fix the cause and run the import again.
             InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
             JournalError: A journal is damaged, or cannot be read or written.
@@ -386,7 +386,7 @@ class DaskImport:
             self._submit(attrs.evolve(submission, number=submission.number + 1))
             return None
         except (CancelledError, OSError) as error:
-            raise _suspend(f"the Dask scheduler was lost ({type(error).__name__})") from None
+            raise _suspend(f"the connection to the Dask scheduler was lost ({type(error).__name__})") from None
         finally:
             future.release()
 
