@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for the fake service, and a marker that configures it. Failure reports show the fake's requests.
 
-pytest loads the plugin automatically. It does not affect tests that use none of its fixtures. A complete test file:
+pytest loads the plugin automatically. The plugin does not affect tests that use none of its fixtures. A complete test file:
 
 ```python
 import pytest
@@ -27,7 +27,7 @@ The test passes twice because anyio's plugin runs it on asyncio and on trio. The
     outreach_owner_key     an API key for that workspace
     outreach_client        an `OutreachClient` connected to the fake in memory, closed after the test; works with any event loop
     outreach_url           the base URL of the fake on a real port, for code that needs one
-    outreach_virtual_time  virtual time in the event loop and the fake: waits take no time; unusable with sockets or threads
+    outreach_virtual_time  virtual time for the event loop and the fake: waits take no time; unusable with sockets or threads
     outreach_behaviour     the `Behaviour` of the fake
 
 The marker, with all its arguments:
@@ -40,7 +40,7 @@ The marker, with all its arguments:
         unfired="ignore",            # by default, a test fails if one of its faults never fired
     )
 
-You can also put the marker on classes and modules; for each argument, the closest marker wins. With `behaviour="pairwise"` a
+You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
 test runs about thirty times and covers every combination of settings of any two knobs. The summary names the settings that
 explain the failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the
 behaviour for tests that choose none.
@@ -117,8 +117,9 @@ def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
     """Run the event loop of a test in the virtual time of its `outreach_virtual_time` fixture.
 
     anyio's plugin reads the event loop and its options from the fixture `anyio_backend`, which test suites may override with
-    another value, other parameters or another scope. This function overrides it again for this test only. The new fixture takes
-    the value of the suite's fixture and replaces its clock. A test that sets its event loop in a parametrize mark keeps it.
+    another value, other parameters or another scope. This function overrides the fixture again, for this test only. The new
+    fixture returns the value of the suite's fixture with the clock replaced. If a parametrize mark sets the event loop of the
+    test, that event loop is used.
     """
     definition = metafunc.definition
     fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this
@@ -177,7 +178,7 @@ def outreach_virtual_time() -> VirtualTime:
 
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
-    """Return the in-memory service, configured by `@pytest.mark.outreach`."""
+    """Return the in-memory fake service for this test only, configured by `@pytest.mark.outreach`."""
     from outreach_async.testing.orders import FakeConfigError, FakeUse
     from outreach_async.testing.virtual_time import DEFAULT_START
 
@@ -202,7 +203,7 @@ def outreach_workspace(outreach_fake: FakeService) -> str:
 
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
-    """Return an API key for the workspace."""
+    """Return an API key for the workspace of `outreach_workspace`."""
     keys: dict[str, list[str]] = json.loads(outreach_fake.dump())["owner_keys"]
     valid = (key for key, workspaces in keys.items() if outreach_workspace in workspaces)
     return next(valid, None) or outreach_fake.add_owner_key(outreach_workspace)
@@ -210,7 +211,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """Yield a client connected to the fake in memory, with the workspace and the key."""
+    """Yield a client connected to the fake in memory, with the workspace of `outreach_workspace` and its key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
 
@@ -270,7 +271,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show which settings explain the failures of tests that run with several behaviours."""
+    """Show which settings of the fake explain the failures of tests that run with several behaviours."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):

@@ -30,7 +30,7 @@ The command `outreach-async import` does this and everything below, with a summa
 Formats
 -------
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
-`xlsx`); CSV and JSON Lines may be gzipped. It takes the format from the suffix, or from the first bytes if the suffix is unknown;
+`xlsx`); CSV and JSON Lines may be gzipped. The suffix determines the format; if the suffix is unknown, the first bytes do.
 `format=`, `encoding=` and `sheet=` set these explicitly. Pass `"-"` for standard input, or a binary stream. Text that is not
 UTF-8 raises an error that suggests an encoding to pass as `encoding=`. `file.notes` lists remarks for the user.
 
@@ -41,7 +41,7 @@ CSV, which may have any length. macOS does not enforce a memory limit; there, th
 async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
 A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
-header is also a row, but has a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
+header also becomes a row, with a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
 
 Columns
 -------
@@ -113,9 +113,9 @@ the fault of its row.
 
 Rejects
 -------
-A rejects file holds the failed rows (outcome `rejected`, `not_applied` or `unknown`): the columns of the input, and the reason.
-Fix the rows and import the rejects file: an import ignores the columns with the reasons. With a journal, `rejects_of` finds the
-failed rows after the run:
+A rejects file contains the failed rows (outcome `rejected`, `not_applied` or `unknown`), with the columns of the input and the
+reason. Fix the rows and import the rejects file; the import ignores the columns with the reasons. With a journal, `rejects_of`
+finds the failed rows after the run:
 
 ```python
 from pathlib import Path

@@ -1,42 +1,340 @@
-"""Check the values of a file row by row, at the level that a policy sets for each check."""
+"""Check the values of a file, at the level that a policy sets for each check.
+
+First come the functions that check a single value, then the policy, and last the check of whole rows.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from importlib.resources import files
 from importlib.util import find_spec
 from itertools import islice
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from zoneinfo import available_timezones
 
 import attrs
 
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.importer import value_checks
 from outreach_async.importer.columns import Columns
+from outreach_async.importer.known_exports import fold_name
 from outreach_async.importer.table import Row
 from outreach_async.validation import masked_repr
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumberDesc
+
+# Single values.
+
+_PLAIN_ADDRESS: Final = re.compile(
+    r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
+    re.IGNORECASE | re.ASCII,
+)
+"""Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
+
+_SAFE_LENGTH: Final = 63
+"""Maximum length of an address for the fast check. No part of a shorter address can exceed its own length limit."""
+
+
+def check_email(text: str) -> str | None:
+    """Return the problem with an e-mail address; `None` if the address is valid."""
+    return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
+
+
+def check_role(text: str) -> str | None:
+    """Return a message if an e-mail address probably belongs to a role, such as `info@`; `None` for other addresses."""
+    local = text.partition("@")[0].casefold()
+    return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
+
+
+def check_typo(text: str) -> str | None:
+    """Return a message with the probably intended domain of an address; `None` if the domain looks correct."""
+    meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
+    return f"the domain is probably a mistyped {meant}; correct the domain" if meant else None
+
+
+def _validate_email(text: str) -> str | None:
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        validate_email(text, check_deliverability=False, strict=True)
+    except EmailNotValidError as error:
+        return f"not a valid address: {error}"
+    return None
+
+
+@cache
+def _load_roles() -> frozenset[str]:
+    """Return the mailbox names of RFC 2142, and other names that mailing list services commonly reject."""
+    return frozenset(_read_table("roles.txt").split())
+
+
+@cache
+def _load_typo_domains() -> dict[str, str]:
+    """Return a mapping from mistyped domains to the correct domains of large e-mail providers."""
+    providers = _read_table("providers.txt").split()
+    known = {*providers, *_read_table("neighbours.txt").split()}
+    return {typo: provider for provider in reversed(providers) for typo in _typos_of(provider) if typo not in known}
+
+
+def _read_table(name: str) -> str:
+    return (files("outreach_async.importer") / "data" / name).read_text(encoding="utf-8")
+
+
+def _typos_of(word: str) -> set[str]:
+    """Return the forms of a word with one letter omitted, doubled, swapped with the next, or replaced by a neighbouring key."""
+    splits = [(word[:at], word[at:]) for at in range(len(word))]
+    left_out = {before + rest[1:] for before, rest in splits}
+    doubled = {before + rest[0] + rest for before, rest in splits}
+    swapped = {before + rest[1] + rest[0] + rest[2:] for before, rest in splits if len(rest) > 1}
+    beside = {before + key + rest[1:] for before, rest in splits for key in _NEIGHBOUR_KEYS.get(rest[0], "")}
+    typos = left_out | doubled | swapped | beside
+    return {typo for typo in typos if all(map(str.isalnum, typo.split("."))) and "." in typo[1:-1]}  # valid domain names only
+
+
+_KEYBOARD_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEIGHBOUR_KEYS: Final = {
+    key: "".join(row[max(at - 1, 0) : at] + row[at + 1 : at + 2]) for row in _KEYBOARD_ROWS for at, key in enumerate(row)
+}
+
+
+_CACHE_SIZE: Final = 1 << 14
+_INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
+_NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
+_PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
+_NUMBER_KINDS: Final = ("fixed_line", "mobile")
+"""Kinds of phone numbers that the fast check recognises. Nearly all phone numbers of people are of these kinds."""
+_MAX_CODE_LENGTH: Final = 3
+"""Maximum number of digits of a country calling code."""
+
+
+def check_phone(number: tuple[str, str | None]) -> str | None:
+    """Return the problem with a phone number; `None` if the number is valid.
+
+    Args:
+        number: The number, and the two-letter code of the country to assume if the number has no calling code.
+    """
+    text, country = number
+    return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
+
+
+def _is_plainly_valid(text: str, country: str | None) -> bool:
+    """Return whether a number passes a fast check.
+
+    The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
+    """
+    digits = text.translate(_PUNCTUATION)
+    if text[0] == "+":
+        if not _INTERNATIONAL.fullmatch(text):
+            return False
+        pattern, length = _international_pattern(digits[:_MAX_CODE_LENGTH])
+        return pattern is not None and pattern.fullmatch(digits, length) is not None
+    if country and _NATIONAL.fullmatch(text):
+        pattern, prefix = _national_patterns(country)
+        dialled = prefix.match(digits) if prefix else None
+        return pattern is not None and pattern.fullmatch(digits, dialled.end() if dialled else 0) is not None
+    return False
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _validate_phone(text: str, country: str | None) -> str | None:
+    import phonenumbers
+
+    try:
+        number = phonenumbers.parse(text, country)
+    except phonenumbers.NumberParseException as error:
+        if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
+            return "the country is unknown; add the calling code, as in +1 206 555 0100"
+        return f"not a phone number: {error}"
+    if phonenumbers.is_valid_number(number):
+        return None
+    return f"not a valid number for calling code +{number.country_code}; check the digits"
+
+
+@cache
+def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
+    """Return a pattern for the digits after a calling code, and the length of the calling code.
+
+    The result is `None` and 0 if no country has the calling code.
+
+    Args:
+        beginning: The first three digits of an international number.
+    """
+    import phonenumbers
+
+    for length in range(1, _MAX_CODE_LENGTH + 1):
+        regions = phonenumbers.region_codes_for_country_code(int(beginning[:length]))
+        if regions and "001" not in regions:
+            return _build_pattern(regions), length
+    return None, 0
+
+
+@cache
+def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
+    """Return a pattern for the phone numbers of a country, and a pattern for the prefix that is dialled within the country.
+
+    The first pattern is `None` if numbers cannot be checked by pattern; the second is `None` if the country has no prefix.
+
+    Args:
+        region: Two-letter code of the country.
+    """
+    from phonenumbers import PhoneMetadata
+
+    metadata = PhoneMetadata.metadata_for_region(region, None)
+    if metadata is None or metadata.national_prefix_transform_rule is not None:
+        return None, None
+    prefix = metadata.national_prefix_for_parsing
+    return _build_pattern((region,)), re.compile(prefix) if prefix else None
+
+
+@cache
+def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern for phone numbers of the given countries, without calling code and prefix."""
+    from phonenumbers import PhoneMetadata
+
+    regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
+    numbers: list[PhoneNumberDesc | None] = [getattr(metadata, kind) for metadata in regional for kind in _NUMBER_KINDS]
+    patterns = [number.national_number_pattern for number in numbers if number is not None]
+    return re.compile("|".join(f"(?:{pattern})\\Z" for pattern in patterns if pattern))
+
+
+_NOT_ISO: Final = {"uk": "GB", "el": "GR"}
+"""Common two-letter country codes that differ from ISO 3166, with the ISO 3166 code of each country."""
+
+
+def find_country_code(text: str) -> str | None:
+    """Return the two-letter code of a country given by code or name; `None` if the country is unknown."""
+    return _resolve_country(text.strip())[0]
+
+
+def check_country(text: str) -> str | None:
+    """Return the problem with the name or code of a country; `None` if the country is valid."""
+    return _resolve_country(text.strip())[1]
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_state(state: tuple[str, str | None]) -> str | None:
+    """Return the problem with the name or code of a state; `None` if the state is valid, or if the country's states are unknown.
+
+    Args:
+        state: The cell, and the two-letter code of the country.
+    """
+    text, country = state
+    states = _load_states().get(country or "")
+    if states is None or fold_name(text) in states:
+        return None
+    return f"not a state of {country}{_suggest(fold_name(text), states)}"
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _resolve_country(text: str) -> tuple[str | None, str | None]:
+    """Return the two-letter code of a country (`None` if unknown), and the problem with the text (`None` if valid)."""
+    key = fold_name(text)
+    codes, names, longer = _load_countries()
+    if key in codes:
+        return codes[key], None
+    if found := names.get(key) or names.get(key.removeprefix("the")):
+        return found, None
+    if found := longer.get(key) or _NOT_ISO.get(key):
+        return found, f"expected a two-letter code or a name; did you mean {found!r}?"
+    return None, f"expected a country's two-letter code or name{_suggest(key, names)}"
+
+
+def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
+
+
+@cache
+def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+    """Return mappings to two-letter country codes: from two-letter codes, from names, and from three-letter codes."""
+    rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
+    names = {fold_name(name): code for code, _, *names in rows for name in names}
+    return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
+
+
+@cache
+def _load_states() -> Mapping[str, Mapping[str, str]]:
+    """Return a mapping from the codes and names of states to their codes, for each country by its two-letter code."""
+    states: dict[str, dict[str, str]] = {}
+    for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
+        states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
+    return states
+
+
+_DATE: Final = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_date(text: str) -> str | None:
+    """Return the problem with a date; `None` for an existing date in the form `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return "expected YYYY-MM-DD, which is unambiguous; the service does not document which formats it accepts"
+    try:
+        date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+    except ValueError:
+        return "the date does not exist; correct the day or the month"
+    return None
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_timezone(text: str) -> str | None:
+    """Return the problem with a time zone; `None` for a name of the time zone database, or an offset such as `UTC+05:30`."""
+    names = _load_timezones()
+    if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
+        return None
+    meant = _suggest(text.casefold().replace(" ", "_"), names, cutoff=0.7)
+    return f"expected a name of the time zone database, such as 'Europe/Berlin'{meant}"
+
+
+@cache
+def _load_timezones() -> Mapping[str, str]:
+    """Return time zone names by folded name; empty if neither the system nor the package tzdata has the time zone database."""
+    return {name.casefold(): name for name in available_timezones()}
+
+
+_LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"
+_HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}\.?"
+_WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?", re.IGNORECASE)
+
+
+def check_website(text: str) -> str | None:
+    """Return the problem with the address of a website; `None` if the address is valid."""
+    return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"
+
+
+# Policy.
 
 Level = Literal["error", "warn", "off"]
 
 CHECKS: Final[Mapping[str, str]] = {
-    "email": "a valid address",
-    "role": "an address of a role, such as info@",
-    "typo": "a domain that is probably a mistyped domain of a large provider",
-    "phone": "a valid number of its country",
-    "country": "a two-letter code or an English name",
+    "email": "a valid e-mail address",
+    "role": "an e-mail address of a role, such as info@",
+    "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
+    "phone": "a valid phone number of the country",
+    "country": "a country by two-letter code or English name",
     "state": "a state of the United States, Canada or Australia, by code or name",
-    "timezone": "a name of the time zone database, or UTC+hh:mm",
+    "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
     "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
     "website": "an http or https URL, or a host",
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
     "repeat": "an e-mail that occurs earlier in the file",
 }
-"""For each check, the values that pass; for `role`, `typo`, `cells` and `repeat`, the values that the check reports."""
+"""The checks by name, each with a description of the values that pass.
+
+`role`, `typo`, `cells` and `repeat` instead have a description of the values that they report.
+"""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that become errors only if a setting names them.
+"""Checks that the setting `error` for all checks leaves at `warn`.
 
-Their findings may be intended, or the service does not document which values it accepts.
+A value that one of these checks reports may be intended, or may be accepted by the service.
 """
 
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
@@ -45,10 +343,10 @@ REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone
 
 @attrs.frozen
 class CheckPolicy:
-    """The level of each check.
+    """The level of each check: `error`, `warn` or `off`.
 
     Attributes:
-        levels: Levels by check.
+        levels: The levels by name of the check.
         missing: Checks that are off because a library is not installed.
     """
 
@@ -57,16 +355,16 @@ class CheckPolicy:
 
     @classmethod
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: `error`, `warn` or `off` for all checks, and `check=level` for one. Later settings take precedence.
+        """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check.
 
-        Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
+        Later settings take precedence. Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
 
         Args:
             texts: The settings.
-            has: Function that returns whether a module is installed.
+            has: Function that returns a true value if the module with the given name is installed.
 
         Raises:
-            InvalidRequest: A check or a level is unknown, or a check requested here needs a library that is not installed.
+            InvalidRequest: A check or a level is unknown, or a setting enables a check whose library is not installed.
         """
         levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
         requested: set[str] = set()
@@ -82,14 +380,17 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
-        """A note on the checks that are off because a library is missing; `None` if there are none."""
+        """A note on the checks that are off because a library is not installed; `None` if no library is missing."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
 
 
 def _parse_setting(text: str) -> tuple[str, str, Level]:
-    """Return the check, the sign `=`, and the level. Check and sign are empty if the setting is for all checks."""
+    """Split a setting such as `email=error` into the name of the check, the sign `=`, and the level.
+
+    The name and the sign are empty if the setting applies to all checks.
+    """
     check, sign, level = map(str.strip, text.rpartition("="))
     if level not in get_args(Level):
         raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
@@ -100,6 +401,8 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
         raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
     return check, sign, cast("Level", level)
 
+
+# Rows.
 
 ValueCheck: TypeAlias = Callable[[Any], str | None]
 """A function that checks a cell, or a pair of a cell and the row's two-letter country code. It returns the problem or `None`."""
@@ -134,20 +437,20 @@ class _ColumnCheck(NamedTuple):
 
 _PHONE_FIELDS: Final = ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone")
 _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
-    "email": (("email",), value_checks.check_email),
-    "role": (("email",), value_checks.check_role),
-    "typo": (("email",), value_checks.check_typo),
-    "phone": (_PHONE_FIELDS, value_checks.check_phone),
-    "country": (("country",), value_checks.check_country),
-    "state": (("state",), value_checks.check_state),
-    "timezone": (("timezone",), value_checks.check_timezone),
-    "date": (("job_start_date", "graduation_date"), value_checks.check_date),
-    "website": (("website", "website_2", "website_3"), value_checks.check_website),
+    "email": (("email",), check_email),
+    "role": (("email",), check_role),
+    "typo": (("email",), check_typo),
+    "phone": (_PHONE_FIELDS, check_phone),
+    "country": (("country",), check_country),
+    "state": (("state",), check_state),
+    "timezone": (("timezone",), check_timezone),
+    "date": (("job_start_date", "graduation_date"), check_date),
+    "website": (("website", "website_2", "website_3"), check_website),
 }
-"""For each check, the fields that it covers and the function that checks a cell."""
+"""The fields that each check applies to, and the function that checks a cell; by name of the check."""
 
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
-"""Checks that need the country of the row."""
+"""Names of the checks that need the country of the row."""
 
 
 class Checks:
@@ -170,11 +473,11 @@ class Checks:
         self._country_column = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings by index in `rows`. Rows with a fault have no findings."""
+        """Return the findings of each row, by the row's index in `rows`. Rows with a fault have no findings."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. A finding of level `error` becomes the fault of its row, which is then never sent."""
+        """Yield the rows. A finding of level `error` becomes the fault of its row, and a row with a fault is never sent."""
         with_cells = self._cells_level == "error"
         if not self._error_checks and not with_cells:
             yield from rows
@@ -205,7 +508,7 @@ class Checks:
         if self._country_column is None or not rows:
             return [None] * rows
         cells = columns[self._country_column]
-        codes = {cell: value_checks.find_country_code(cell) for cell in set(cells)}
+        codes = {cell: find_country_code(cell) for cell in set(cells)}
         return [codes[cell] for cell in cells]
 
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.common_headers import load_common_headers
-from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name
-from outreach_async.importer.value_checks import fold_name
+from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name, fold_name, load_common_headers
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
@@ -47,12 +45,12 @@ _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
 
 @attrs.frozen
 class Columns:
-    """The field that each column maps to.
+    """A mapping of the columns of a file to the fields of a contact.
 
     Attributes:
         headers: Column names, as in the file.
         codes: The field code of each column; `None` ignores the column.
-        reasons: The reason for each code, in readable form.
+        reasons: The reason for each code, as readable text.
         export: The tool that wrote the file; `None` if the header was not recognised.
 
     Example:
@@ -78,7 +76,11 @@ class Columns:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and not _is_contact_member(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
-        """Return the fields of a row by code. Blank cells are omitted, but `email` is always present."""
+        """Return the values of a row by field code, as `create_many` accepts them.
+
+        Blank cells are omitted, but `email` is always present. Values that are neither in a standard nor in a custom field are in
+        a dict under `extra`.
+        """
         members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
         members.setdefault("email", "")
         if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
@@ -120,10 +122,9 @@ def map_columns(
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
-    they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
+    both differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
     with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
-    seven languages (`outreach_async.importer.common_headers`). If a name has several meanings ("Name"), the other columns decide.
-    If they do not, the name is an error.
+    seven languages. If a name has several meanings ("Name"), the other columns decide. A name that stays ambiguous is an error.
 
     Args:
         headers: Column names.
@@ -174,8 +175,8 @@ class ColumnMapper:
         overrides: The caller's codes, by column name.
         export: The tool that wrote the file; `None` if the header was not recognised.
         export_codes: Codes of the tool's columns, by folded name.
-        workspace_tiers: Pairs of a function that normalises names, and the codes of the workspace's fields by normalised name.
-            The most specific pair is first.
+        workspace_tiers: Indexes of the workspace's fields, most specific first: pairs of a function that normalises names, and
+            the field codes by normalised name.
     """
 
     overrides: Mapping[str, str | None]
@@ -205,7 +206,7 @@ class ColumnMapper:
         ]
 
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column by its own name; `None` if it is unknown or ambiguous.
+        """Return the code and the reason for a column from its own name; `None` if the column is unknown or ambiguous.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -277,7 +278,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
-    """Return the codes by name. Several codes may share a name; empty names are skipped."""
+    """Return the codes for each name. Several codes may have the same name; empty names are skipped."""
     index: dict[str, frozenset[str]] = {}
     for name, code in names:
         if name:
@@ -287,7 +288,10 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return pairs of a function that normalises names, and the standard codes by normalised name; most specific first."""
+    """Return the indexes of standard fields, most specific first.
+
+    Each index is a pair of a function that normalises names, and the field codes by normalised name.
+    """
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
         (fold_name, _index_codes((fold_name(code), code) for code in _STANDARD_CODES)),
@@ -295,7 +299,10 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return pairs of a function that normalises names, and a workspace's codes by normalised name; most specific first."""
+    """Return the indexes of workspace fields, most specific first.
+
+    Each index is a pair of a function that normalises names, and the field codes by normalised name.
+    """
     usable = [field for field in fields if _is_sendable(field.code)]
     names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
@@ -307,7 +314,7 @@ def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ..
 
 
 def _parse_custom_code(header: str) -> str:
-    """Return the code of the custom field that a header such as `Custom 1` names; an empty string if it names none."""
+    """Return the code of the custom field that a header such as `Custom 1` refers to; an empty string for any other header."""
     if CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
     custom = _CUSTOM_NAME.fullmatch(fold_name(header))
@@ -315,7 +322,7 @@ def _parse_custom_code(header: str) -> str:
 
 
 def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
-    """Return the code for a header, or an empty string if it is unknown.
+    """Return the field code for a header; an empty string if the header is unknown.
 
     Raises:
         InvalidRequest: The name matches two fields.
@@ -330,12 +337,12 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
 
 
 def _is_contact_member(code: str) -> bool:
-    """Return whether a contact has an attribute or a custom field for a code. The values of all other codes go to `extra`."""
+    """Return whether a code is that of a standard field or of a custom field. Values of all other fields are sent in `extra`."""
     return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
 
 
 def _is_sendable(code: str) -> bool:
-    """Return whether a field's code can be sent with a contact."""
+    """Return whether a value of the field with this code can be sent with a contact."""
     return bool(code) and (code in _STANDARD_CODES or code not in RESERVED_FIELDS)
 
 
@@ -348,7 +355,7 @@ def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
 def _resolve_overrides(
     headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]
 ) -> dict[str, str | None]:
-    """Return the caller's codes by column name, `None` for a column to ignore."""
+    """Return the caller's codes by column name. The code `None` ignores the column."""
     names = [header.strip() for header in headers]
     chosen: dict[str, str | None] = {}
     for column, code in overrides.items():
@@ -400,7 +407,7 @@ class UnmappedColumn:
     ambiguous: bool
 
     def option(self) -> str:
-        """Return the option that maps the column to the best proposal, quoted for a shell."""
+        """Return the command-line option that maps the column to the best proposal, quoted for a shell."""
         return f"--map {shlex.quote(f'{self.header.strip()}={self.proposals[0]}')}"
 
     def __str__(self) -> str:
@@ -459,7 +466,7 @@ def _create_unmapped_error(
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
-    """Return the codes of the fields with the most similar names, best match first."""
+    """Return the codes of the fields whose names are most similar to a header, best match first."""
     usable = [field for field in fields if _is_sendable(field.code)]
     codes = dict(load_common_headers().items())
     codes |= {fold_name(code): code for code in _STANDARD_CODES}
@@ -483,7 +490,7 @@ async def columns_for(
     Raises:
         InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
             names an unknown column or field.
-        OutreachError: The fields could not be read.
+        OutreachError: The workspace's fields could not be read.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""CSV files of any length, read line by line. The delimiter is detected from the header and the first rows."""
+"""Read CSV files of any length line by line. The delimiter is detected from the header and the first rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Final
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.encoding import detect_encoding, read_lines
-from outreach_async.importer.source import ByteSource, FileInput
+from outreach_async.importer.source import ByteSource, FileInput, detect_encoding, read_lines
 from outreach_async.importer.table import File, Heading, Record, trim_cells
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
@@ -24,7 +23,7 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""Delimiters that can be detected, with the notes on each."""
+"""Delimiters that can be detected, with the notes for the user on each delimiter."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
@@ -103,7 +102,7 @@ class CsvFile(File):
 
         Args:
             path: Path of the file, `"-"` for standard input, or a binary stream.
-            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
+            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
 
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, or empty.
@@ -118,7 +117,7 @@ class CsvFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> CsvFile:
-        """Read the header and the first rows of an opened source."""
+        """Create a file from a source, and read its header and first rows; see `open`."""
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
             delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))
@@ -154,7 +153,7 @@ class CsvFile(File):
 
 
 class _LineTracker(Iterator[str]):
-    """An iterator over lines that stores the last line that it returned."""
+    """An iterator over lines. The attribute `last` is the line that was returned last."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines

@@ -10,14 +10,13 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.csv_file import CsvFile
-from outreach_async.importer.encoding import is_utf16_like
 from outreach_async.importer.jsonl import JsonLinesFile
-from outreach_async.importer.source import ByteSource, FileInput
+from outreach_async.importer.source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer.table import File
 from outreach_async.transport.urls import require_module
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
-r"""A file format; `xlsx` stands for every kind of workbook.
+r"""A file format; `xlsx` means any kind of workbook.
 
 Example:
     ```python
@@ -57,7 +56,7 @@ _OTHER_KINDS: Final = (
     (re.compile(rb"BEGIN:VCARD\b", re.IGNORECASE), "a vCard file"),
     (re.compile(rb"\{\\rtf"), "an RTF document"),
 )
-"""Patterns for the first bytes of files that are mistaken for tables, each with the kind of file."""
+"""Patterns for the first bytes of files that users may mistake for tables, each with the kind of file."""
 
 
 def open_file(
@@ -73,7 +72,7 @@ def open_file(
 
     Args:
         path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
-        encoding: Encoding of a text file. By default the file must be UTF-8 or begin with a byte order mark.
+        encoding: Encoding of a text file. By default, the file must be UTF-8 or begin with a byte order mark.
         sheet: Name of the sheet of a workbook; by default, the first visible sheet.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
 
@@ -116,10 +115,10 @@ def open_source(
 
 
 def _require_table(source: ByteSource) -> None:
-    """Check that the first bytes are not those of a document or an image.
+    """Check by its first bytes that a file is not a document or an image.
 
     Raises:
-        InvalidRequest: The file is a document or an image, or it cannot be read.
+        InvalidRequest: The file is a document or an image, or cannot be read.
     """
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE).removeprefix(_BYTE_ORDER_MARKS[0])
@@ -147,7 +146,7 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
 
 
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
-    """Return the format from the suffix, or else from the first bytes, and notes about the format.
+    """Detect the format of a file by its suffix, or else by its first bytes, and return the format and notes for the user.
 
     Raises:
         InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
@@ -170,7 +169,7 @@ def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
 
 
 def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
-    """Return the format that the first bytes indicate; `None` if they are unknown binary data."""
+    """Return the format that the first bytes of a file indicate; `None` for unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container format of Microsoft Office before 2007

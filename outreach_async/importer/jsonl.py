@@ -1,4 +1,4 @@
-"""JSON Lines: one object per line. The columns are the keys of all objects."""
+"""Read JSON Lines files: one object per line. The columns are the keys of all objects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any, Final, Never, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.encoding import detect_encoding, read_lines
-from outreach_async.importer.source import ByteSource
+from outreach_async.importer.source import ByteSource, detect_encoding, read_lines
 from outreach_async.importer.table import CellIssue, File, Heading, Record
 
 _MAX_KEYS: Final = 1000
@@ -33,11 +32,11 @@ class JsonLinesFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
-        """Open a file, and read it once to collect its keys.
+        """Open a file, and read the whole file once to collect its keys.
 
         Args:
             source: The file.
-            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
+            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
 
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, has no keys, or has more than 1,000 keys.
@@ -54,7 +53,7 @@ class JsonLinesFile(File):
 
 
 def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
-    """Return all keys, in the order of their first occurrence."""
+    """Return all keys of a JSON Lines file, in the order of their first occurrence."""
     keys: dict[str, None] = {}
     with closing(_read_objects(source, codec)) as objects:
         for line, members in objects:
@@ -67,7 +66,7 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
 
 
 def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, and the keys and values of its object or an error message."""
+    """Yield the number of each line that is not blank, with the keys and values of its object, or with an error message."""
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue

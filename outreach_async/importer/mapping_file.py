@@ -57,9 +57,14 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the overrides for the columns of a file, and the mapped columns that the file does not have.
+    """Apply a saved mapping to a file, whose columns may differ from those of the file for which the mapping was saved.
 
-    A mapping may name other columns than the file, because the columns of an export may differ from one file to the next.
+    Args:
+        saved: Field codes by column name, as read from the mapping file.
+        headers: Column names of the file.
+
+    Returns:
+        The overrides for the columns of the file, and the names of the mapped columns that the file does not have.
     """
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
@@ -90,5 +95,5 @@ def _quote(value: str) -> str:
 
 
 def _to_comment(text: str) -> str:
-    """Return a string without line breaks and other control characters."""
+    """Replace line breaks and other control characters with blanks."""
     return "".join(char if char.isprintable() else " " for char in text)

@@ -1,4 +1,4 @@
-"""Parquet files. pyarrow reads them in batches of rows, and the columns are converted to strings."""
+"""Read Parquet files with pyarrow, in batches of rows, and convert the columns to strings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _format_booleans(column: Array) -> list[str | None]:
 
 
 def _format_floats(column: Array) -> list[str | None]:
-    """Return floats as the shortest strings with the same value. Only pyarrow's cast finds those of four-byte floats."""
+    """Return each float as the shortest string with the same value; only pyarrow's cast is exact for four-byte floats."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
         None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs

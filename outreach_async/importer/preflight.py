@@ -1,4 +1,4 @@
-"""Read the whole file before anything is sent: count the rows, collect findings and repeated e-mails, estimate the duration."""
+"""Read a whole file before anything is sent: count rows, collect findings and duplicate e-mails, and estimate the duration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DurationEstimate:
     Attributes:
         rows: Number of remaining rows.
         rate: Rows per second.
-        rate_source: The source of the rate, in readable form.
+        rate_source: The source of the rate, as readable text.
     """
 
     rows: int
@@ -73,17 +73,17 @@ class EmailIndex:
         self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
 
     def add(self, line: int, email: str) -> None:
-        """Store the e-mail of a line."""
+        """Add the e-mail of a line to the index."""
         key = hash(email)
         self._keys[key % _BUCKET_COUNT].append(key)
         self._lines[key % _BUCKET_COUNT].append(line)
 
     def count(self) -> int:
-        """Return the number of lines that duplicate an earlier line."""
+        """Return the number of lines whose e-mail occurs in an earlier line."""
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines that duplicate an earlier line, each with the first line that has the same e-mail."""
+        """Return the first `few` lines with a duplicate e-mail, each paired with the first line that has the same e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -96,7 +96,7 @@ class EmailIndex:
 
 
 MAX_EXAMPLES: Final = 3
-"""Maximum number of findings of each check that are stored with their line."""
+"""Maximum number of findings of each check that are stored with their lines."""
 
 _CHUNK_SIZE: Final = 1000
 
@@ -128,7 +128,7 @@ class CheckFindings:
 
 @attrs.frozen(kw_only=True)
 class Preflight:
-    """The result of reading a file. Each row can be sent, can never be sent, or is superseded by another row.
+    """The result of a preflight. Each row can be sent, can never be sent, or is superseded by another row.
 
     Attributes:
         rows: Number of rows.
@@ -136,7 +136,7 @@ class Preflight:
         superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
         unit: Unit of the row numbers in the findings.
-        lines: The number of each row. Empty if `repeats` is `"serial"`, because messages then never refer to an earlier row.
+        lines: The number of each row. Empty if `repeats` is `"serial"`: messages then never mention the number of another row.
     """
 
     rows: int
@@ -170,7 +170,7 @@ async def run_preflight(
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
-    """Read the whole file once and return the findings.
+    """Read a whole file once, and return the counts and the findings.
 
     Args:
         file: The file.
@@ -221,7 +221,7 @@ class _PreflightRun:
             self.rows += 1
 
     def result(self) -> Preflight:
-        """Return the result for all rows that were checked."""
+        """Return the result of the preflight for the rows checked so far."""
         count = self._emails.count()
         if count and self._reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)
@@ -240,7 +240,7 @@ class _PreflightRun:
             self._lines.append(self._number(row))
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
-        # Only other rows need the check: a readable row with an e-mail can always be sent, because its codes are known.
+        # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
         if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
             return refusal
         email: str = row.members["email"]

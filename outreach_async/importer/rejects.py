@@ -1,4 +1,4 @@
-"""Write failed rows to a file, with the columns of the input and the reasons, so that they can be fixed and imported again."""
+"""Write failed rows to a file, with the columns of the input and the reasons. Users can fix the rows and import the file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Reject:
 
 
 class RejectsFile:
-    """A CSV file of failed rows, in UTF-8. The file appears under its name when the block ends, even after an exception.
+    """A CSV file of failed rows, in UTF-8. The file appears at its path when the `with` block ends, even after an exception.
 
     Cells that a spreadsheet would run as a formula start with an apostrophe, and control characters other than newline and tab
     are escaped. An import of the file reverses both changes.
@@ -70,7 +70,7 @@ class RejectsFile:
         rows: Number of rows written.
 
     Raises:
-        OSError: On entering or leaving the block: the file cannot be written.
+        OSError: The file cannot be written; raised on entering or leaving the `with` block.
 
     Example:
         ```python
@@ -88,7 +88,7 @@ class RejectsFile:
         self._headers = headers
 
     def __enter__(self) -> Self:
-        """Create the file.
+        """Create a temporary file, and write the header.
 
         Raises:
             OSError: The file cannot be written.
@@ -103,7 +103,7 @@ class RejectsFile:
         return self
 
     def add(self, reject: Reject) -> None:
-        """Write a row.
+        """Write a failed row to the file.
 
         Example:
             ```python
@@ -124,7 +124,7 @@ class RejectsFile:
 def is_reject(outcome: ContactOutcome) -> bool:
     """Return whether a row failed.
 
-    A row failed if it created no contact, or possibly created none, and no other row was sent instead.
+    A row failed if it created no contact, or may not have created one. A row that another row superseded did not fail.
 
     Example:
         ```python
@@ -166,11 +166,11 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
-    r"""Yield the failed rows of a file, given its outcomes in order of their index.
+    r"""Yield the failed rows of a file.
 
     Args:
         file: The file.
-        outcomes: The outcomes.
+        outcomes: The outcomes of its rows, in the order of their index.
         unit: Unit of the row numbers.
 
     Raises:
@@ -194,7 +194,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
 
 
 def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the columns (field codes) and the failed rows of a spooled input, as read from its journal.
+    """Return the columns (field codes) and the failed rows of an input that was spooled, as its journal contains them.
 
     For a row that could never be sent, the journal stores only the reason.
 
@@ -227,7 +227,7 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
 
 
 def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: RowUnit = "line") -> int:
-    """Write the failed rows that the journal of a run contains, and return their number.
+    """Write the failed rows of a run to a rejects file, and return the number of failed rows.
 
     Args:
         path: The rejects file.
@@ -248,13 +248,13 @@ def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: 
 
 
 def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
-    """Return the reason why a row failed. If it duplicates a row with a known number, the message contains the number."""
+    """Return the reason why a row failed. For a duplicate of another row, the reason contains that row's number, if known."""
     number = find_number(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if number is None else rejection_message(str(number))
 
 
 def find_field(outcome: ContactOutcome) -> str:
-    """Return the fields that the error of an outcome names; empty if the error names no field.
+    """Return the fields that the error of an outcome names, separated by commas; empty if the error names no field.
 
     A local check names the field at the start of its message; the service names fields in its message or in the response body.
     """

@@ -1,15 +1,21 @@
-"""Read the bytes of a file from a path or a stream. A stream is copied, because the bytes are read more than once."""
+"""Read a file from a path or a stream: as bytes, or as lines of text whose encoding is detected.
+
+A stream is copied to a temporary file, because the bytes are read more than once.
+"""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
+from importlib.util import find_spec
+from io import IncrementalNewlineDecoder, TextIOWrapper
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final, Protocol, TypeAlias, cast
@@ -19,8 +25,10 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 
+# Bytes.
+
 STDIN: Final = "-"
-"""Path of standard input."""
+"""The path that means standard input."""
 
 _BLOCK_SIZE: Final = 1 << 18
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -38,13 +46,13 @@ FileInput: TypeAlias = str | Path | BinaryStream
 
 
 class StoredBytes(Protocol):
-    """Bytes that are not in a file of the user, such as a copied stream, and can be read any number of times."""
+    """Bytes of an input that has no file path, such as a copy of a stream. The bytes can be read any number of times."""
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start and has a position of its own."""
+        """Return a reader that begins at the start of the bytes and has its own position."""
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Yield a file descriptor of the bytes for another process."""
+        """Return a context manager that provides a file descriptor of the bytes for another process."""
 
 
 class StreamCopy:
@@ -65,24 +73,24 @@ class StreamCopy:
     def lend_descriptor(self) -> Iterator[int]:
         """Yield the file's descriptor for another process.
 
-        Readers wait until the block ends, because the process and the readers share the file position.
+        Readers wait until the `with` block ends, because the process and the readers share the file position.
         """
         with self._lock:
-            self._file.flush()  # empties the buffer, so that the next seek asks the operating system
+            self._file.flush()  # empties the buffer, so that the next seek calls the operating system
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start of the file and has a position of its own."""
+        """Return a reader that begins at the start of the copy and has its own position."""
         return io.BufferedReader(_StreamCopyReader(self))
 
-    def read_at(self, place: int, buffer: memoryview) -> int:
-        """Read bytes at a position into a buffer, and return their number, as `readinto` does."""
+    def read_at(self, position: int, buffer: memoryview) -> int:
+        """Read bytes at a position into a buffer, and return the number of bytes, as `readinto` does."""
         with self._lock:
-            self._file.seek(place)
+            self._file.seek(position)
             return self._file.readinto(buffer)
 
     def size(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the copy in bytes."""
         with self._lock:
             return self._file.seek(0, io.SEEK_END)
 
@@ -110,7 +118,7 @@ class _StreamCopyReader(io.RawIOBase):
 
 @attrs.frozen
 class ByteSource:
-    """Bytes that can be read any number of times.
+    """The bytes of an input, which can be read any number of times.
 
     Attributes:
         name: Name of the file in messages.
@@ -125,7 +133,7 @@ class ByteSource:
 
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
-        """Open an input. Standard input, a pipe and a stream can be read only once, so they are copied to a temporary file.
+        """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file.
 
         Raises:
             InvalidRequest: The input is a folder, or cannot be read.
@@ -149,7 +157,7 @@ class ByteSource:
 
     @classmethod
     def of_stored(cls, name: str, stored: StoredBytes) -> ByteSource:
-        """Open bytes that are not in a file of the user.
+        """Create a source from bytes that have no file path.
 
         Args:
             name: Name of the input in messages.
@@ -184,7 +192,7 @@ class ByteSource:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a descriptor of the stored bytes for another process. That process must first seek to the start.
+        """Yield a file descriptor of the stored bytes for another process. The other process must first seek to the start.
 
         Raises:
             InvalidRequest: The bytes cannot be read.
@@ -197,7 +205,7 @@ class ByteSource:
             yield file.fileno()
 
     def fingerprint(self) -> str:
-        """Return a digest of the bytes as stored.
+        """Return a digest of the bytes as stored, without decompressing them.
 
         Raises:
             InvalidRequest: The bytes cannot be read.
@@ -222,3 +230,138 @@ def translate_read_errors(name: str) -> Iterator[None]:
         raise InvalidRequest(f"{name}: damaged gzip file ({error}); download or create it again") from error
     except OSError as error:
         raise InvalidRequest(f"{name}: {error.strerror or error}; pass a readable file") from error
+
+
+# Text.
+
+UTF_8: Final = "utf-8-sig"
+
+# UTF-32 comes before UTF-16, because the UTF-32 mark begins with the UTF-16 mark.
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, UTF_8, "UTF-8"),
+    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)
+_HEAD_SIZE: Final = 512
+_TEXT_BLOCK_SIZE: Final = 1 << 16
+_CONTEXT_SIZE: Final = 1 << 14
+"""Number of bytes before and after an undecodable byte that are used to guess the encoding."""
+
+_CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
+"""Encodings that can be guessed, generally one per script, because statistics cannot distinguish encodings of the same script."""
+
+_MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
+"""Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""
+
+MAX_LINE_LENGTH: Final = 1 << 24
+"""Maximum number of characters in a line. Without a limit, a file without line breaks would be read into memory as a whole."""
+
+
+def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return Python's name for the encoding of a file, and notes on how the encoding was determined.
+
+    Args:
+        source: The file.
+        requested: The encoding that the caller specified; `None` to detect the encoding.
+
+    Raises:
+        InvalidRequest: The specified encoding is unknown, or contradicts the file's byte order mark.
+    """
+    codec = _find_codec(requested) if requested is not None else None
+    with source.open_unpacked() as file:
+        head = file.read(_HEAD_SIZE)
+    for mark, own, name in _BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            if codec is not None and not codec.startswith(name.lower()):
+                raise InvalidRequest(f"{source.name}: expected {requested!r}, got the byte order mark of {name}; omit --encoding")
+            return own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",)
+    if codec is None and is_utf16_like(head):  # no byte order mark: decoded as UTF-8, each letter would be next to a NUL
+        guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
+        raise InvalidRequest(f"{source.name}: every other byte is zero, as in UTF-16; pass its encoding: --encoding {guess}")
+    if codec is None or codec == "utf-8":
+        return UTF_8, ()
+    return codec, (f"encoding {requested}, as specified",)
+
+
+def _find_codec(requested: str) -> str:
+    try:
+        "".encode(requested)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
+        return codecs.lookup(requested).name
+    except (LookupError, ValueError):
+        remedy = "use, for example, cp1252, latin-1 or utf-16"
+        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
+
+
+def is_utf16_like(head: bytes) -> bool:
+    """Return whether a file without a byte order mark looks like UTF-16: about every other byte is zero."""
+    return head.count(b"\0") * 3 > len(head) and b"\0\0" not in head
+
+
+def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
+    """Return an error that locates the first undecodable byte and contains a remedy. The file is read up to that byte."""
+    with source.open_unpacked() as file:
+        fault = _find_fault(file, codec)
+    if fault is None:  # the codec expects a byte order mark and finds none
+        return InvalidRequest(f"{source.name}: expected a byte order mark, got none; pass --encoding {codec}-le or {codec}-be")
+    line, byte, around, mixed = fault
+    what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
+    if mixed:
+        return InvalidRequest(f"{what}, but earlier lines are; fix that line: it was probably copied from another file")
+    guess = _guess_encoding(around)
+    return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
+
+
+def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | None:
+    """Locate the first undecodable byte of a file.
+
+    Returns:
+        The line and the value of the byte, the bytes around it, and whether non-ASCII bytes precede it; `None` if every byte can
+        be decoded.
+    """
+    decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
+    line, mixed = 1, False
+    try:
+        while block := file.read(_TEXT_BLOCK_SIZE):
+            text = decoder.decode(block)
+            line, mixed = line + newlines.decode(text).count("\n"), mixed or not text.isascii()
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        # A missing byte order mark is a plain UnicodeError up to Python 3.13; later, the error names the codec that expected it.
+        if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
+            start, read = error.start, error.object
+            text = read[:start].decode(codec, "ignore")
+            around = read[max(start - _CONTEXT_SIZE, 0) : start + _CONTEXT_SIZE]
+            line += newlines.decode(text, final=True).count("\n")
+            return line, read[start], around, mixed or not text.isascii()
+    return None
+
+
+def _guess_encoding(sample: bytes) -> str:
+    """Return the probable encoding of a sample: Windows-1252 if the sample is small or charset-normalizer is not installed."""
+    if find_spec("charset_normalizer") is None or sum(byte > _MAX_ASCII for byte in sample) < _MIN_NON_ASCII:
+        return _CANDIDATES[0]
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(sample, cp_isolation=list(_CANDIDATES)).best()
+    return best.encoding if best else _CANDIDATES[0]
+
+
+def read_lines(source: ByteSource, codec: str) -> Generator[str]:
+    """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS).
+
+    Raises:
+        InvalidRequest: The file is unreadable, not in that encoding, or has a line that is too long.
+    """
+    number = 0
+    try:
+        with source.open_unpacked() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
+            while line := text.readline(MAX_LINE_LENGTH):
+                number += 1
+                if len(line) == MAX_LINE_LENGTH:
+                    limit = f"{MAX_LINE_LENGTH:,} characters"
+                    raise InvalidRequest(f"{source.name}: line {number} is longer than {limit}; check that the file is a table")
+                yield line
+    except UnicodeError:
+        raise undecodable_error(source, codec) from None

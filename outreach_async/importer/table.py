@@ -1,6 +1,7 @@
-"""A file as a table: a header, and records. The records become rows when the columns are mapped.
+"""Represent a file as a table: a header, and records. The records become rows when the columns are mapped.
 
-Cells that a spreadsheet or a wrong encoding damaged are found first: an issue becomes a fault of the row, or a warning.
+Each record is checked for cells that a spreadsheet or a wrong encoding damaged. A damaged cell causes a warning, or a fault of
+its row.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
     """
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
         remedy = "restore the other digits, and format the cell as text"
-        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
+        lost = f"{text} is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
         return CellIssue(column, "digits", lost, fatal=True)
     message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
     return CellIssue(column, "number", message)
@@ -95,7 +96,7 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 def _repair(text: str) -> str | None:
     """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible.
 
-    Bytes that Windows-1252 does not define are assumed to have been kept unchanged.
+    Bytes that Windows-1252 does not define are assumed to be unchanged.
     """
     try:
         return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
@@ -106,17 +107,17 @@ def _repair(text: str) -> str | None:
 # Records and rows.
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Phone numbers and the postal code. A program that stores their values as numbers drops leading zeros and plus signs."""
+"""Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
 """Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
-"""Pattern for an e-mail address. No column has such a name, so a first line with an address is a row, not a header."""
+"""Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
-They hold the row's number (its line or, for standard input with a journal, its record) and outcome, the invalid field if the
-error names one, and the error message.
+The columns contain, in this order: the number of the row (its line or, for standard input with a journal, its record), the
+outcome, the invalid field if the error names one, and the error message.
 """
 
 
@@ -176,7 +177,7 @@ def build_row(record: Record, columns: Columns) -> Row:
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether an issue matters for a field.
 
-    A number matters if the field is a phone or a postal code, or if the number is as long as a phone number.
+    A number matters if the field is a phone number or a postal code, or if the number is as long as a phone number.
     """
     return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
@@ -216,7 +217,7 @@ class Row(Mapping[str, Any]):
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as the strings in the file.
         members: The values by field code; blank cells are omitted.
-        fault: The reason why the row cannot be read, or a finding of level `error`; `None` if there is neither.
+        fault: The reason why the row cannot be sent: it cannot be read, or a check found an error. `None` for a valid row.
         warnings: Problems found while reading; the row can still be sent.
 
     Example:
@@ -261,7 +262,7 @@ class Row(Mapping[str, Any]):
         return len(self.members)
 
     def items(self) -> ItemsView[str, Any]:
-        r"""Return the field codes and values.
+        r"""Return the field codes and values of the row.
 
         Example:
             ```python
@@ -287,7 +288,7 @@ class Heading:
     Attributes:
         headers: Column names, without the columns that a rejects file adds.
         rejects: Whether the header is that of a rejects file.
-        notes: Changes to the names, in readable form.
+        notes: Notes for the user on renamed columns.
     """
 
     headers: tuple[str, ...]
@@ -299,7 +300,7 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: The header names no column, or the first line is a row.
+            InvalidRequest: The header has no column names, or contains an e-mail address and is therefore probably a row.
         """
         named = trim_cells(cells, 0)
         if not named:
@@ -321,9 +322,9 @@ class Heading:
 
 @attrs.frozen(kw_only=True)
 class File(ABC):
-    r"""A file of rows, in any format. It can be read any number of times, and is never held in memory as a whole.
+    r"""A file of rows, in any format. The file can be read any number of times, and is never loaded into memory as a whole.
 
-    A subclass for each format reads the records; everything else is common to all formats.
+    Each format has a subclass, which reads the records; everything else is common to all formats.
 
     Attributes:
         source: The bytes of the file.
@@ -344,12 +345,12 @@ class File(ABC):
 
     @property
     def path(self) -> Path | None:
-        """The file's path; `None` for a stream, which is copied to a temporary file."""
+        """Path of the file; `None` for a stream, which is copied to a temporary file."""
         return self.source.path
 
     @property
     def name(self) -> str:
-        """The file's name in messages."""
+        """Name of the file, as messages show it."""
         return self.source.name
 
     @property
@@ -479,7 +480,7 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Number the names that occur more than once, so that each column can be mapped, and return notes on the changes."""
+    """Add numbers to duplicate column names to make them unique, and return the names and notes on the changes."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()
@@ -498,5 +499,5 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
 
 
 def has_reason_columns(headers: Sequence[str]) -> bool:
-    """Return whether a file with these columns is a rejects file."""
+    """Return whether a file with these column names is a rejects file."""
     return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS

@@ -1,4 +1,4 @@
-"""Workbooks, mainly XLSX. A separate process reads the workbook and stores its rows in a temporary file."""
+"""Read workbooks, such as XLSX. A separate process reads the workbook, and stores the rows in a temporary file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from outreach_async.importer.source import ByteSource, StreamCopy
 from outreach_async.importer.table import CellIssue, File, Heading, Record, number_issue
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""Command that reads a workbook. `read_in_subprocess` appends its parameters as one JSON argument."""
+"""Command that reads a workbook, without its last argument: a JSON object of parameters, which `read_in_subprocess` appends."""
 
 _ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix the formula, or clear the cell"
 _UNMARKED_NOTE: Final = (
-    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
+    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect such cells"
 )
 
 
@@ -33,7 +33,7 @@ class ReaderResult:
     """The final message of the reader process.
 
     Attributes:
-        refused: The reason why the workbook cannot be read; `None` if it was read.
+        refused: The reason why the workbook cannot be read; `None` if the workbook was read.
         sheet: Name of the sheet that was read.
         note: A note on how the sheet was chosen.
         marked: Whether the file states which cells show an error or leading zeros.
@@ -65,11 +65,11 @@ class WorkbookFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, sheet: str | None = None, read: ReadSheet | None = None) -> WorkbookFile:
-        """Read the workbook. The header is the first row that is not blank.
+        """Read a sheet of a workbook. The header is the first row that is not blank.
 
         Args:
             source: The workbook.
-            sheet: Name of the sheet; `None` for the first visible one.
+            sheet: Name of the sheet; `None` for the first visible sheet.
             read: Function that reads the sheet; by default, the sheet is read in a separate process.
 
         Raises:
@@ -94,7 +94,7 @@ def read_in_subprocess(
 
     Args:
         source: The workbook.
-        sheet: Name of the sheet; `None` for the first visible one.
+        sheet: Name of the sheet; `None` for the first visible sheet.
         reader: The command to run.
 
     Raises:
@@ -104,7 +104,7 @@ def read_in_subprocess(
     parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
     with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
         try:
-            done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
+            done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
         except OSError as error:
             raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save the sheet as CSV") from error
     result = _parse_result(done)
@@ -114,7 +114,7 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result of the reader process. If it wrote none, it failed to start, or exceeded a limit."""
+    """Return the result of the reader process. A process without a result failed to start, or exceeded a limit."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:

@@ -57,10 +57,10 @@ class UnreadableWorkbook(Exception):
 
 
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
-    """Make the system end this process if loading a sheet takes too much memory, disk space or processor time.
+    """Make the operating system end this process if loading a sheet takes too much memory, disk space or processor time.
 
-    macOS accepts the memory limit but ignores it, so that only `watch_process` checks memory there. On Windows, this function
-    does nothing.
+    macOS accepts the memory limit but ignores it; there, only `watch_process` limits memory. On Windows, this function does
+    nothing.
     """
     if sys.platform == "win32":
         return
@@ -75,7 +75,7 @@ def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separ
 
 
 def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
-    """Make the system end this process after `seconds` more seconds of processor time."""
+    """Make the operating system end this process after `seconds` more seconds of processor time."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -112,14 +112,14 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet, and return the sheet's name, a note, and whether errors are marked.
+    """Write the non-blank rows of a sheet, and return the sheet's name, a note, and whether the file marks cells with errors.
 
     A row is `[line, cells, errors, numbers]`: the cells as strings, the indexes of cells that show an error, and the indexes of
     whole numbers whose format does not show leading zeros.
 
     Args:
         file: The workbook.
-        sheet: Name of the sheet; `None` for the first visible one.
+        sheet: Name of the sheet; `None` for the first visible sheet.
         write: Called with each row as a line of JSON.
         loaded: Called when the sheet is in memory.
 
@@ -152,7 +152,11 @@ def read_workbook(
 
 
 def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
-    """Return a workbook as a zip archive; `None` if it is not a zip archive."""
+    """Open a workbook as a zip archive, and return the archive; `None` if the workbook is not a zip archive.
+
+    Raises:
+        UnreadableWorkbook: The archive unpacks to too many bytes.
+    """
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
@@ -177,7 +181,7 @@ def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
     if name is None:
         raise UnreadableWorkbook(f"no visible sheet; {_suggest_sheets(names)}")
     others = [repr(other) for other in names if other != name]
-    return name, f"read sheet {name!r}, not {', '.join(others)}" if others else ""
+    return name, f"read sheet {name!r}; to read another sheet, pass --sheet: {', '.join(others)}" if others else ""
 
 
 def _suggest_sheets(names: Sequence[str]) -> str:
@@ -231,7 +235,7 @@ def to_string(value: Any) -> str:
 
 
 class CellMark(NamedTuple):
-    """A cell that shows an error or leading zeros."""
+    """The mark of a cell that shows an error or leading zeros."""
 
     row: int  # from 0
     column: int  # from 0
@@ -239,14 +243,14 @@ class CellMark(NamedTuple):
 
 
 class _MarkReader:
-    """Reads the cell marks of a sheet row by row."""
+    """Reads the marks of the cells of a sheet row by row; see `CellMark`."""
 
     def __init__(self, marks: Iterator[CellMark]) -> None:
         self._marks = marks
         self._next = next(marks, None)
 
     def take_until(self, row: int) -> dict[int, int]:
-        """Consume the marks up to and including a row, and return their widths by column."""
+        """Consume the marks of the rows up to and including `row`, and return the width of each mark by column."""
         widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
             widths[self._next.column] = self._next.width
@@ -255,7 +259,7 @@ class _MarkReader:
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
-    """Yield the cell marks of a sheet in the order of the cells.
+    """Yield the mark of each cell of a sheet that shows an error or leading zeros, in the order of the cells.
 
     Raises:
         UnreadableWorkbook: A part of the file is missing or damaged.
@@ -313,16 +317,16 @@ def _parse_marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[CellMark]:
             yield CellMark(row, column, width)
 
 
-def _parse_column(place: str) -> int:
+def _parse_column(reference: str) -> int:
     """Return the column index of a cell reference such as `B3`. The index starts at 0."""
     column = 0
-    for letter in place.rstrip("0123456789"):
+    for letter in reference.rstrip("0123456789"):
         column = column * 26 + ord(letter) - ord("A") + 1
     return column - 1
 
 
 def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the local name and the attributes of each element with one of the wanted names, when its start tag is parsed."""
+    """Yield the local name and the attributes of each XML element with one of the wanted names, when its start tag is parsed."""
     elements: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
@@ -341,7 +345,7 @@ def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[s
 
 
 def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of `work`, or the reason why it failed."""
+    """Return the result of `work`. If `work` raises, return the reason under the key `refused` instead."""
     try:
         return work()
     except UnreadableWorkbook as error:

@@ -1,7 +1,7 @@
 r"""Import files in parts, on several processes or machines, with any engine.
 
-`plan` divides files into parts, `import_part` imports one part, and `merge_reports` adds up the results. The three are plain
-functions. A process pool runs the parts, in any order and at the same time, and so can an engine such as Dask, Ray or Spark:
+`plan` divides files into parts, `import_part` imports one part, and `merge_reports` adds up the results. All three are plain
+functions. A process pool, or an engine such as Dask, Ray or Spark, can run the parts in any order and at the same time:
 
 ```python
 import os
@@ -55,27 +55,28 @@ among the workspaces. Each workspace has its own plan, and its own call of `impo
     100,000,000       1,000       10/s      116      2     24  12,000,000  3,000 MB
     100,000,000      10,000       10/s      116      2     24  12,000,000  3,000 MB
 
-A host has four CPUs and 16 GB, of which 70 % are used. These figures were measured: 1.3 ms of CPU time per row (the default
+A host has four CPUs and 16 GB, of which 70 % are used. These values were measured: 1.3 ms of CPU time per row (the default
 transport on Dask, on a busy machine; half of that with aiohttp), and 100 MB per worker, for any number of rows. A journal on an
-object store takes 95 bytes per object and 19 bytes per row. It writes one object per 512 outcomes, or one second after the first
-of them, and one per two seconds of rows (64 to 1,000), so slow imports write more objects per row. Each object is a paid request.
+object store takes 95 bytes per object and 19 bytes per row. An object contains up to 512 outcomes, and is written at most one
+second after the first of these outcomes. Another object is written for every two seconds of rows (64 to 1,000 rows). Slow imports
+therefore write more objects per row. Each object is a paid request.
 
 Plan
 ----
 A row group of a Parquet file becomes a part, and so does a whole file of any other format that `outreach_async.importer` reads.
 Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
-Only S3 is tested, on a simulated server. The rows of e-mails that occur more than once, by the comparison that `create_many`
-uses, are taken out of their parts and become one more part, `repeats`. It sends them in the order of the files, one at a time
-per e-mail. No two parts share an e-mail, so a contact does not depend on which part runs first.
+Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than once are moved to one more part, `repeats`. This part
+sends the rows in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two
+parts share an e-mail, so a contact does not depend on which part runs first.
 
 The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. With
-`repeats="error"`, a row is compared with the last 10,000 rows of the part `repeats`. Columns named after labels of the workspace
-need `fields=await client.workspaces.fields()`.
+`repeats="error"`, a row is compared with the last 10,000 rows of the part `repeats`. To map columns by the labels of the
+workspace's fields, pass `fields=await client.workspaces.fields()`.
 
-A plan is a value without secrets, and can be pickled or stored as JSON. It records the size and the time of change of each file,
-or the entity tag of each object. A part whose file has changed is refused, so copies of a file for other machines must keep its
-time. Planning reads each file once (JSON Lines twice), and of Parquet only the column of the e-mails. It keeps less than 32
-bytes per row in memory, in addition to the memory that pyarrow needs to read a file.
+A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
+modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other
+machines must have the same modification time. Planning reads each file once, and JSON Lines twice; from a Parquet file, only the
+column of the e-mails is read. Planning needs less than 32 bytes of memory per row, in addition to the memory of pyarrow.
 
 ```python
 from pathlib import Path
@@ -95,20 +96,19 @@ except ValueError as error:
 
 Journals
 --------
-Each part has a journal in the folder that you pass, named after the part. It records which rows were sent. If a worker dies, run
-its part again, on any machine that sees the same folder: the part resumes, rows that may have been sent are sent again, and their
-outcomes are uncertain. A finished part sends nothing and returns the same report. Parts of another plan are refused. Use a new
-folder for a new plan. A journal in use is refused, so a part that runs twice at the same time fails once; run it again, or ignore
-the failure.
+Each part has a journal in the folder that you pass, named after the part. The journal records which rows were sent. If a worker
+dies, run its part again, on any machine that can access the same folder: the part resumes, rows that may have been sent are sent
+again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. A journal of another plan is
+rejected, so use a new folder for a new plan. If a part runs twice at the same time, the second run fails, because the journal is
+in use. Run the part again, or ignore the failure.
 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later one takes it over, and the earlier one stops with a `JournalError`.
 
 A journal protects a run only while the journal exists. If it is lost, a part that starts with a new journal reports the contacts
-that its predecessor created as certainly `skipped`. Keep the folder where every worker that may run a part finds it, and not on a
-disk that is lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts: no `skipped` is
-then certain. The locks of some network file systems are unreliable: make sure there that your engine does not run a part twice at
-the same time.
+that its predecessor created as certainly `skipped`. Store the folder where every worker can access it, and not on a disk that is
+lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts: no `skipped` is then certain. The
+locks of some network file systems are unreliable; there, make sure that your engine never runs a part twice at the same time.
 
 Results
 -------
@@ -121,11 +121,12 @@ Rate and key
 ------------
 By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Parts
 can share a rate: `outreach_async.spread.dask` does so, and other tasks can pass `rate=RedisRate(...)` to `import_part`. Or divide
-the limit by the number of parts that run at the same time, and pass it as `Connection(rate=...)`. `concurrency` is also per part.
+the limit by the number of parts that run at the same time, and pass the quotient as `Connection(rate=...)`. `concurrency` also
+applies to each part.
 
-The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set it
-where the worker starts. Options of engines that pass variables, such as Ray's `runtime_env` and Spark's `spark.executorEnv`,
-store the key in the engine and show it in its web pages.
+The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set the
+variable where the worker starts. Options of engines that pass variables, such as Ray's `runtime_env` and Spark's
+`spark.executorEnv`, store the key in the engine and show it in its web pages.
 
 Engines
 -------

@@ -1,7 +1,7 @@
 r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
 
-Install the extra `dask` here, and this package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` in the environment
-of the workers: the key is never in a task, log or result.
+Install the extra `dask` on the machine that starts the import, and this package on the scheduler and on every worker. Set
+`OUTREACH_OWNER_KEY` in the environment of the workers: the key is never in a task, log or result.
 
 ```python
 import os
@@ -34,13 +34,14 @@ For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"
 journals on an object store (`"s3://bucket/journals/june"`).
 
 Rate. The workers lease shares of one rate from a plugin on the scheduler, which divides it as `RateCoordinator` does. All imports
-into one workspace on one cluster share the rate. A worker that loses the scheduler stops sending after 1.5 seconds.
+into one workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5
+seconds.
 
 Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster: finished parts send
 nothing. If a worker dies, or is suspended for longer than the scheduler's `worker-ttl`, Dask runs its part again. If Dask stops
 retrying a part because several of its workers died, the import submits it again. The journal of a part belongs to the worker that
-opened it last. A worker stops if it continues after a suspension, if it is closing, or if its task was cancelled. If the cluster
-has no workers, the import waits for one, and logs one warning to the logger `outreach_async`.
+opened the journal last. A worker stops a part if the worker continues after a suspension, if it is closing, or if the task was
+cancelled. If the cluster has no workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound, and without Dask's profiler
 (`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of their CPU time. Without `rate`, the search for the
@@ -75,7 +76,7 @@ from outreach_async.validation import require_rate, type_name
 require_module("distributed", "outreach_async[dask]")
 
 import distributed  # noqa: E402 - the error above names the extra
-from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, get_worker  # noqa: E402 - likewise
+from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, get_worker  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
 __all__ = ["DaskImport", "DaskProgress", "create_many"]
 
 _TIMEOUT: Final = 1.0
-"""Timeout of a request to the scheduler, in seconds. It is less than the lifetime of a share."""
+"""Timeout of a request to the scheduler, in seconds. The timeout is shorter than the lifetime of a share."""
 _CHECK_INTERVAL: Final = 2.0
 """Seconds without a finished part after which the driver checks whether the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
@@ -91,7 +92,7 @@ _MAX_SUBMISSIONS: Final = 50
 
 
 class RatePlugin(SchedulerPlugin):
-    """Leases shares of rates to import tasks. It runs on the scheduler, so it survives the death of a worker."""
+    """A scheduler plugin that leases shares of rates to import tasks. The plugin keeps its state when a worker dies."""
 
     name = "outreach_async"
     idempotent = True
@@ -106,13 +107,18 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks that use a service, in requests per second. The learned rate stays unchanged."""
+        """Set the maximum rate of all tasks together. The learned rate does not change.
+
+        Args:
+            service: Name of the rate, which is the same for all imports into a workspace.
+            limit: The maximum rate in requests per second; `None` for no maximum.
+        """
         self._rates.setdefault(service, RateCoordinator()).limit = limit
 
     def renew(self, service: str, task: str, worker: str, usage: list[Any]) -> tuple[float, float, float] | None:
-        """Record a task's usage and return its share; `None` if the worker must stop because it no longer owns the task.
+        """Record the usage of a task, and return the share of the task; `None` if the worker no longer owns the task.
 
-        A worker loses a task if the task is cancelled, if its driver disconnects, or if the worker does not respond for too long.
+        A worker loses a task if the task is cancelled, if the driver disconnects, or if the worker does not respond for too long.
         """
         state = self._scheduler.tasks.get(task)
         if state is None or state.processing_on is None or state.processing_on.address != worker:
@@ -129,9 +135,9 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 
 
 class LeasedRate:
-    """A `Rate` on a worker. It requests shares from the scheduler's plugin.
+    """A `Rate` for one task on a Dask worker. The shares come from the `RatePlugin` of the scheduler.
 
-    It ends the run if the worker no longer owns the task, or if the worker is closing.
+    The rate ends the run of the task if the worker no longer owns the task, or if the worker is closing.
 
     Args:
         worker: The worker that runs the task.
@@ -146,11 +152,11 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Store the outcomes of the run, to end the run if necessary."""
+        """Store the outcomes of the run, whose `drain` method ends the run."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
-        """Record the usage and return the next share; see `Rate`.
+        """Report the usage to the scheduler, and return the next share; see `Rate`.
 
         Raises:
             TransportError: The scheduler does not respond.
@@ -174,7 +180,7 @@ class LeasedRate:
                 share = await asyncio.wrap_future(reply)
         except (OSError, RuntimeError, ValueError) as error:
             raise TransportError(
-                f"rate: the Dask scheduler does not respond ({type(error).__name__})", maybe_sent=False
+                f"rate: the Dask scheduler does not respond ({type(error).__name__}); check that it is running", maybe_sent=False
             ) from None
         if share is None:
             return self._stop()
@@ -195,7 +201,7 @@ class LeasedRate:
 
 
 def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier, service: str) -> PartReport:
-    """Import a part on a Dask worker. Every task calls this function."""
+    """Import a part. Each task on the Dask cluster runs this function on a worker."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
     return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
@@ -227,16 +233,17 @@ class DaskProgress:
 
 @attrs.frozen
 class _Submission:
-    """A part that was submitted for the `number`th time."""
+    """A submission of a part to the scheduler. `number` counts the submissions of the part, from 1."""
 
     part: Part
     number: int
 
 
 class DaskImport:
-    r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which they finish.
+    r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which the parts finish.
 
-    `create_many` returns it. Enter it to start the import. If the block ends before the import, the import is cancelled.
+    `create_many` returns the import, and a `with` statement starts it. If the block ends before all parts have finished, the
+    remaining parts are cancelled.
 
     Example:
         ```python
@@ -263,7 +270,7 @@ class DaskImport:
 
     @property
     def progress(self) -> DaskProgress:
-        """The progress of the import, according to the reports that the iterator has returned."""
+        """The progress of the import, as known from the reports that the iterator has returned so far."""
         return DaskProgress(
             parts=len(self._plan.parts),
             finished_parts=len(self._reports),
@@ -274,7 +281,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged report of the parts that the iterator has returned. It is complete if `rows` equals the rows of the plan."""
+        """The merged reports that the iterator has returned. The import is complete if `rows` equals the `rows` of the plan."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:
@@ -304,11 +311,11 @@ class DaskImport:
         """Yield the report of each part when the part finishes.
 
         Raises:
-            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again later.
-            BulkStopped: An error of the service affects every row; fix the cause and run the import again.
+            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again.
+            BulkStopped: An error of the service concerns every row; fix the cause and run the import again.
             InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
             JournalError: A journal is damaged, or cannot be read or written.
-            KilledWorker: A part was submitted 50 times, and its workers died each time.
+            KilledWorker: A part was submitted 50 times, and each time Dask stopped retrying the part because its workers died.
         """
         while self._submissions:
             try:
@@ -341,7 +348,7 @@ class DaskImport:
             self._client.cancel(futures, reason="the import was cancelled")
 
     def _warn_without_workers(self) -> None:
-        """Log a warning if the scheduler has no workers. Repeat it only if the scheduler loses its workers again."""
+        """Log a warning if the scheduler has no workers. The warning is repeated only after the scheduler had workers again."""
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
@@ -367,7 +374,7 @@ class DaskImport:
     def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
         """Return the report of a completed task; `None` if the part was submitted again.
 
-        The task is released, because Dask runs a finished task again if the worker with its result dies.
+        The task is released, because Dask runs a finished task again if the worker that stores the result dies.
         """
         try:
             return future.result()
@@ -379,7 +386,7 @@ class DaskImport:
             self._submit(attrs.evolve(submission, number=submission.number + 1))
             return None
         except (CancelledError, OSError) as error:
-            raise _suspend(f"the Dask scheduler was lost ({type(error).__name__})") from None
+            raise _suspend(f"the connection to the Dask scheduler was lost ({type(error).__name__})") from None
         finally:
             future.release()
 
@@ -398,16 +405,16 @@ def create_many(
     rate: float | None = None,
     earlier: Earlier = "known",
 ) -> DaskImport:
-    r"""Import a plan on a Dask cluster. The import starts when you enter the result; see `DaskImport`.
+    r"""Import a plan on a Dask cluster. The import starts when the result is used in a `with` statement; see `DaskImport`.
 
     Args:
         cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
         made: The plan.
-        connection: Connection of the workers to the service. `connection.concurrency` applies to each part.
-        journal: URL of the journals, which every worker must reach: `s3://bucket/prefix`, or `file:///folder` if all workers
-            share the folder. Use a new URL for each plan, and the same URL to resume.
+        connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
+        journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
+            workers share the folder. Use a new URL for each plan, and the same URL to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
-        earlier: Whether to trust the journals, as in `import_part`.
+        earlier: Whether the journals are trusted, as for `import_part`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -442,7 +449,7 @@ def create_many(
 
 
 def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
-    """Return a client of the cluster, and whether to close it at the end."""
+    """Return a client of the cluster, and whether the import must close the client at the end."""
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
             raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")

@@ -1,7 +1,7 @@
-"""Plan an import in parts: which rows of which files each part sends.
+"""Plan an import in parts: decide which rows of which files each part sends.
 
-Rows whose e-mails the service may treat as equal must be sent in order, and so by one part. Planning reads the e-mail of every
-row, and moves the rows that share an e-mail to a part of their own. All other rows can be sent in any order.
+Rows whose e-mails the service may treat as equal must be sent in order, and therefore by the same part. Planning reads the e-mail
+of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from outreach_async.validation import require_choice, require_upload_options, ty
 from outreach_async.vocabulary import DuplicatePolicy
 
 REPEATS_ID: Final = "repeats"
-"""The id of the part with the rows that share an e-mail."""
+"""The id of the part with the rows whose e-mail occurs more than once."""
 
 _FORMAT_VERSION: Final = 1
 _BUCKET_COUNT: Final = 256
@@ -42,15 +42,15 @@ _BUCKET_COUNT: Final = 256
 
 @attrs.frozen(kw_only=True)
 class SpreadOptions:
-    """The options of an import that every part has in common; `plan` documents them.
+    """The options of an import that are the same for every part.
 
     Attributes:
         duplicates: Policy for e-mails that are already in the workspace.
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.
         repeats: Policy for rows with the same e-mail.
-        format: Format of the files; `None` to detect it.
-        encoding: Encoding of text files; `None` to detect it.
+        format: Format of the files; `None` to detect the format.
+        encoding: Encoding of text files; `None` to detect the encoding.
         sheet: Name of the sheet of workbooks; `None` for the first visible sheet.
     """
 
@@ -63,10 +63,10 @@ class SpreadOptions:
     sheet: str | None = None
 
     def open(self, location: str, version: FileVersion) -> File:
-        """Open a file in the given version.
+        """Open a file of a plan, if the file still has the planned version.
 
         Raises:
-            InvalidRequest: The file has changed or cannot be read, or an option does not fit it.
+            InvalidRequest: The file has changed or cannot be read, or an option does not fit the file.
         """
         source = open_location(location, version)
         return open_source(source, encoding=self.encoding, sheet=self.sheet, format=self.format)
@@ -74,11 +74,11 @@ class SpreadOptions:
 
 @attrs.frozen
 class PlannedFile:
-    """A file of a plan.
+    """A file of an import plan.
 
     Attributes:
         location: Absolute path, or URL of an object.
-        version: The version that was planned.
+        version: Version of the file when it was planned.
         headers: Column names.
         codes: The field code of each column; `None` ignores the column.
     """
@@ -98,7 +98,7 @@ class Piece:
         number: Index of the piece in its file.
         rows: Number of rows.
         repeated: Number of rows that share their e-mail with another row of the plan.
-        mask: A bit for each row, set if the row shares its e-mail; compressed, and empty if no bit is set.
+        mask: One bit per row, compressed with zlib. A bit is set if the row shares its e-mail. Empty if no bit is set.
     """
 
     file: int
@@ -110,13 +110,13 @@ class Piece:
 
 @attrs.frozen
 class Part:
-    r"""The input of one task of an import: the rows of one piece, or the rows of all pieces that share an e-mail.
+    r"""The input of one task of an import: either rows of one piece, or all rows whose e-mail occurs more than once.
 
     Attributes:
         id: Name of the part, unique in its plan.
         files: The files that the part reads.
         pieces: The pieces that the part reads, in the order of the input.
-        repeated: Whether the part has the rows that share an e-mail with another row, or those that do not.
+        repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
         options: The options of the import.
 
     Example:
@@ -137,11 +137,13 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows of the part."""
         return sum(piece.repeated if self.repeated else piece.rows - piece.repeated for piece in self.pieces)
 
     def fingerprint(self) -> str:
-        r"""Return a digest of everything that determines the part's requests. Its journal is resumed only with the same digest.
+        r"""Return a digest of everything that determines the part's requests.
+
+        A journal of the part can be resumed only if the digest is unchanged.
 
         Example:
             ```python
@@ -153,7 +155,7 @@ class Part:
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
 
     def describe(self) -> str:
-        r"""Return a description of the part's input, for people.
+        r"""Return a human-readable description of the part's input.
 
         Example:
             ```python
@@ -186,7 +188,7 @@ class Part:
             require_version(file.location, file.version)
 
     def read_rows(self) -> Iterator[tuple[str, Row]]:
-        r"""Yield the location of the file and the row, for each row in order.
+        r"""Yield the rows of the part in order, each with the location of its file.
 
         Raises:
             InvalidRequest: When iterated: a file has changed since it was planned, or cannot be read.
@@ -217,13 +219,13 @@ class Part:
 
 
 def _select(rows: Iterable[Row], mask: bytes, *, listed: bool) -> Iterator[Row]:
-    """Yield the rows whose bit is set, or those whose bit is not set."""
+    """Yield the rows whose bit in the mask is set if `listed` is true, and the other rows if it is false."""
     if not mask:
         yield from () if listed else rows
         return
     bits = zlib.decompress(mask)
-    for place, row in enumerate(rows):
-        if bool(bits[place >> 3] >> (place & 7) & 1) is listed:
+    for index, row in enumerate(rows):
+        if bool(bits[index >> 3] >> (index & 7) & 1) is listed:
             yield row
 
 
@@ -250,30 +252,30 @@ class ImportPlan:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows of all files."""
         return sum(piece.rows for piece in self.pieces)
 
     @property
     def repeated(self) -> int:
-        """Number of rows that share their e-mail with another row."""
+        """Number of rows of all files that share their e-mail with another row."""
         return sum(piece.repeated for piece in self.pieces)
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts, each with at least one row. They share no e-mail, so they can be sent in any order and at the same time."""
+        """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
         parts = [
             Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, options=self.options)
             for at, piece in enumerate(self.pieces)
             if piece.rows > piece.repeated
         ]
         if pieces := [piece for piece in self.pieces if piece.repeated]:
-            used = {at: place for place, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
+            used = {at: index for index, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
             own = tuple(attrs.evolve(piece, file=used[piece.file]) for piece in pieces)
             parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, options=self.options))
         return tuple(parts)
 
     def to_json(self) -> bytes:
-        r"""Return the plan as JSON.
+        r"""Return the plan as JSON, which `from_json` parses.
 
         Example:
             ```python
@@ -285,10 +287,10 @@ class ImportPlan:
 
     @classmethod
     def from_json(cls, data: bytes | str) -> ImportPlan:
-        r"""Return the plan that `to_json` wrote.
+        r"""Parse a plan from JSON, as returned by `to_json`.
 
         Raises:
-            InvalidRequest: The data is not a plan, or a plan of another version of the format.
+            InvalidRequest: The data is not a plan, or was written by an incompatible version of this package.
 
         Example:
             ```python
@@ -309,9 +311,9 @@ class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KeyIndex:
-    """Finds rows with equal keys. A row takes about 17 bytes: eight for a hash of its key, and eight for its place.
+    """Finds rows with equal keys. Each row needs about 17 bytes, most of them for a hash of the key and for the row's position.
 
-    Different keys may have the same hash. Their rows then count as equal.
+    If different keys have the same hash, their rows are treated as equal.
 
     Args:
         hash_size: Size of a hash in bytes, at most eight.
@@ -320,23 +322,23 @@ class KeyIndex:
     def __init__(self, hash_size: int = 8) -> None:
         self._hash_size = hash_size
         self._hashes = [array("Q") for _ in range(_BUCKET_COUNT)]
-        self._places = [array("Q") for _ in range(_BUCKET_COUNT)]
+        self._positions = [array("Q") for _ in range(_BUCKET_COUNT)]
 
-    def add(self, place: int, key: str) -> None:
-        """Add a row. The hash is the same in every process, so that planning the same files again gives the same plan."""
+    def add(self, position: int, key: str) -> None:
+        """Add a row. The hash of a key is the same in every process, so planning the same files again returns the same plan."""
         digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
         self._hashes[digest[0]].append(int.from_bytes(digest))
-        self._places[digest[0]].append(place)
+        self._positions[digest[0]].append(position)
 
     def mark_repeats(self, bits: bytearray) -> None:
-        """Set the bits at the places of all rows whose key another row has too."""
-        for hashes, places in zip(self._hashes, self._places, strict=True):
+        """Set the bits at the positions of all rows that share their key with another row."""
+        for hashes, positions in zip(self._hashes, self._positions, strict=True):
             first: dict[int, int] = {}
-            for key, place in zip(hashes, places, strict=True):
-                earlier = first.setdefault(key, place)
-                if earlier != place:
+            for key, position in zip(hashes, positions, strict=True):
+                earlier = first.setdefault(key, position)
+                if earlier != position:
                     bits[earlier >> 3] |= 1 << (earlier & 7)
-                    bits[place >> 3] |= 1 << (place & 7)
+                    bits[position >> 3] |= 1 << (position & 7)
 
 
 def plan(
@@ -355,9 +357,9 @@ def plan(
 ) -> ImportPlan:
     r"""Plan an import of files in parts that can be sent in any order and at the same time.
 
-    Each row group of a Parquet file becomes a part, and each file of another format. The rows whose e-mails occur more than once
-    in the files become one further part, because they are sent in the order of the files and of their rows. E-mails are compared
-    as `create_many` compares them. All files are read once; JSON Lines files twice. A row needs at most 32 bytes of memory.
+    Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
+    once become one further part, which sends them in the order of the files. E-mails are compared as `create_many` compares them.
+    All files are read once; JSON Lines files twice. Planning needs at most 32 bytes of memory per row.
 
     Args:
         files: Paths, or URLs of objects: `s3://bucket/key`, `gs://`, `az://` (extra `lake`).
@@ -423,7 +425,7 @@ def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 class _Mapper:
-    """Maps the columns of several files with the same overrides, of which each must apply to at least one file."""
+    """Maps the columns of several files with the same overrides. Each override must apply to at least one file."""
 
     def __init__(self, overrides: Mapping[str, str], fields: tuple[WorkspaceField, ...], *, ignore_unknown: bool) -> None:
         self._overrides = {column.strip(): code for column, code in overrides.items()}
@@ -447,7 +449,7 @@ class _Mapper:
 
 @attrs.frozen
 class _IndexedPiece:
-    """A piece whose rows are in the index, at the places from `first` on. `first` is a multiple of eight."""
+    """A piece whose rows have been added to the index, at consecutive positions from `first`, which is a multiple of eight."""
 
     file: int
     number: int
@@ -461,7 +463,7 @@ class _IndexedPiece:
 
 
 def _end_of(pieces: list[_IndexedPiece]) -> int:
-    """Return the place of the next piece: after the last row, at a multiple of eight, where a byte of the bits begins."""
+    """Return the position at which the next piece starts: after the last row, rounded up to a multiple of eight."""
     return pieces[-1].first + pieces[-1].rows + 7 & ~7 if pieces else 0
 
 

@@ -1,7 +1,7 @@
-"""Open input files by location: a path, or the URL of an object on an object store. Detect files that have changed.
+"""Open input files by location, which is a path or the URL of an object on an object store, and detect changes of files.
 
-Objects are read with obstore, which takes its credentials from the environment. Each read requests the version that was planned,
-so a part never mixes two versions of an object.
+Objects are read with obstore, which reads its credentials from the environment. Each request for an object names the planned
+version, so a part never mixes two versions of an object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MIN_BLOCK: Final = 1 << 16
 _MAX_BLOCK: Final = 1 << 23
 
 _memory_stores: dict[str, ObjectStore] = {}
-"""The stores of `memory://` URLs by bucket. They live as long as the process."""
+"""The stores of `memory://` URLs by bucket. The stores exist until the process exits."""
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class FileVersion:
 
     Attributes:
         size: Size in bytes.
-        tag: The time of the last change of a file in nanoseconds, or the entity tag of an object.
+        tag: The modification time of a file in nanoseconds, or the entity tag of an object.
     """
 
     size: int
@@ -57,7 +57,9 @@ def parse_location(file: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(file)
     if text == STDIN:
-        raise InvalidRequest("files: expected paths or URLs, got '-' (standard input), which cannot be read twice; save it first")
+        raise InvalidRequest(
+            "files: expected paths or URLs, got '-' (standard input), which can be read only once; save it in a file"
+        )
     if not (match := _URL.match(text)):
         return str(Path(text).absolute())
     scheme, parts = match["scheme"].lower(), urlsplit(text)
@@ -96,7 +98,7 @@ def expand_pattern(pattern: str) -> list[str]:
 
 
 def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
-    """Yield the URLs of the objects that match a pattern. `fixed` is the part of the pattern before the first wildcard."""
+    """Yield the URLs of the objects that match a pattern. `fixed` is the beginning of the pattern, up to the first wildcard."""
     with _translate_store_errors(pattern):
         store, prefix = open_store(fixed.rpartition("/")[0] + "/")
         root = pattern.removesuffix(open_store(pattern)[1])
@@ -115,17 +117,17 @@ def read_version(location: str) -> FileVersion:
         with _translate_store_errors(location):
             store, key = open_store(location)
             found = store.head(key)
-        return FileVersion(found["size"], str(found["e_tag"]))  # the four stores always have one
+        return FileVersion(found["size"], str(found["e_tag"]))  # every supported store has entity tags
     with translate_read_errors(location):
         if not Path(location).is_file():
             Path(location).stat()  # raises an OSError with the reason if nothing is there
-            raise InvalidRequest(f"{location}: expected a file that can be read more than once; save it as a regular file")
+            raise InvalidRequest(f"{location}: expected a regular file, got a folder, pipe or device; save the data in a file")
         status = Path(location).stat()
     return FileVersion(status.st_size, str(status.st_mtime_ns))
 
 
 def require_version(location: str, version: FileVersion) -> None:
-    """Check that a file has not changed.
+    """Check that a file still has the given version.
 
     Raises:
         InvalidRequest: The file has changed, does not exist or cannot be read.
@@ -135,12 +137,12 @@ def require_version(location: str, version: FileVersion) -> None:
 
 
 def changed_error(location: str) -> InvalidRequest:
-    """Return the error for a file that is not the planned one."""
+    """Return the error for a file that has changed since it was planned."""
     return InvalidRequest(f"{location}: the file has changed since it was planned; restore it, or plan again with other journals")
 
 
 def open_location(location: str, version: FileVersion) -> ByteSource:
-    """Open a file in the given version.
+    """Open a file that must have the given version.
 
     Raises:
         InvalidRequest: The file has changed, or cannot be read.
@@ -150,7 +152,7 @@ def open_location(location: str, version: FileVersion) -> ByteSource:
 
 
 def open_store(url: str) -> tuple[ObjectStore, str]:
-    """Return the store of an object's URL, and the object's key in it.
+    """Return the store that an object's URL refers to, and the key of the object in the store.
 
     Raises:
         InvalidRequest: The extra `lake` is missing.
@@ -166,7 +168,7 @@ def open_store(url: str) -> tuple[ObjectStore, str]:
 
 
 class StoredObject:
-    """The bytes of an object on an object store, in one version.
+    """The bytes of one version of an object on an object store.
 
     Args:
         url: URL of the object.
@@ -178,17 +180,17 @@ class StoredObject:
         self._version = version
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start and has a position of its own."""
+        """Return a reader that begins at the start of the object and has its own position."""
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Yield a file descriptor of a copy for another process."""
+        """Return a context manager that provides a file descriptor of a copy of the object for another process."""
         with self.open() as reader:
             return StreamCopy(reader).lend_descriptor()
 
 
 class _ObjectReader(io.RawIOBase):
-    """Reads an object in blocks, which grow from 64 KiB to 8 MiB while it is read from one place on."""
+    """Reads an object in blocks. During sequential reads, the blocks grow from 64 KiB to 8 MiB."""
 
     def __init__(self, url: str, version: FileVersion) -> None:
         self._url = url
@@ -233,7 +235,7 @@ class _ObjectReader(io.RawIOBase):
 
 @contextmanager
 def _translate_store_errors(url: str) -> Iterator[None]:
-    """Translate an error of obstore into `InvalidRequest`, without the parts of its message that may contain secrets.
+    """Translate an error of obstore into `InvalidRequest`. Parts of the message that may contain secrets are removed.
 
     Raises:
         InvalidRequest: The block raised an error of obstore.

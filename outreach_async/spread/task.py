@@ -35,20 +35,20 @@ _MAX_FAILURES: Final = 100
 
 @attrs.frozen(kw_only=True)
 class Connection:
-    """Settings of a worker's connection to the service. Every worker creates a client from it, because clients cannot be pickled.
+    """Settings for a worker's connection to the service. Each worker creates its own client, because clients cannot be pickled.
 
-    It contains no secret: the client reads the owner key from `OUTREACH_OWNER_KEY` in the worker's environment, and proxies and
-    certificates from the usual variables.
+    The settings contain no secret: the client reads the owner key from `OUTREACH_OWNER_KEY` in the worker's environment, and the
+    proxy and certificate settings from the usual environment variables.
 
     Attributes:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
         backend: The HTTP library: `"httpx"`, `"httpx2"`, `"aiohttp"` or `"httptools"`.
         concurrency: Maximum number of requests in flight per part.
-        rate: Maximum number of requests per second of each part; `None` to learn it. Divide the permitted rate by the number of
-            parts that run at the same time.
+        rate: Maximum number of requests per second of each part; `None` to learn the rate. Divide the permitted rate by the
+            number of parts that run at the same time.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Time limit for a row's own attempts in seconds; `None` for no limit.
+        deadline: Time limit for the attempts of a row, in seconds, without waits and outages; `None` for no limit.
         max_outage: Number of seconds without any success after which a part is suspended.
 
     Raises:
@@ -82,7 +82,7 @@ class Connection:
             require_seconds(name, getattr(self, name))
 
     def _client_options(self, rate: float | Rate | None) -> dict[str, Any]:
-        """Return the arguments of `OutreachClient`, but neither a transport nor a key."""
+        """Return the arguments of `OutreachClient`, except the transport and the key."""
         options = {
             "workspace": self.workspace,
             "timeout": self.timeout,
@@ -105,10 +105,10 @@ class Connection:
         return HttpxTransport(self.base_url, family=self.backend, max_in_flight=self.concurrency)
 
     def create_client(self, rate: Rate | None = None) -> OutreachClient:
-        """Return a new client, with the owner key from the environment.
+        """Create a client that uses these settings, and the owner key from the environment.
 
         Args:
-            rate: A shared rate that replaces the rate of the connection.
+            rate: A shared rate, which replaces the rate of the settings; `None` to use the rate of the settings.
 
         Raises:
             InvalidRequest: The backend is not installed.
@@ -126,7 +126,7 @@ class Connection:
 
 @attrs.frozen
 class FailedRow:
-    """A row that created no contact, or may not have created one.
+    """A failed row. A failed row created no contact, or may not have created one.
 
     Attributes:
         file: Location of the file.
@@ -149,15 +149,15 @@ class FailedRow:
 
 @attrs.frozen(kw_only=True)
 class PartReport(BulkReport):
-    """The report of one part. A finished part always has the same report.
+    """The report of one part. Importing a finished part again returns the same report.
 
     Attributes:
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
         rows: Number of rows.
-        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        outcomes: Number of rows by outcome. All seven outcomes are present; the number is 0 if an outcome did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.
         seconds: Duration of the part in seconds, without the time between an interruption and the resumption.
         failures: The first 100 failed rows, in the order of the part's rows.
@@ -176,11 +176,11 @@ class PartReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of rows that are rejected, not applied or unknown. Rows that another row replaced do not count."""
+        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values.
+        """Return the report as a dict that can be serialised to JSON.
 
         Example:
             ```python
@@ -200,9 +200,9 @@ class SpreadReport(BulkReport):
     Attributes:
         parts: The ids of the parts, sorted.
         rows: Number of rows.
-        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        outcomes: Number of rows by outcome. All seven outcomes are present; the number is 0 if an outcome did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.
         seconds: Total duration of all parts, in seconds. Parts that ran at the same time count separately.
         failures: The failed rows that the reports of the parts list, in the order of the parts.
@@ -219,11 +219,11 @@ class SpreadReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of rows that are rejected, not applied or unknown. Rows that another row replaced do not count."""
+        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values.
+        """Return the report as a dict that can be serialised to JSON.
 
         Example:
             ```python
@@ -241,21 +241,20 @@ def import_part(
     earlier: Earlier = "known",
     rate: Rate | None = None,
 ) -> PartReport:
-    r"""Create the contacts of a part, in any process and any number of times. Finished parts send nothing again.
+    r"""Create the contacts of a part, in any process and any number of times. A finished part sends nothing again.
 
-    Run it as a task of any engine: it is synchronous, its arguments and its result can be pickled, and it keeps no state but the
-    journal. Run it again if it raises, or if its process or machine dies: it resumes with the remaining rows. It must not run in
-    a thread that runs an event loop.
+    Any engine can run this function as a task: the function is synchronous, its arguments and result can be pickled, and its only
+    state is the journal. If a call raises, or its process or machine dies, call the function again: the part resumes with the
+    remaining rows. Do not call the function in a thread that runs an event loop.
 
     Args:
         part: The part.
-        journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`), the same for all
-            parts of one plan and for every worker that may run the part. A folder is created if necessary. The part's journal in
-            it is named after the part.
-        connection: How to connect to the service. The owner key comes from `OUTREACH_OWNER_KEY`.
-        earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part's journal is lost or damaged
-            although the part may have run before.
-        rate: A rate that parts share, such as a `RedisRate`; it replaces the rate of the connection.
+        journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
+            for all parts of a plan, on every worker. A missing folder is created, and each journal is named after its part.
+        connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
+        earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part may have run before, but its
+            journal is lost or damaged.
+        rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
 
     Raises:
         InvalidRequest: A file has changed since it was planned or cannot be read; there is no owner key in the environment; or
@@ -291,10 +290,10 @@ def run_part(
     Args:
         part: The part.
         journal: Folder or URL of the journals.
-        connection: How to connect to the service.
-        earlier: Whether to trust the journal.
-        rate: A rate that parts share.
-        on_start: Called in the event loop of the run with its outcomes, whose `drain` method ends the run.
+        connection: Settings for the connection to the service.
+        earlier: Whether the journal is trusted.
+        rate: A rate that parts share; `None` to use the rate of the connection.
+        on_start: Called with the outcomes of the run, in its event loop. The `drain` method of the outcomes ends the run.
 
     Raises:
         BulkSuspended: The run was drained before every row had an outcome.
@@ -330,7 +329,7 @@ def run_part(
 
 
 def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedRow]:
-    r"""Yield the failed rows that the journal of a part has recorded, in the order of the part's rows.
+    r"""Yield the failed rows of a part, as recorded in its journal, in the order of the part's rows.
 
     Args:
         part: The part.
@@ -355,9 +354,9 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
 
 
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
-    """Merge the reports of parts. Their order does not matter, and a report may occur more than once.
+    """Merge the reports of parts. The order of the reports does not matter, and a report may occur more than once.
 
-    Compare the result's `rows` with those of the plan: if they are equal, no part is missing.
+    No part is missing if the `rows` of the result equals the `rows` of the plan.
 
     Raises:
         InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.
@@ -392,7 +391,7 @@ def _count_failed(report: BulkReport) -> int:
 
 
 def _open_journal(part: Part, journal: str | os.PathLike[str]) -> Journal | ObjectJournal:
-    """Return the journal of a part. Its fingerprint is that of the part, so that another plan cannot resume it."""
+    """Return the journal of a part. The journal has the fingerprint of the part, so a part of another plan cannot resume it."""
     place = os.fspath(journal)
     location = f"{place.rstrip('/')}/{part.id}" if is_url(place) else Path(place, f"{part.id}.db")
     return journal_at(location, source=part.describe(), fingerprint=part.fingerprint())

@@ -1,6 +1,6 @@
-"""Testing tools: virtual time, and pairwise coverage of the rules that the interface leaves open.
+"""Tools for tests: virtual time, and pairwise coverage of the rules that the interface leaves open.
 
-In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Share one clock between the
+In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Use the same clock for the
 event loop and the fake, so that the client's waits match the times that the fake sends:
 
 ```python
@@ -42,7 +42,7 @@ print(len(pairwise()), differing(pairwise()[0]))  # -> 28 {}
 With pytest, use the fixtures and the marker of `outreach_async.pytest_plugin` instead. This package itself does not need pytest.
 """
 
-from outreach_async.testing.pairwise import differing, pairwise
+from outreach_async.testing.orders import differing, pairwise
 from outreach_async.testing.virtual_time import VirtualTime, VirtualTimeLoop
 
 __all__ = ["VirtualTime", "VirtualTimeLoop", "differing", "pairwise"]

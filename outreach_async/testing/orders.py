@@ -1,6 +1,10 @@
-"""Read the arguments of `@pytest.mark.outreach(...)`, and describe the fake in the report of a failed test.
+"""Choose behaviours for tests, configure the fake of a test from its marker, and explain failures in reports.
 
-The report contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are masked.
+Most bugs that depend on knobs depend on only one or two knobs. About thirty behaviours cover every pair of values of any two
+knobs (pairwise coverage), although there are billions of combinations of all knobs.
+
+The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are
+masked.
 """
 
 from __future__ import annotations
@@ -8,7 +12,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from functools import cache
+from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -21,11 +26,236 @@ from outreach_async.fake.error_responses import mask_document, mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded
-from outreach_async.testing.pairwise import differing, pairwise
 
 if TYPE_CHECKING:
     import pytest
 
+# Pairwise coverage.
+
+_FactorLevel = tuple[int, int]
+"""A factor and one of its levels, both as indexes."""
+
+
+def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
+    """Choose rows, each with one level per factor, that cover every level and every pair of levels of any two factors.
+
+    The first row has level 0 of every factor. The result is deterministic.
+
+    Args:
+        levels: Number of levels of each factor.
+
+    Returns:
+        The rows. Each row contains the index of a level for every factor. The algorithm is greedy: the number of rows is close to
+        the minimum, but not always minimal.
+    """
+    values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
+    # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
+    pairs = combinations_with_replacement(values, 2)
+    missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
+    rows = [(0,) * len(levels)]
+    _remove_covered(missing, rows[0])
+    while missing:
+        rows.append(_build_row(levels, missing))
+        _remove_covered(missing, rows[-1])
+    return rows
+
+
+def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row: Sequence[int]) -> None:
+    for pair in combinations_with_replacement(enumerate(row), 2):
+        missing.pop(pair, None)
+
+
+def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
+    """Build a row from the first missing pair: for every other factor, choose the level that covers the most missing pairs."""
+    chosen = dict(next(iter(missing)))
+    for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
+        if factor not in chosen:
+            chosen[factor] = max(range(levels[factor]), key=lambda level: _count_gain((factor, level), chosen, missing))
+    return tuple(chosen[factor] for factor in range(len(levels)))
+
+
+def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> int:
+    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
+
+
+@cache
+def pairwise() -> tuple[Behaviour, ...]:
+    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
+
+    `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
+
+    Example:
+        ```python
+        print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
+        ```
+    """
+    rows = cover_pairs([len(values) for values in KNOB_VALUES.values()])
+    knobs = KNOB_VALUES.items()
+    return tuple(Behaviour(**{knob: values[level] for (knob, values), level in zip(knobs, row, strict=True)}) for row in rows)
+
+
+def differing(behaviour: Behaviour) -> dict[str, Any]:
+    """Return the knobs of a behaviour that are not at their default, with their values.
+
+    Example:
+        ```python
+        print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
+        ```
+    """
+    default = Behaviour()
+    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(default, name)}
+
+
+# The arguments of `@pytest.mark.outreach(...)`.
+
+_PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
+"""The presets by name. `pairwise` is not a preset, because it means several behaviours."""
+
+
+class FakeConfigError(ValueError):
+    """An argument of `@pytest.mark.outreach` is invalid; the message names the argument and the valid values."""
+
+
+@attrs.frozen(kw_only=True)
+class FakeConfig:
+    """The configuration of a test's fake.
+
+    Attributes:
+        seed: Seed for generated data.
+        world: The initial data: the path of a world file, its content as a string, or the parsed document.
+        behaviours: The behaviours to test under; if there are several, the test runs once for each.
+        faults: The faults of the next requests, in order, by operation.
+        unfired: Action if a test passes although a fault never fired: `error` fails the test, `ignore` does nothing.
+    """
+
+    seed: int = 0
+    world: str | Path | Mapping[str, Any] | None = None
+    behaviours: tuple[Behaviour, ...] = (Behaviour(),)
+    faults: Mapping[str, Sequence[Fault]] = attrs.field(factory=dict)
+    unfired: Literal["error", "ignore"] = "error"
+
+    def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
+        """Create the fake, load its world and script its faults.
+
+        Raises:
+            FakeConfigError: The world is invalid or cannot be read.
+        """
+        fake = FakeService(self.seed, behaviour, clock)
+        if self.world is not None:
+            try:
+                fake.load(self.world)
+            except (OSError, ValueError) as error:
+                raise FakeConfigError(f"world: {error}") from error
+        for operation, faults in self.faults.items():
+            fake.faults.script(operation, *faults)
+        return fake
+
+
+def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
+    """Return the configuration of a test from its markers.
+
+    Args:
+        marks: The markers that apply to the test, closest first. Each argument is taken from the closest marker that sets it.
+        folder: The directory of the test file, to which paths are relative.
+        default: The behaviours to use if no marker sets any.
+
+    Raises:
+        FakeConfigError: An argument is invalid.
+    """
+    given: dict[str, Any] = {}
+    for mark in marks:
+        if mark.args:
+            raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
+        try:
+            for name in mark.kwargs:
+                check_known(name, _READERS, "the marker")
+        except TypeError as error:
+            raise FakeConfigError(str(error)) from None
+        given = {**mark.kwargs, **given}
+    values = {name: _READERS[name](value, folder) for name, value in given.items()}
+    behaviours = values.pop("behaviour", tuple(default))
+    return FakeConfig(behaviours=behaviours, **values)
+
+
+def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
+    """Return the behaviours for the `behaviour` argument of the marker.
+
+    Args:
+        value: A behaviour, the name of a preset, `pairwise`, the path of a TOML file, or a mapping of knobs to values.
+        folder: The directory to which paths are relative.
+
+    Raises:
+        FakeConfigError: The value is not a valid behaviour.
+    """
+    if isinstance(value, Behaviour):
+        return (value,)
+    if value == "pairwise":
+        return pairwise()
+    try:
+        return (_read_behaviour(value, folder),)
+    except (OSError, TypeError, ValueError) as error:
+        raise FakeConfigError(f"behaviour: {error}") from error
+
+
+def _read_behaviour(value: Any, folder: Path) -> Behaviour:
+    if isinstance(value, Mapping):
+        for knob in value:
+            check_known(knob, KNOB_NAMES, "Behaviour")
+        return Behaviour(**value)
+    if isinstance(value, str) and value in _PRESETS:
+        return _PRESETS[value]()
+    if isinstance(value, str | Path) and Path(value).suffix == ".toml":
+        return load_behaviour(folder / value)
+    names = ", ".join(map(repr, [*_PRESETS, "pairwise"]))
+    raise TypeError(
+        f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}; pass one of them"
+    )
+
+
+def _read_seed(value: Any, _: Path) -> int:
+    if type(value) is not int:
+        raise FakeConfigError(f"seed: expected a whole number, got {value!r}; pass a number such as 7")
+    return value
+
+
+def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, str | Path):
+        return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
+    kinds = "the path of a world file, its content as a string, or the parsed document"
+    raise FakeConfigError(f"world: expected {kinds}, got {type(value).__name__}; pass one of them")
+
+
+def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
+    if not isinstance(value, Mapping):
+        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
+    scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
+    try:
+        for operation, script in scripts.items():
+            Faults(0).script(operation, *script)
+    except (TypeError, ValueError) as error:
+        raise FakeConfigError(f"faults: {error}") from error
+    return scripts
+
+
+def _read_unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
+    if value not in ("error", "ignore"):
+        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}; pass one of them")
+    return "ignore" if value == "ignore" else "error"
+
+
+_READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
+    "seed": _read_seed,
+    "world": _read_world,
+    "behaviour": read_behaviours,
+    "faults": _read_faults,
+    "unfired": _read_unfired,
+}
+"""Functions that parse the arguments of the marker, by name of the argument."""
+
+
+# The report of a failed test.
 
 MAX_REQUESTS: Final = 20
 """Maximum number of requests in a report; earlier requests are omitted."""
@@ -36,7 +266,7 @@ _MAX_BODY_LENGTH: Final = 300
 
 @attrs.frozen
 class FakeUse:
-    """A fake that a test uses, and the configuration that the test requested.
+    """The fake of a test, and the configuration that the test requested.
 
     Attributes:
         fake: The fake.
@@ -50,7 +280,7 @@ class FakeUse:
 
     @property
     def unfired(self) -> list[str]:
-        """Descriptions of the faults that never fired; empty if `config` ignores these faults."""
+        """Descriptions of the faults that never fired; empty if the test ignores such faults."""
         return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
 
     @property
@@ -72,7 +302,11 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name of a row in test ids. A row is one of the behaviours that a test runs with."""
+    """Return the name of a behaviour in test ids, such as `row07`.
+
+    Args:
+        number: Index of the behaviour among the behaviours of the test.
+    """
     return f"row{number:02}"
 
 
@@ -97,14 +331,16 @@ def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
 
 
 def format_setting(value: Any) -> str:
-    """Return a knob's value as a string."""
+    """Return the value of a knob as it appears in explanations and reports."""
     # The repr of a function contains a memory address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)
 
 
+# Explanations of failures.
+
 _Settings = frozenset[str]
 _Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure, each a set of knob values. A behaviour fails if it has every value of at least one cause."""
+"""Alternative causes of a failure, each a set of knob values. A cause applies to behaviours with all its values."""
 
 _MAX_SINGLES: Final = 4
 """Maximum number of alternatives in an explanation if every cause is a single value."""
@@ -184,150 +420,3 @@ def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
     if len(explanations) > _MAX_EXPLANATIONS:
         explanations[_MAX_EXPLANATIONS:] = [f"{len(explanations) - _MAX_EXPLANATIONS} more explanations"]
     return f"{line}: {'; or '.join(explanations)}" if explanations else line
-
-
-_PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-"""The presets by name. `pairwise` is not a preset: it stands for several behaviours."""
-
-
-class FakeConfigError(ValueError):
-    """An argument of `@pytest.mark.outreach` is invalid; the message names the argument and the valid values."""
-
-
-@attrs.frozen(kw_only=True)
-class FakeConfig:
-    """The configuration of a test's fake.
-
-    Attributes:
-        seed: Seed for generated data.
-        world: The initial data: the path of a world file, its content as a string, or the parsed document.
-        behaviours: The behaviours to test under; if there are several, the test runs once for each.
-        faults: The faults of the next requests, in order, by operation.
-        unfired: Action if a test passes although a fault never fired: `error` fails the test, `ignore` does nothing.
-    """
-
-    seed: int = 0
-    world: str | Path | Mapping[str, Any] | None = None
-    behaviours: tuple[Behaviour, ...] = (Behaviour(),)
-    faults: Mapping[str, Sequence[Fault]] = attrs.field(factory=dict)
-    unfired: Literal["error", "ignore"] = "error"
-
-    def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
-        """Create the fake, load its world and script its faults.
-
-        Raises:
-            FakeConfigError: The world is invalid or cannot be read.
-        """
-        fake = FakeService(self.seed, behaviour, clock)
-        if self.world is not None:
-            try:
-                fake.load(self.world)
-            except (OSError, ValueError) as error:
-                raise FakeConfigError(f"world: {error}") from error
-        for operation, faults in self.faults.items():
-            fake.faults.script(operation, *faults)
-        return fake
-
-
-def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
-    """Read the configuration of a test from its markers.
-
-    Args:
-        marks: The markers that apply to the test, closest first. Each argument is taken from the closest marker that sets it.
-        folder: The directory of the test file, to which paths are relative.
-        default: The behaviours to use if no marker sets any.
-
-    Raises:
-        FakeConfigError: An argument is invalid.
-    """
-    given: dict[str, Any] = {}
-    for mark in marks:
-        if mark.args:
-            raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
-        try:
-            for name in mark.kwargs:
-                check_known(name, _READERS, "the marker")
-        except TypeError as error:
-            raise FakeConfigError(str(error)) from None
-        given = {**mark.kwargs, **given}
-    values = {name: _READERS[name](value, folder) for name, value in given.items()}
-    behaviours = values.pop("behaviour", tuple(default))
-    return FakeConfig(behaviours=behaviours, **values)
-
-
-def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
-    """Return the behaviours described by a value.
-
-    Args:
-        value: A behaviour, the name of a preset, `pairwise`, the path of a TOML file, or a mapping of knobs to values.
-        folder: The directory to which paths are relative.
-
-    Raises:
-        FakeConfigError: The value describes no behaviour.
-    """
-    if isinstance(value, Behaviour):
-        return (value,)
-    if value == "pairwise":
-        return pairwise()
-    try:
-        return (_read_behaviour(value, folder),)
-    except (OSError, TypeError, ValueError) as error:
-        raise FakeConfigError(f"behaviour: {error}") from error
-
-
-def _read_behaviour(value: Any, folder: Path) -> Behaviour:
-    if isinstance(value, Mapping):
-        for knob in value:
-            check_known(knob, KNOB_NAMES, "Behaviour")
-        return Behaviour(**value)
-    if isinstance(value, str) and value in _PRESETS:
-        return _PRESETS[value]()
-    if isinstance(value, str | Path) and Path(value).suffix == ".toml":
-        return load_behaviour(folder / value)
-    names = ", ".join(map(repr, [*_PRESETS, "pairwise"]))
-    raise TypeError(
-        f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}; pass one of them"
-    )
-
-
-def _read_seed(value: Any, _: Path) -> int:
-    if type(value) is not int:
-        raise FakeConfigError(f"seed: expected a whole number, got {value!r}; pass a number such as 7")
-    return value
-
-
-def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, str | Path):
-        return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
-    kinds = "the path of a world file, its content as a string, or the parsed document"
-    raise FakeConfigError(f"world: expected {kinds}, got {type(value).__name__}; pass one of them")
-
-
-def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
-    if not isinstance(value, Mapping):
-        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
-    scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
-    try:
-        for operation, script in scripts.items():
-            Faults(0).script(operation, *script)
-    except (TypeError, ValueError) as error:
-        raise FakeConfigError(f"faults: {error}") from error
-    return scripts
-
-
-def _read_unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
-    if value not in ("error", "ignore"):
-        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}; pass one of them")
-    return "ignore" if value == "ignore" else "error"
-
-
-_READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
-    "seed": _read_seed,
-    "world": _read_world,
-    "behaviour": read_behaviours,
-    "faults": _read_faults,
-    "unfired": _read_unfired,
-}
-"""The function that parses each argument of the marker."""

@@ -1,8 +1,8 @@
 """Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and the order of events does not change.
 
 Use virtual time only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps to the next
-timer as soon as every task waits. Virtual time does not wait for sockets or threads, so a timeout may expire before their result
-arrives.
+timer as soon as every task waits. Virtual time does not wait for sockets or threads, so a timeout may expire before a socket or
+thread returns its result.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jump_selector)
 
     def time(self) -> float:
-        """Return the virtual seconds since the event loop was created."""
+        """Return the virtual time since the event loop was created, in seconds."""
         return self._jump_selector.now
 
 
 class VirtualTime:
     """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    The client's waits then match the times that the service sends: rate limits, `Retry-After`, relative times. Several runs of
-    `anyio.run` may follow each other: each run starts at the time at which the previous run ended.
+    The client's waits then match the times that the service sends: rate limits, `Retry-After`, relative times. A clock can be
+    used for several calls of `anyio.run` in succession: each call starts at the time at which the previous call ended.
 
     Args:
-        start: Start time in ISO 8601; UTC if it has no time zone.
+        start: Start time as an ISO 8601 string; a string without a time zone is in UTC.
 
     Raises:
         ValueError: `start` is not a valid ISO 8601 time.
@@ -87,14 +87,14 @@ class VirtualTime:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of virtual time since the start."""
+        """Virtual time since the start, in seconds."""
         return self._elapsed_before + self._read_loop_time()
 
     def __call__(self) -> float:
         """Return the current time in Unix seconds.
 
         Raises:
-            RuntimeError: The running event loop does not drive this clock: it runs in real time or has a clock of its own.
+            RuntimeError: The running event loop does not drive this clock, because it runs in real time or has its own clock.
         """
         try:
             running = anyio.current_time()
@@ -110,7 +110,7 @@ class VirtualTime:
         return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the `backend_options` with which `anyio.run` uses this virtual time.
+        """Return the `backend_options` that make `anyio.run` use this virtual time.
 
         Args:
             backend: `asyncio` or `trio`.
@@ -133,7 +133,7 @@ class VirtualTime:
         return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return the value of an `anyio_backend` fixture, changed so that tests run in this virtual time.
+        """Return the value of an `anyio_backend` fixture with options added, so that tests run in this virtual time.
 
         Example:
             ```python

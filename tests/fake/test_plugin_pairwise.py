@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.testing import differing, pairwise
-from outreach_async.testing.orders import find_explanations, summarize_failures
+from outreach_async.testing.orders import cover_pairs, find_explanations, summarize_failures
 from outreach_async.testing.orders import format_setting as written
-from outreach_async.testing.pairwise import cover_pairs
 
 figures = st.lists(st.integers(1, 5), max_size=6)
 

@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Row, map_columns, value_checks
+from outreach_async.importer import Row, checks, map_columns
 from outreach_async.importer.checks import CHECKS, LINTS, CheckPolicy, Checks
+from outreach_async.importer.known_exports import fold_name
 from outreach_async.importer.table import Remark
 
 # Policy.
@@ -74,38 +75,38 @@ def test_an_address_accepted_without_the_library_is_accepted_by_the_library(addr
         accepted = True
     except EmailNotValidError:
         accepted = False
-    assert (value_checks.check_email(address) is None) == accepted
+    assert (checks.check_email(address) is None) == accepted
 
 
 @pytest.mark.parametrize(
     "address", ["ann@a.example", "a.b+c@mail.co.uk", "jörg@bücher.example", "a" * 64 + "@a.example", "用户@例え.jp"]
 )
 def test_valid_addresses_are_accepted(address: str) -> None:
-    assert value_checks.check_email(address) is None
+    assert checks.check_email(address) is None
 
 
 @pytest.mark.parametrize(
     "address", ["a@@b.example", "a b@c.example", "a@b", "a.@b.example", "a@b..example", "a" * 65 + "@a.example", "a@x.test"]
 )
 def test_invalid_addresses_are_refused(address: str) -> None:
-    assert (value_checks.check_email(address) or "").startswith("not a valid address: ")
+    assert (checks.check_email(address) or "").startswith("not a valid address: ")
 
 
 @pytest.mark.parametrize(
     ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
 )
 def test_a_domain_one_typo_away_from_a_provider_is_reported(domain: str, meant: str) -> None:
-    assert value_checks.check_typo(f"a@{domain}") == f"the domain is probably a mistyped {meant}; correct the domain"
+    assert checks.check_typo(f"a@{domain}") == f"the domain is probably a mistyped {meant}; correct the domain"
 
 
 @pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
 def test_an_existing_domain_is_not_a_typo(domain: str) -> None:
-    assert value_checks.check_typo(f"a@{domain}") is None
+    assert checks.check_typo(f"a@{domain}") is None
 
 
 def test_a_role_address_is_reported() -> None:
-    assert value_checks.check_role("Info@a.example") == "info@ is the address of a role; use the address of a person"
-    assert value_checks.check_role("inform@a.example") is None
+    assert checks.check_role("Info@a.example") == "info@ is the address of a role; use the address of a person"
+    assert checks.check_role("inform@a.example") is None
 
 
 # Phones.
@@ -140,7 +141,7 @@ def test_a_number_accepted_without_the_library_is_accepted_by_the_library() -> N
             (text[:-1] + "7", None),
             (text + "0", None),
         ):
-            if value_checks._is_plainly_valid(number, country):
+            if checks._is_plainly_valid(number, country):
                 quick += 1
                 assert dialled(number, country), (number, country)
     assert quick > len(examples())
@@ -150,11 +151,11 @@ def test_a_number_accepted_without_the_library_is_accepted_by_the_library() -> N
 @example("+", None)
 def test_every_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
     text = text.strip()
-    assert (value_checks.check_phone((text, country)) is None) == (not text or dialled(text, country))
+    assert (checks.check_phone((text, country)) is None) == (not text or dialled(text, country))
 
 
 def test_plain_numbers_are_accepted_without_the_library() -> None:
-    before = value_checks._validate_phone.cache_info().misses
+    before = checks._validate_phone.cache_info().misses
     for at in range(100):
         for number in (
             (f"+1 206 555 01{at:02}", None),
@@ -162,8 +163,8 @@ def test_plain_numbers_are_accepted_without_the_library() -> None:
             (f"030 1234{at:02}", "DE"),
             (f"02 9374 40{at:02}", "AU"),
         ):
-            assert value_checks.check_phone(number) is None
-    assert value_checks._validate_phone.cache_info().misses == before
+            assert checks.check_phone(number) is None
+    assert checks._validate_phone.cache_info().misses == before
 
 
 @pytest.mark.parametrize(
@@ -177,14 +178,14 @@ def test_plain_numbers_are_accepted_without_the_library() -> None:
     ],
 )
 def test_an_invalid_number_is_reported_with_the_reason(text: str, country: str | None, message: str) -> None:
-    assert message in (value_checks.check_phone((text, country)) or "")
+    assert message in (checks.check_phone((text, country)) or "")
 
 
 @pytest.mark.parametrize(
     ("text", "country"), [("+44 20 7946 0958", None), ("0161 496 0000", "GB"), ("(206) 555-0100 ext. 12", "US"), ("", None)]
 )
 def test_possible_numbers_are_accepted(text: str, country: str | None) -> None:
-    assert value_checks.check_phone((text, country)) is None
+    assert checks.check_phone((text, country)) is None
 
 
 # Countries and states.
@@ -203,35 +204,34 @@ def test_possible_numbers_are_accepted(text: str, country: str | None) -> None:
     ],
 )
 def test_a_country_is_recognised_by_code_or_name(text: str, code: str) -> None:
-    assert (value_checks.find_country_code(text), value_checks.check_country(text)) == (code, None)
+    assert (checks.find_country_code(text), checks.check_country(text)) == (code, None)
 
 
 @pytest.mark.parametrize(
     ("text", "code", "meant"), [("USA", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")]
 )
 def test_an_unknown_country_is_reported_with_a_suggestion(text: str, code: str | None, meant: str) -> None:
-    assert value_checks.find_country_code(text) == code
-    complaint = value_checks.check_country(text) or ""
+    assert checks.find_country_code(text) == code
+    complaint = checks.check_country(text) or ""
     assert complaint.startswith(("expected a two-letter code or a name", "expected a country's two-letter code or name"))
     assert complaint.endswith(f"; did you mean {meant!r}?" if meant else "two-letter code or name")
 
 
 def test_all_countries_are_known_and_their_names_are_unique() -> None:
-    codes, names, longer = value_checks._load_countries()
+    codes, names, longer = checks._load_countries()
     assert len(codes) == len(longer) == 249
     assert set(names.values()) == set(codes.values())
     assert len(names) == sum(
-        len({value_checks.fold_name(name) for name in line.split("\t")[2:]})
-        for line in value_checks._read_table("countries.tsv").splitlines()
+        len({fold_name(name) for name in line.split("\t")[2:]}) for line in checks._read_table("countries.tsv").splitlines()
     )
 
 
 def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
     for state in (("WA", "US"), ("Ontario", "CA"), ("nsw", "AU"), ("Québec", "CA"), ("Bayern", "DE"), ("XX", None)):
-        assert value_checks.check_state(state) is None
-    assert value_checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
-    assert value_checks.check_state(("Bayern", "US")) == "not a state of US"
-    assert {country: len(set(states.values())) for country, states in value_checks._load_states().items()} == {
+        assert checks.check_state(state) is None
+    assert checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
+    assert checks.check_state(("Bayern", "US")) == "not a state of US"
+    assert {country: len(set(states.values())) for country, states in checks._load_states().items()} == {
         "US": 60,
         "CA": 13,
         "AU": 8,
@@ -243,28 +243,28 @@ def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
 
 def test_unambiguous_dates_are_accepted() -> None:
     for text in ("2024-02-29", "2024-02", "2024"):
-        assert value_checks.check_date(text) is None
-    assert value_checks.check_date("2023-02-29") == "there is no such date"
-    assert "expected YYYY-MM-DD, which is unambiguous" in (value_checks.check_date("02/03/2024") or "")
+        assert checks.check_date(text) is None
+    assert checks.check_date("2023-02-29") == "the date does not exist; correct the day or the month"
+    assert "expected YYYY-MM-DD, which is unambiguous" in (checks.check_date("02/03/2024") or "")
 
 
 def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:
     for text in ("Europe/Berlin", "UTC", "UTC+05:30"):
-        assert value_checks.check_timezone(text) is None
-    assert (value_checks.check_timezone("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
-    assert value_checks.check_timezone("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
+        assert checks.check_timezone(text) is None
+    assert (checks.check_timezone("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
+    assert checks.check_timezone("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
 
 
 @pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])
 def test_valid_websites_are_accepted(text: str) -> None:
-    assert value_checks.check_website(text) is None
+    assert checks.check_website(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"]
 )
 def test_invalid_websites_are_reported(text: str) -> None:
-    assert value_checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
+    assert checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
 # Rows.

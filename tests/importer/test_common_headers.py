@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
 from outreach_async.importer.columns import ColumnMapper, UnmappedColumns
-from outreach_async.importer.common_headers import HeaderLanguage, load_common_headers
-from outreach_async.importer.value_checks import fold_name
+from outreach_async.importer.known_exports import HeaderLanguage, fold_name, load_common_headers
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import STANDARD_FIELDS
 

@@ -110,8 +110,8 @@ def test_a_number_as_long_as_a_phone_number_causes_a_warning_in_any_field() -> N
 def test_a_number_that_lost_its_last_digits_rejects_its_row() -> None:
     row = seen(ADDRESS, text("x"), number(4179123456712345678), code="custom_1")
     assert str(row.fault).startswith("custom_1: 4179123456712345")
-    assert "which keeps only 15 digits" in str(row.fault)
-    assert "which keeps only 15 digits" in str(seen(ADDRESS, text("x"), number("1e300"), code="custom_1").fault)
+    assert "only its first 15 digits are exact" in str(row.fault)
+    assert "only its first 15 digits are exact" in str(seen(ADDRESS, text("x"), number("1e300"), code="custom_1").fault)
 
 
 def test_a_number_format_with_leading_zeros_restores_them_without_a_warning() -> None:
@@ -148,7 +148,10 @@ def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
     people = sheet_of([NAMES, [ADDRESS]])
     content = workbook({"Notes": sheet_of([[text("x")]]), "People": people, "Old & new": people}, hidden=["Notes"])
     file, _ = read_sheet(content)
-    assert (file.headers, file.notes) == (HEADER, ("read sheet 'People', not 'Notes', 'Old & new'",))
+    assert (file.headers, file.notes) == (
+        HEADER,
+        ("read sheet 'People'; to read another sheet, pass --sheet: 'Notes', 'Old & new'",),
+    )
     assert read_sheet(content, sheet="Old & new")[0].notes == ()
     assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)
 

@@ -201,7 +201,7 @@ REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
     ("a.csv", {}, "files: expected an iterable of paths or URLs, got one str"),
     (["a.csv", Path("a.csv")], {}, "files: expected each file once, got .*a.csv twice"),
     (["none.csv"], {}, "none.csv: No such file or directory"),
-    (["."], {}, "expected a file that can be read more than once"),
+    (["."], {}, "expected a regular file, got a folder, pipe or device"),
     (["b.csv"], {}, "b.csv: unknown column 'Firm'"),
     (["a.csv"], {"overrides": {"Firm": "company_name"}}, "map: no file has the column 'Firm'"),
     (["a.csv"], {"duplicates": "replace"}, "duplicates: expected one of"),

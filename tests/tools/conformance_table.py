@@ -15,7 +15,7 @@ from support.fake_transports import over_a_socket
 from outreach_async.conformance.calibration import measure_service
 from outreach_async.conformance.target import KnobFinding, Patience
 from outreach_async.fake import Behaviour
-from outreach_async.testing.pairwise import pairwise
+from outreach_async.testing.orders import pairwise
 
 
 async def found(behaviour: Behaviour) -> Mapping[str, KnobFinding]:

@@ -1,4 +1,4 @@
-"""Encodings of text files: never guessed silently, with an error for invalid bytes."""
+"""Text files as sources: encodings are never guessed silently, and an error locates invalid bytes."""
 
 from __future__ import annotations
 
