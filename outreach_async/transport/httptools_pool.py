@@ -23,9 +23,9 @@ from anyio.lowlevel import current_token
 from anyio.streams.tls import TLSAttribute
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport.httptools_reader import ResponseReader
 from outreach_async.transport.leftovers import SocketProbe, build_unexpected_bytes_error, peek_decrypted
+from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport.sending import build_transport_error
 from outreach_async.transport.wire import Progress, Response
 

@@ -13,9 +13,8 @@ from typing import Any, Final, Literal
 import anyio
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import ConnectionPool
 from outreach_async.transport.leftovers import ConnectionMonitor
-from outreach_async.transport.lifecycle import LoopLocal
+from outreach_async.transport.lifecycle import ConnectionPool, LoopLocal
 from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport.sending import mark_handed_over, merge_headers, require_origin_form
 from outreach_async.transport.tls import TrustSettings

@@ -16,9 +16,9 @@ from support.listener import OK, PATIENCE, Listener, Peer, answer_once, hang, se
 from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY
 from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httptools_pool import ProtocolPool, StreamPool
+from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY
 from outreach_async.transport.wire import Progress, Request, Transport
 
 everywhere = over("httptools", loops=EVERY_LOOP)
