@@ -62,18 +62,18 @@ if TYPE_CHECKING:
     import pytest
 
     from outreach_async.conformance.calibration import Calibration, calibrate
-    from outreach_async.conformance.rules import Breach, check
+    from outreach_async.conformance.interface_rules import Breach, check
     from outreach_async.conformance.target import Patience, Site
 
 __all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
 
 _MODULES = {
-    "Breach": "rules",
+    "Breach": "interface_rules",
     "Calibration": "calibration",
     "Patience": "target",
     "Site": "target",
     "calibrate": "calibration",
-    "check": "rules",
+    "check": "interface_rules",
 }
 
 

@@ -17,8 +17,8 @@ from support.examples import scaled
 
 from outreach_async.conformance import read_probes, write_probes
 from outreach_async.conformance.calibration import Calibration, measure_knobs
+from outreach_async.conformance.interface_rules import RULES, find_breaches
 from outreach_async.conformance.read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
-from outreach_async.conformance.rules import RULES, find_breaches
 from outreach_async.conformance.target import (
     Dialogue,
     InconclusiveError,

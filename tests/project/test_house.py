@@ -45,7 +45,6 @@ REPEATED_MODULE_NAMES = {
     "engine": "the client's engine, and the simulation's",
     "errors": "the client's exceptions, and the error responses of the fake",
     "records": "the records of a journal, and those of the fake",
-    "rules": "the rules of the audit, and those of the conformance suite",
     "run": "a bulk run, and an audit's run",
     "transport": "the package of transports, and the fake's transport",
 }

@@ -1,6 +1,7 @@
 """Check a service against every rule that the interface states and that can be observed.
 
-This module defines the rules about responses, pages of lists, and creating contacts. `item_rules` defines those about items.
+This module defines the rules about responses, about pages of lists, and about creating contacts. The module `item_rules` defines
+the rules about the items of lists.
 """
 
 from __future__ import annotations
@@ -14,20 +15,19 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance.calibration import Measurement, measure_service
-from outreach_async.conformance.item_rules import ITEM_RULES
-from outreach_async.conformance.read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
-from outreach_async.conformance.rule import (
+from outreach_async.conformance.item_rules import (
     COUNT,
+    ITEM_RULES,
     NUMBER,
     PAGE,
     STRINGS,
     RuleSubject,
     StatedRule,
-    check_success,
     find_misfits,
     is_count,
     shorten,
 )
+from outreach_async.conformance.read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance.target import OUTCOMES, Patience, Site, parse_document
 from outreach_async.conformance.write_probes import MembershipCounts
 from outreach_async.responses import mask_string
@@ -82,8 +82,18 @@ def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
 # Responses and pages: violations.
 
 
+def _check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
+    """Yield the reason why a response is not a success; nothing if it is a success."""
+    if exchange.response is None:
+        yield "did not arrive"
+    elif exchange.response.status not in statuses:
+        yield f"has the status {exchange.response.status}"
+    elif not isinstance(parse_document(exchange.response), dict):
+        yield "is not a JSON object"
+
+
 def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
-    return check_success(exchange, (200,))
+    return _check_success(exchange, (200,))
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
@@ -259,7 +269,7 @@ def _memberships(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    return check_success(creation[1], (200, 201))
+    return _check_success(creation[1], (200, 201))
 
 
 def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
