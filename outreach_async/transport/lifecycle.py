@@ -1,4 +1,4 @@
-"""Bind connections to one event loop of one process, limit concurrent exchanges, keep idle connections, and close them all."""
+"""Manage connections: bind them to one event loop, limit concurrent exchanges, reuse idle connections, and close everything."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ KEEPALIVE_EXPIRY: Final = 5.0
 """Seconds after which an idle connection is closed instead of reused; the default of httpx."""
 
 _INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
-_PARENT_VALUES: Final[list[object]] = []  # kept forever: collecting a value as garbage may close connections
+_PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections
 
 
 class LoopLocal(Generic[T]):
-    """A value that belongs to one event loop. Another event loop gets a new value.
+    """Creates a value for the running event loop, and a new value if the event loop changes.
 
     Sockets and locks work only in the event loop that made them. The previous event loop is assumed to have ended: if two event
     loops alternate, the value is made again each time. In a forked child, a value that the parent made is neither used nor
@@ -41,7 +41,7 @@ class LoopLocal(Generic[T]):
         get_token: Function that returns an object which identifies the running event loop.
 
     Attributes:
-        is_inherited: Whether this process inherited the object through a fork.
+        is_inherited: Whether this process inherited the `LoopLocal` through a fork.
     """
 
     def __init__(self, make: Callable[[], T], get_token: Callable[[], object] = current_token) -> None:
@@ -53,7 +53,7 @@ class LoopLocal(Generic[T]):
         _INSTANCES.add(self)
 
     def get(self) -> T:
-        """Return the value of the running event loop; make it if necessary.
+        """Return the value of the running event loop. Make the value if necessary.
 
         Raises:
             InvalidRequest: The parent process made the value before this process was forked.
@@ -66,13 +66,13 @@ class LoopLocal(Generic[T]):
         return self._value
 
     def release(self) -> T | None:
-        """Forget the value. Return it if it belongs to the running event loop, otherwise return `None`."""
+        """Remove the value, and return the removed value. Return `None` if the value belongs to another event loop."""
         value = self._value if self._token == self._get_token() else None
         self._value = self._token = None
         return value
 
     def discard_after_fork(self) -> None:
-        """Discard the value in a newly forked child."""
+        """Discard the value of the parent process, in a newly forked child process."""
         self.is_inherited = True
         if self._value is not None:
             _PARENT_VALUES.append(self._value)
@@ -86,7 +86,7 @@ def _raise_forked() -> NoReturn:
 
 
 def discard_all_after_fork() -> None:
-    """Discard the parent's value in every `LoopLocal`."""
+    """Discard the values of the parent process in every `LoopLocal`, in a newly forked child process."""
     for instance in _INSTANCES:
         instance.discard_after_fork()
 
@@ -96,7 +96,7 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
 
 
 class CancelScopeLike(Protocol):
-    """A cancel scope, such as `anyio.CancelScope`."""
+    """Protocol of a cancel scope, such as `anyio.CancelScope`."""
 
     def __enter__(self) -> Self: ...
 
@@ -128,14 +128,14 @@ class InFlight:
             InvalidRequest: The transport was closed before the exchange started.
             TransportError: The transport was closed while the exchange was running.
         """
-        if self._semaphore.value > 0:  # then nothing waits; this spares a coroutine and a second check for a cancellation
+        if self._semaphore.value > 0:  # no exchange is waiting; the shortcut saves a coroutine and a second cancellation check
             self._semaphore.acquire_nowait()
         else:
             await self._semaphore.acquire()
         try:
             await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
             if self._closed:  # checked here, because the transport may have been closed during the wait
-                raise InvalidRequest("the transport was closed before the request was sent; make a new one")
+                raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
             with self._make_scope() as scope:
                 self._scopes.add(scope)
                 try:

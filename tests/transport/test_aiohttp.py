@@ -282,7 +282,7 @@ async def test_a_get_is_not_sent_again_on_a_new_connection() -> None:
 async def test_a_session_without_a_usable_base_url_is_refused_at_first_use(base_url: str | None) -> None:
     progress = Progress()
     transport = AiohttpTransport(aiohttp.ClientSession(base_url))
-    with pytest.raises(InvalidRequest, match=r"^base_url: expected a session with a base URL"):
+    with pytest.raises(InvalidRequest, match=r"^base_url: expected a session with an http or https base URL"):
         await transport.send(GET, progress)
     await transport.aclose()
 

@@ -36,7 +36,7 @@ on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True
         ({"ssl_context": True}, "ssl_context: expected an ssl.SSLContext"),
         (
             {"proxy": "http://user:secret@proxy.example"},
-            "proxy: expected None, because httptools has no proxies; use HttpxTransport",
+            "proxy: expected None, got a proxy, which httptools does not support; use HttpxTransport",
         ),
     ],
 )
@@ -214,7 +214,7 @@ async def test_a_closed_transport_says_so(make: Make) -> None:
     transport = make("http://localhost:1")
     await transport.aclose()
     assert repr(transport) == "<HttptoolsTransport to http://localhost:1, closed>"
-    with pytest.raises(InvalidRequest, match=r"^the HttptoolsTransport is closed; make a new one$"):
+    with pytest.raises(InvalidRequest, match=r"^the HttptoolsTransport is closed; make a new HttptoolsTransport$"):
         await transport.send(POST, Progress())
     await transport.aclose()
 
