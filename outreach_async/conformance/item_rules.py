@@ -42,7 +42,7 @@ _ABSOLUTE_TIME: Final = re.compile(
     )\s*""",
     re.DOTALL | re.VERBOSE,
 )
-"""Matches absolute times, as opposed to relative times such as `5 minutes ago`."""
+"""Pattern of absolute times, as opposed to relative times such as `5 minutes ago`."""
 
 _EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
@@ -74,7 +74,7 @@ class StatedRule:
         id: Id of the rule, such as `P1-total`.
         statement: The rule, as the interface states it.
         subjects: Function that yields the values to which the rule applies.
-        find_faults: Function that yields a description of each way in which a value violates the rule.
+        find_faults: Function that yields a description of each violation of the rule by a value.
     """
 
     id: str
@@ -84,7 +84,7 @@ class StatedRule:
 
 
 def shorten(value: object) -> str:
-    """Return a short representation of a value from a response."""
+    """Return a representation of a value from a response, with 60 characters at most."""
     return errors.shorten(repr(value), _MAX_SHOWN)
 
 
@@ -96,7 +96,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a count: a whole number of 0 or more, possibly written as a float."""
+    """Return whether a value is a whole number of 0 or more. A float such as `3.0` counts as a whole number."""
     return _is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
 
 
@@ -179,7 +179,7 @@ _PERCENTAGE_COUNTS: Final = {
 
 
 def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
-    """Yield the differences between a value and a shape, which is a table of fields and types. Additional keys are allowed."""
+    """Yield a description of each field of `shape` that is missing from a value or has the wrong type. Other keys are allowed."""
     if not isinstance(value, dict):
         yield f"is {name_json_type(value)}, not an object"
         return
@@ -214,12 +214,12 @@ class ListedItem:
     prefix: str
 
     def has_valid(self, name: str) -> bool:
-        """Return whether the item has the field, with a value of the type that `shape` gives."""
+        """Return whether the item has the field `name`, with a value of the type in `shape`."""
         return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
 
 
 def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every item that was read, as a `ListedItem` with the table of its fields and the prefix of its id."""
+    """Yield every item that was read, as a `ListedItem` with its shape and the prefix of its id."""
     yield from _listed(measured, CAMPAIGN)
     yield from _listed(measured, MAILBOX)
     yield from _items_in(measured.survey.fields, FIELD, "")
@@ -329,7 +329,12 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
 
 
 def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a check that the given fields have values of `kind`, which is narrower than the fields' type in the table."""
+    """Return a check that the named fields have values of `kind`.
+
+    Args:
+        kind: A kind of value that is narrower than the type of the fields in their shape.
+        names: Names of fields, separated by spaces, by the resource that has the fields.
+    """
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
 
@@ -488,6 +493,6 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T14", "list-campaigns and list-steps agree on days_left_date Complete", _campaign_pairs, _check_date),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
-    StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),
+    StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),
 )
 """The interface's rules about campaigns, mailboxes, steps, templates and fields."""

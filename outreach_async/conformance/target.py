@@ -28,7 +28,7 @@ class KnobFinding:
 
     Attributes:
         possible: One value if it was observed, several if they cannot be distinguished, and no value if nothing was observed.
-        explanation: How the value was observed, or the reason why it was not.
+        explanation: How the value was observed, or why it was not observed.
     """
 
     possible: tuple[Any, ...]
@@ -36,7 +36,7 @@ class KnobFinding:
 
     @property
     def is_observed(self) -> bool:
-        """True if exactly one value is possible."""
+        """Whether exactly one value is possible."""
         return len(self.possible) == 1
 
     def is_only(self, value: object) -> bool:
@@ -93,7 +93,7 @@ _MAX_UNANSWERED: Final = 3
 
 
 class DialogueRunner:
-    """Runs dialogues over a transport. If the first requests get no response, it stops sending.
+    """Runs dialogues over a transport. If the first three requests get no response, the runner sends no more requests.
 
     Args:
         transport: The transport.
@@ -102,7 +102,7 @@ class DialogueRunner:
 
     Attributes:
         request_count: Number of requests sent.
-        retry_after_values: The `Retry-After` of each throttled response, as received; an empty string if there was none.
+        retry_after_values: The `Retry-After` header of each throttled response; an empty string if the header was missing.
     """
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
@@ -178,7 +178,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """Nothing can be concluded: for example, no response arrived, or the response is a server error, a redirect or not JSON."""
+    """Raised if nothing can be concluded: for example, no response arrived, or a server error, a redirect or invalid JSON."""
 
 
 @attrs.frozen
@@ -281,7 +281,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""A marker: a key of `upload_options` with this value is left out of the request."""
+"""Marker value: `Site.creation` leaves out keys of `upload_options` with this value."""
 
 
 def parse_document(response: Response) -> Any:
@@ -293,12 +293,12 @@ def parse_document(response: Response) -> Any:
 
 
 def is_throttled(response: Response) -> bool:
-    """Return whether the service asks to retry later: with the status 429, or with `Retry-After` and any status."""
+    """Return whether a response is throttled: it has the status 429, or `Retry-After` with any status."""
     return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
 
 
 def is_accepted(response: Response) -> bool:
-    """Return whether the service accepted the request. A refusal may also have the status 200.
+    """Return whether a response shows that the service accepted the request. A refusal may also have the status 200.
 
     Raises:
         InconclusiveError: The response is neither a success nor a refusal.

@@ -1,6 +1,6 @@
-"""Determine the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
+"""Measure the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
-Every created contact has an e-mail address that does not exist. Contacts are permanent, because no operation deletes a contact.
+Every created contact has an e-mail address that does not exist. Contacts are permanent: no operation deletes a contact.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TrialCreations:
     """The first create requests: with each duplicates option, with every field, and without each required key.
 
     Attributes:
-        outcomes: Requests for the same contact and their responses, by the outcome that the interface states for each request.
+        outcomes: Requests that create the same contact, with their responses, by the outcome that the interface states.
         fields: A create request with every field that all-fields lists; `None` if it lists no field.
         incomplete: Create requests that each lack one required key, by the missing key.
     """
@@ -70,7 +70,7 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """The reason why the first create request failed; empty if it succeeded. After a failure, more requests prove nothing."""
+        """The reason why the first create request failed; empty if it succeeded. After a failure, nothing can be measured."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
