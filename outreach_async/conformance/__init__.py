@@ -108,7 +108,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--outreach-gmail", action="store_true", help=gmail)
     header = "header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable"
     group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
-    record = "file for the measured behaviour; an existing file is compared before it is rewritten; default %(default)s"
+    record = "file to write the measured behaviour to; an existing file is first compared with this run; default %(default)s"
     group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
     drift = "what to do if the measured behaviour differs from the file; accept rewrites the file; default %(default)s"
     group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)

@@ -179,7 +179,7 @@ class SuiteResult:
 
     @property
     def unreachable(self) -> str:
-        """Error message if the service is not reachable; empty if it responded to a request."""
+        """Error message if the service is not reachable; empty if the service responded to a request."""
         exchanges = [self.measurement.survey.fields, *self.measurement.survey.list_exchanges]
         if any(exchange.response for exchange in exchanges):
             return ""
@@ -227,7 +227,7 @@ async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
 UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_unsent": "no operation reads a contact back",
     "overwrite_blank": "no operation reads a contact back",
-    "max_in_flight": "not provoked: requests are sent one at a time",
+    "max_in_flight": "not tested: requests are sent one at a time",
 }
 """Knobs that cannot be observed safely or at all, with the reason for each knob."""
 
@@ -331,8 +331,8 @@ async def calibrate(
 ) -> Calibration:
     """Measure the behaviour of a service wherever the interface leaves the behaviour open.
 
-    By default, this sends about 30 read-only requests, one at a time. With `writes`, it creates at most 64 contacts, which are
-    permanent.
+    By default, the function sends about 30 read-only requests, one at a time. With `writes`, it also creates at most 64 contacts,
+    which are permanent.
 
     Args:
         transport: The transport to the service. It is not closed.
@@ -368,9 +368,9 @@ async def measure_service(transport: Transport, site: Site, patience: Patience) 
 
 
 def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
-    """Return the finding about the rate limit (rule E4). The limit is never provoked, so its value stays unknown."""
+    """Return the finding about the rate limit (rule E4). No run tries to exceed the limit, so its value remains unknown."""
     if not waits:
-        return unobserved(f"not provoked: {count} requests were sent one at a time, and none was throttled")
+        return unobserved(f"not tested: {count} requests were sent one at a time, and none was throttled")
     how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
     return unobserved(f"there is a rate limit of an unknown number of requests: {how}")
 

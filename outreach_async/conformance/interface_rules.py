@@ -205,7 +205,7 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
     StatedRule("W2", "the responses of the four lists have the status ok", _list_responses, _check_ok_document),
 )
-"""The interface's rules about all responses."""
+"""The interface's rules about responses in general."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
@@ -218,7 +218,7 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
 )
-"""The interface's rules about pages."""
+"""The interface's rules about pages of lists."""
 
 
 # Creating contacts: subjects of rules.

@@ -22,7 +22,7 @@ from outreach_async.fake.records import CUSTOM_CODE
 
 Item = Mapping[str, Any]
 ValueKind = tuple[str, Callable[[Any], bool]]
-"""The name of a kind of value, and a function that returns whether a value is of that kind."""
+"""A kind of value: its name, and a function that returns whether a value is of that kind."""
 Shape = Mapping[str, ValueKind]
 """The fields of a JSON object, each with its kind of value."""
 
@@ -205,7 +205,7 @@ class ListedItem:
 
     Attributes:
         item: The item, which may be any JSON value.
-        shape: The table of the item's fields and their types.
+        shape: The fields that the item must have, and their types.
         prefix: The prefix that the item's id must have; empty for an item without an id.
     """
 
@@ -261,7 +261,7 @@ def _templates(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every template, paired with the `order` of its step."""
+    """Yield every template, as a pair of the `order` of its step and the template itself."""
     for exchange in measured.survey.steps.values():
         for place, step in enumerate(exchange.rows):
             found = step.get("templates")
@@ -389,11 +389,11 @@ def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
     if template.get("test_letter") == _PERSONALIZED:
         return
     if "new_thread" in template and new is None:
-        yield "has the new_thread null, which is valid only for the personalized entry"
+        yield "has a null new_thread, which is valid only for the personalized entry"
     if new is False and order != 1 and subject is not None:
-        yield f"has the subject {shorten(subject)}, not null, although it follows up in the same thread"
+        yield f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
     if new is True and "subject" in template and subject is None:
-        yield "has the subject null, although it starts a thread"
+        yield "has a null subject, although the template starts a thread"
 
 
 def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
@@ -462,7 +462,7 @@ _check_relative_times = _check_values(RELATIVE_TIME, campaign="last_activity", m
 ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W3", "every id starts with the prefix of its resource", _all_items, _check_id_prefix),
     StatedRule("W3-unique", "ids and field codes are unique", _unique_names, _check_unique),
-    StatedRule("W4", "every item has every field of its table, with the type given there", _all_items, _check_shape),
+    StatedRule("W4", "every item has every documented field, with the documented type", _all_items, _check_shape),
     StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(STATUS, campaign="status")),
     StatedRule("W4-counts", "counts are whole numbers of 0 or more", _all_items, _check_counts),
     StatedRule("W4-percentages", "opens, replies, bounces and rates are percentages", _all_items, _check_percentages),

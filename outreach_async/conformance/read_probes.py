@@ -149,7 +149,7 @@ class WorkspaceSurvey:
 
     @property
     def page_sequences(self) -> tuple[PageSequence, ...]:
-        """All page sequences, campaigns first."""
+        """All page sequences: campaigns, mailboxes, campaigns with one item per page, mailboxes with one item per page."""
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
@@ -274,7 +274,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
 
 
 PAGES_PAST_END: Final = 5
-"""Number of pages to skip after the last page, to request a page that is past the end."""
+"""Distance between the end of a list and the page that is requested past the end, in pages."""
 
 HUGE_DISPLAY: Final = 10_001
 """A value of `display` for campaigns that is larger than any plausible maximum."""
@@ -520,7 +520,7 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding about the form of values, from the count of each form. Few values do not rule out `mixed`."""
+    """Return the finding about the form of values, from the count of each form. After few values, `mixed` remains possible."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)

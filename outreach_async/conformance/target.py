@@ -36,7 +36,7 @@ class KnobFinding:
 
     @property
     def is_observed(self) -> bool:
-        """Whether exactly one value is possible."""
+        """True if exactly one value is possible."""
         return len(self.possible) == 1
 
     def is_only(self, value: object) -> bool:
@@ -167,7 +167,7 @@ Dialogue = Generator[Request, Response, T]
 """A generator that yields requests, receives responses, and returns a result."""
 
 DOMAIN: Final = "conformance.example"
-"""The domain of the created addresses. RFC 2606 reserves `.example`, so no real address exists in this domain."""
+"""Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
 
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a create request, spelled as in the interface."""
@@ -183,7 +183,7 @@ class InconclusiveError(Exception):
 
 @attrs.frozen
 class Site:
-    """The workspace to use, the credentials, and the permission to write.
+    """The workspace to check, the credentials, and the permission to create contacts.
 
     Attributes:
         workspace: Workspace id.
@@ -293,7 +293,7 @@ def parse_document(response: Response) -> Any:
 
 
 def is_throttled(response: Response) -> bool:
-    """Return whether a response is throttled: it has the status 429, or `Retry-After` with any status."""
+    """Return whether the service throttled the request: the response has the status 429, or a `Retry-After` header."""
     return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
 
 

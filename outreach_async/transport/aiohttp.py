@@ -143,7 +143,7 @@ class AiohttpTransport:
     def _open_sender(self) -> Transport:
         loop = _running_loop()
         if loop is None:
-            raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio use HttpxTransport")
+            raise InvalidRequest("transport: aiohttp supports only asyncio, got another event loop; on trio, use HttpxTransport")
         if self._session is not None and self._event_loop not in {None, loop}:
             text = "transport: the session belongs to another event loop; make a new session in this event loop"
             raise InvalidRequest(text)

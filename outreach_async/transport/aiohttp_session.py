@@ -1,4 +1,4 @@
-"""Send over an aiohttp session, and detect unexpected bytes after a response. Importing this module imports aiohttp."""
+"""Send requests over an aiohttp session, and detect unexpected bytes after responses. Importing this module imports aiohttp."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _UNSENT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, ai
 _CONNECTION_ERRORS = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
 
 _READ_SIZE: Final = 65_536
-"""Maximum number of bytes to read at once. asyncio allocates as many whenever something arrives. For its default, 256 KiB, malloc
-may ask the operating system for memory each time, which takes up to 50 us."""
+"""Maximum number of bytes to read at once. asyncio allocates a buffer of this size for each read. Allocating asyncio's default of
+256 KiB may require a system call each time, which takes up to 50 us."""
 
 
 @attrs.frozen
@@ -137,7 +137,7 @@ class SessionSender:
             progress.sent = True  # a response proves that the request was sent, with or without a body
             if answer.status == _SWITCHING_PROTOCOLS:
                 answer.close()
-                text = f"no response from {self._destination.display_name}: it switched to a protocol that was not requested"
+                text = f"no response from {self._destination.display_name}: the server switched to another protocol"
                 raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
             if not self._destination.is_own_session:  # a session made by the transport stores no cookies

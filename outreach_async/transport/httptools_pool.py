@@ -420,7 +420,7 @@ class ProtocolPool:
         return connection
 
     def is_current(self) -> bool:
-        """Return whether the event loop of the pool is certainly running."""
+        """Return whether the running event loop is the event loop of the pool."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:  # another event loop, such as trio's
@@ -456,7 +456,7 @@ class StreamConnection:
         self._exchanges = 0
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. If it is readable while idle, it has ended or has unexpected bytes."""
+        """Return whether the connection can be reused. An idle connection that is readable has ended or has unexpected bytes."""
         return self._is_reusable and not self._probe.is_readable()
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
@@ -535,7 +535,7 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Return `False`, which makes the transport call `LoopLocal.get`: asking trio here would take as long."""
+        """Return `False`, which makes the transport call `LoopLocal.get`. A check here would take as long."""
         return False
 
     async def aclose(self) -> None:

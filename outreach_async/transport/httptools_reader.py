@@ -20,7 +20,7 @@ from outreach_async.transport.response_reader import BodyReader, decode_headers,
 from outreach_async.transport.wire import Response
 
 MAX_HEAD: Final = 64 * 1024
-"""Maximum size of a response head including interim responses, and of trailers and chunk extensions, in bytes."""
+"""Maximum size in bytes of a response head with its interim responses, and also of a trailer or chunk extension."""
 
 _HTTP_1_0: Final = b"HTTP/1.0 "
 _VERSIONS: Final = (b"HTTP/1.1 ", _HTTP_1_0)
@@ -65,7 +65,7 @@ class ResponseReader:
         """Add the next bytes. Return the response once it is complete, otherwise `None`.
 
         Raises:
-            TransportError: The bytes are not a valid response, or one that is too large.
+            TransportError: The bytes are not a valid response, or the response is too large.
         """
         if self._body is not None:
             return self._feed_body(self._body, data)

@@ -60,7 +60,7 @@ class HttpxTransport:
     """Sends requests over httpx or its fork httpx2.
 
     A transport made from a base URL has a pool of the library's own transports, each with a single connection. Each concurrent
-    exchange uses a different connection. With 64 requests in flight, this takes about 0.3 times the CPU time of an
+    exchange uses a different connection. With 64 requests in flight, requests take about 0.3 times the CPU time of an
     `httpx.AsyncClient` with its pool, and 0.6 times the CPU time of an `httpx2.AsyncClient`. A user and password in the URL are
     sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
     `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. Transports that trust

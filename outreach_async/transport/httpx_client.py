@@ -106,7 +106,7 @@ class _ReadOnlyCookieJar(CookieJar):
     """A cookie jar that stores no cookies from responses."""
 
     def extract_cookies(self, response: object, request: object) -> None:
-        """Do nothing, which ignores the cookies of the response."""
+        """Store no cookies from the response."""
 
 
 def _detect_family(client: Any, family: Family | None) -> Family:

@@ -86,7 +86,7 @@ class HandshakeTracker:
         self._sockets: list[Any] = []
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Handle an event of the `trace` extension of httpx or httpx2: record new sockets until their TLS handshake is done."""
+        """Handle a trace event of httpx or httpx2: store a new socket, and forget it when its TLS handshake is done."""
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
         elif event.endswith("start_tls.complete"):
@@ -264,7 +264,7 @@ class _HttpxConnection:
         return self._monitor
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. If it is readable while idle, it has ended or has unexpected bytes."""
+        """Return whether the connection can be reused. An idle connection that is readable has ended or has unexpected bytes."""
         # The response of a mock has no monitor.
         return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 

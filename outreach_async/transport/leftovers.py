@@ -43,7 +43,7 @@ class SocketProbe:
         return bool(self._poll.poll(0)) if self._poll is not None else self.is_readable()
 
     def peek(self) -> bytes | None:
-        """Return the socket's first unread byte without consuming it; `b""` at the end of the stream, `None` without a byte."""
+        """Return the first unread byte without consuming it; `b""` at the end of the stream, `None` if there is no byte."""
         if not self.is_readable():
             return None
         try:
@@ -94,8 +94,7 @@ class ConnectionMonitor:
             closing: Whether the response announces that the server closes the connection after it.
 
         Returns:
-            Whether the connection is open and has no unexpected bytes. Also `False` if the library does not expose
-            its state.
+            Whether the connection is open and has no unexpected bytes. Also `False` if the library does not expose its state.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.
@@ -116,7 +115,7 @@ class ConnectionMonitor:
         return False
 
     def _peek_buffered(self) -> bytes | None:
-        """Return a byte that was read from the socket but not passed to h11; `b"?"` if it is unknown, `None` without a byte."""
+        """Return a byte that was read from the socket but not passed to h11; `b"?"` for an unknown byte, `None` for no byte."""
         if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
             return byte
         return b"?" if _has_buffered_bytes(self.network) else None

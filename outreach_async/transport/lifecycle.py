@@ -66,7 +66,7 @@ class LoopLocal(Generic[T]):
         return self._value
 
     def release(self) -> T | None:
-        """Remove the value, and return the removed value. Return `None` if the value belongs to another event loop."""
+        """Remove the value. Return the removed value; `None` if there is no value, or if it belongs to another event loop."""
         value = self._value if self._token == self._get_token() else None
         self._value = self._token = None
         return value

@@ -22,7 +22,7 @@ _MAX_MEMBERS: Final = 1024
 """Maximum number of gzip members in one response. Decoding takes time even for an empty member, which has only 20 bytes."""
 
 _MAX_PIECES: Final = 4096
-"""Number of collected pieces at which they are joined into one, because each piece has a memory overhead."""
+"""Number of pieces to collect before joining them. Each piece has a memory overhead."""
 
 _MIN_FINAL_STATUS: Final = 200
 

@@ -64,7 +64,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
             error.
     """
     if not METHOD.fullmatch(request.method):
-        raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
+        raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
     merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
     if request.body or request.method in METHODS_WITH_BODY:
         merged["content-length"] = str(len(request.body))

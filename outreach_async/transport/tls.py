@@ -49,8 +49,8 @@ class TrustSettings:
         """Return the SSL context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: The library whose default certificates are used if the settings name none: those of certifi for httpx,
-                aiohttp and httptools, those of the system for httpx2.
+            library: Name of the HTTP library. If the settings name no certificates, the context trusts those of certifi for
+                httpx, aiohttp and httptools, and those of the system for httpx2.
 
         Raises:
             InvalidRequest: The certificates named by the environment cannot be read.

@@ -166,7 +166,7 @@ def _split_url(field: str, text: str, schemes: Collection[str], example: str) ->
         is_complete = False
     if not is_complete or _UNSAFE_CHARACTERS.search(text) or parts.scheme not in schemes:
         raise InvalidRequest(
-            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
+            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass a URL {example}"
         )
     return parts
 
@@ -216,7 +216,7 @@ def reject_options(argument: str, **options: object) -> None:
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the name of the library whose class `name` is the class of `value` or a base class; `None` without such a class.
+    """Return the library that defines a class or base class of `value` called `name`; `None` if there is no such class.
 
     The library is not imported.
     """

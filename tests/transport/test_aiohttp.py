@@ -38,7 +38,7 @@ def test_neither_importing_nor_creating_one_imports_aiohttp() -> None:
 
 def test_on_trio_it_says_what_to_use_instead() -> None:
     transport = AiohttpTransport(f"http://localhost:{refused_port()}")
-    with pytest.raises(InvalidRequest, match="asyncio only; on trio use HttpxTransport"):
+    with pytest.raises(InvalidRequest, match="supports only asyncio, got another event loop; on trio, use HttpxTransport"):
         anyio.run(transport.send, POST, Progress(), backend="trio")
     anyio.run(transport.aclose, backend="trio")
 
