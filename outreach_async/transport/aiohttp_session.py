@@ -434,7 +434,7 @@ class _TrackedResponse(aiohttp.ClientResponse):
         except aiohttp.ClientError:
             if not usage.has_leftovers:
                 raise
-        # Raised outside of the handler, which would set `__context__` to aiohttp's error, which may show a proxy's password.
+        # Raised outside of the handler, which would set `__context__` to aiohttp's error. That error may show a proxy's password.
         raise build_unexpected_bytes_error()
 
 

@@ -478,7 +478,7 @@ class StreamConnection:
                     raise ConnectionResetError(_LOST) from None
             else:
                 response = reader.feed(data)
-        unread = self._peek(reader)  # also after the first response: TLS may hold bytes that the socket no longer shows
+        unread = self._peek(reader)  # also after the first response: TLS may have read bytes that the socket no longer shows
         if reader.has_leftovers or unread:
             if self._exchanges > 1:
                 raise build_unexpected_bytes_error()

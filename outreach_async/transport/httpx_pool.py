@@ -136,7 +136,7 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
         await answer.aclose()
         # Run the library's nested generators to their end on the closed connection: trio warns about unfinished generators.
         with suppress(Exception):
-            for _ in range(16_384):  # more pieces than one read of 64 KiB can hold
+            for _ in range(16_384):  # more pieces than one read of 64 KiB can contain
                 await anext(pieces)
         raise
     await answer.aclose()

@@ -24,7 +24,7 @@ class SocketProbe:
 
     def __init__(self, connection: Any) -> None:
         self._socket = connection
-        # Windows has no `poll`, but its `select` takes any descriptor.
+        # Windows has no `poll`, but its `select` accepts descriptors of any number.
         self._poll = select.poll() if hasattr(select, "poll") else None
         if self._poll is not None and connection.fileno() >= 0:
             self._poll.register(connection.fileno(), select.POLLIN)
