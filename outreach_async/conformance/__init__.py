@@ -8,12 +8,12 @@ By default, the suite only reads. With `--allow-writes space_...`, which repeats
 the owner key in `OUTREACH_OWNER_KEY`.
 
 Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns, the steps of ten of
-them, and up to 8,000 mailboxes. It also reads the last page of each list and the page after the last, to check `total_found` for
-lists of any length. Percentages must be between 0 and 100.
+these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last page of
+each list and the page after the last page. Percentages must be between 0 and 100.
 
-Each rule that the interface leaves open is a knob of `outreach_async.fake.Behaviour`. The suite measures the knobs and writes
-their values to `behaviour.toml`, a file from which `outreach_async.fake.behaviour.load_behaviour` configures a fake. A later
-run fails if the measured value of a knob has changed.
+Each rule that the interface leaves open is a knob, a setting of `outreach_async.fake.Behaviour`. The suite measures the knobs and
+writes their values to `behaviour.toml`, a file from which `outreach_async.fake.behaviour.load_behaviour` configures a fake. A
+later run fails if the measured value of a knob has changed.
 
 You can also call the suite from Python: `check` returns the violations of rules that the interface states, and `calibrate`
 measures the knobs. In this example, the service is a fake:
@@ -45,7 +45,7 @@ Limits of the measurement, by knob:
     overwrite_unsent, overwrite_blank   not measured: no operation reads a contact back
     unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
     reenrol                             `noop` and `restart` look the same, because contacts join only a draft campaign
-    rate_limit, max_in_flight           not measured, to limit the load; the report states whether a request was throttled
+    rate_limit, max_in_flight           not measured, to limit the load; the report shows whether a request was throttled
     over_max                            `clamp` and `serve` look the same with up to 2,000 mailboxes, unless campaigns are clamped
     campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are too few campaigns
     email_key                           `lower` and `gmail` look the same without an address at gmail.com
@@ -62,18 +62,18 @@ if TYPE_CHECKING:
     import pytest
 
     from outreach_async.conformance.calibration import Calibration, calibrate
-    from outreach_async.conformance.rules import Breach, check
+    from outreach_async.conformance.interface_rules import Breach, check
     from outreach_async.conformance.target import Patience, Site
 
 __all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
 
 _MODULES = {
-    "Breach": "rules",
+    "Breach": "interface_rules",
     "Calibration": "calibration",
     "Patience": "target",
     "Site": "target",
     "calibrate": "calibration",
-    "check": "rules",
+    "check": "interface_rules",
 }
 
 
@@ -91,7 +91,7 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the suite's options to pytest. The pytest plugin calls this, because the suite's conftest is loaded too late."""
+    """Add the suite's options to pytest. Called by the pytest plugin, because pytest loads the suite's conftest too late."""
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )
@@ -102,13 +102,13 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--outreach-campaign",
         metavar="ID",
-        help="id of a draft campaign; two of the contacts that the suite creates are added to it",
+        help="id of a draft campaign, to which two of the created contacts are added",
     )
     gmail = "create two contacts with addresses at gmail.com, in a form that Gmail never assigns"
     group.addoption("--outreach-gmail", action="store_true", help=gmail)
     header = "header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable"
     group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
-    record = "file to write the measured behaviour to; if it exists, its content is compared first; default %(default)s"
+    record = "file to write the measured behaviour to; an existing file is first compared with this run; default %(default)s"
     group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
-    drift = "action if the measured behaviour differs from the file; accept rewrites the file; default %(default)s"
+    drift = "what to do if the measured behaviour differs from the file; accept rewrites the file; default %(default)s"
     group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)

@@ -1,4 +1,4 @@
-"""Measure the rules that the interface leaves open, compare them with an earlier run, and write the behaviour file."""
+"""Measure the behaviour that the interface leaves open, compare it with an earlier run, and write the behaviour file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KnobDrift:
         knob: Name of the knob.
         before: The possible values according to the earlier run.
         now: The possible values now.
-        explanation: How the values were observed now.
+        explanation: A description of how this run observed the values.
     """
 
     knob: str
@@ -111,7 +111,7 @@ class SuiteOptions:
         writes: Workspace to create contacts in; `None` to create none.
         campaign: Id of a draft campaign that contacts may join; `None` for no campaign.
         gmail: Whether contacts may have addresses at gmail.com.
-        headers: Headers to send, each as `NAME=VARIABLE`. The environment variable `VARIABLE` holds the value of the header.
+        headers: Headers to send, each as `NAME=VARIABLE`. The environment variable `VARIABLE` contains the header's value.
         record: Path of the behaviour file.
     """
 
@@ -124,7 +124,7 @@ class SuiteOptions:
     record: Path = Path("behaviour.toml")
 
     def build_site(self, environment: Mapping[str, str]) -> Site:
-        """Return the workspace and credentials to use.
+        """Return the `Site` to measure: the workspace and the credentials.
 
         Raises:
             InvalidRequest: An option is missing or invalid, the options contradict each other, or an environment variable is not
@@ -170,7 +170,7 @@ class SuiteResult:
     Attributes:
         options: The options of the run.
         measurement: The observations of this run.
-        before: Possible values by knob, according to an earlier run; empty if there was none.
+        before: Possible values by knob, according to an earlier run; empty if there was no earlier run.
     """
 
     options: SuiteOptions
@@ -179,7 +179,7 @@ class SuiteResult:
 
     @property
     def unreachable(self) -> str:
-        """Error message if the service is not reachable; empty if it responded to a request."""
+        """Error message if the service is not reachable; empty if the service responded to a request."""
         exchanges = [self.measurement.survey.fields, *self.measurement.survey.list_exchanges]
         if any(exchange.response for exchange in exchanges):
             return ""
@@ -188,7 +188,7 @@ class SuiteResult:
 
     @property
     def drifts(self) -> list[KnobDrift]:
-        """Knobs whose value differs from the value in the earlier run."""
+        """The knobs whose value differs from the value in the earlier run."""
         return find_drifts(self.before, self.measurement.findings)
 
     @property
@@ -211,7 +211,7 @@ class SuiteResult:
 
 
 async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
-    """Measure the service that the options name, and load the values that an earlier run observed.
+    """Measure the service at the URL in the options, and load the values that an earlier run observed.
 
     Raises:
         BehaviourFileError: The behaviour file is invalid. No request was sent.
@@ -227,9 +227,9 @@ async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
 UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_unsent": "no operation reads a contact back",
     "overwrite_blank": "no operation reads a contact back",
-    "max_in_flight": "not provoked: requests are sent one at a time",
+    "max_in_flight": "not tested: requests are sent one at a time",
 }
-"""Knobs that cannot be observed, or cannot be observed safely, with the reason for each."""
+"""Knobs that cannot be observed safely or at all, with the reason for each knob."""
 
 _MAX_CAMPAIGNS_DISPLAY: Final = 100
 _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
@@ -256,7 +256,7 @@ class Calibration:
             value if nothing was observed.
         observed: Observed values by knob.
         undecided: Possible values by knob, for each knob with several values that cannot be distinguished.
-        reasons: How each knob was observed, or the reason why it was not.
+        reasons: For each knob, how the value was observed, or why it was not observed.
 
     Example:
         ```python
@@ -281,7 +281,7 @@ class Calibration:
 
     @property
     def unseen(self) -> dict[str, str]:
-        """The knobs that were not observed, with the reason for each."""
+        """The knobs that were not observed, with the reason for each knob."""
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
@@ -308,7 +308,7 @@ class Measurement:
         survey: Everything that was read from the workspace.
         trial: The first create requests and their responses; `None` if the run does not create contacts.
         findings: Findings by knob.
-        membership: Contact counts of the campaign that new contacts may be added to; `None` if they were not counted.
+        membership: Contact counts of the campaign that new contacts may join; `None` if no contacts were counted.
     """
 
     site: Site
@@ -329,10 +329,10 @@ async def calibrate(
     headers: Mapping[str, str] | None = None,
     patience: Patience | None = None,
 ) -> Calibration:
-    """Measure how a service behaves where the interface leaves its behaviour open.
+    """Measure the behaviour of a service wherever the interface leaves the behaviour open.
 
-    By default, this sends about 30 read-only requests, one at a time. With `writes`, it creates at most 64 contacts, which are
-    permanent.
+    By default, the function sends about 30 read-only requests, one at a time. With `writes`, it also creates at most 64 contacts,
+    which are permanent.
 
     Args:
         transport: The transport to the service. It is not closed.
@@ -368,9 +368,9 @@ async def measure_service(transport: Transport, site: Site, patience: Patience) 
 
 
 def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
-    """Return the finding about the rate limit (rule E4). The limit is never provoked, so its value stays unknown."""
+    """Return the finding about the rate limit (rule E4). No run tries to exceed the limit, so its value remains unknown."""
     if not waits:
-        return unobserved(f"not provoked: {count} requests were sent one at a time, and none was throttled")
+        return unobserved(f"not tested: {count} requests were sent one at a time, and none was throttled")
     how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
     return unobserved(f"there is a rate limit of an unknown number of requests: {how}")
 
@@ -415,7 +415,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list if a plain request for the list succeeded. If it failed, a refusal of the probe proves nothing."""
+    """Run a probe of a list if a plain request for the list succeeded. After a failed request, the probe would prove nothing."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

@@ -1,4 +1,4 @@
-"""The fixture of the conformance suite, and the messages that the suite prints before and after the run."""
+"""Define the fixture of the conformance suite, and print messages before and after the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first request, print what the run will do, or exit with the reason why the run cannot start."""
+    """Before the first request, print a description of the run. If an option is invalid, exit with an error."""
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -40,7 +40,7 @@ def _read_options(config: pytest.Config) -> SuiteOptions:
 
 @pytest.fixture(scope="session")
 def result(request: pytest.FixtureRequest) -> SuiteResult:
-    """Measure the service once per run, and return the result. If the service never responds, exit with the reason."""
+    """Measure the service once per run, and return the result. If the service never responds, exit with an error."""
     if hasattr(request.config, "workerinput"):
         message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
         pytest.fail(message, pytrace=False)

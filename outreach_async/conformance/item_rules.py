@@ -1,7 +1,12 @@
-"""The interface's rules about the items of lists: campaigns, mailboxes, steps, templates and fields."""
+"""Define the interface's rules about the items of lists: campaigns, mailboxes, steps, templates and fields.
+
+`StatedRule`, the class of all rules, and the kinds of values that rules expect are also defined here.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -9,24 +14,161 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.conformance import rule
+from outreach_async import errors
 from outreach_async.conformance.calibration import Measurement
 from outreach_async.conformance.read_probes import COMPLETE, HttpExchange
-from outreach_async.conformance.rule import RuleSubject, StatedRule, shorten
 from outreach_async.conformance.target import extract_rows
 from outreach_async.fake.stored_records import CUSTOM_CODE
 
 Item = Mapping[str, Any]
+ValueKind = tuple[str, Callable[[Any], bool]]
+"""A kind of value: its name, and a function that returns whether a value is of that kind."""
+Shape = Mapping[str, ValueKind]
+"""The fields of a JSON object, each with its kind of value."""
 
+_MAX_SHOWN: Final = 60
 _PERSONALIZED: Final = "PER"
 _STANDARD_CODES: Final = ("first_name", "middle_name", "last_name", "full_name", "nickname", "email")
+_MAX_PERCENTAGE: Final = 100
+_FIRST_TIMESTAMP: Final = 10**9
+"""Smallest plausible Unix timestamp: September 2001. Smaller numbers are probably years, or dates such as 20260131."""
+
+_ABSOLUTE_TIME: Final = re.compile(
+    r"""\s*(?: [0-9.]+                              # a timestamp
+        | [0-9]{4}-[0-9]{2}.*                     # 2026-01-31T12:00:00Z
+        | [0-9]{1,2}([/.])[0-9]{1,2}\1[0-9]{2}.*  # 01/31/2026
+        | [^\W\d_]{3,9}\.?\ [0-9]{1,2},?\ [0-9]{4}   # Jan 31, 2026
+        | [0-9]{1,2}\.?\ [^\W\d_]{3,9}\.?,?\ [0-9]{4} # 31 January 2026
+    )\s*""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Pattern of absolute times, as opposed to relative times such as `5 minutes ago`."""
+
+_EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
+
+
+# A rule.
+
+
+@attrs.frozen
+class RuleSubject:
+    """A value to which a rule applies.
+
+    Attributes:
+        exchange: The request, and the response that contains the value.
+        location: Location of the value in the response, such as `data[3]`.
+        value: The value that the rule checks.
+    """
+
+    exchange: HttpExchange
+    location: str
+    value: Any
+
+
+@attrs.frozen
+class StatedRule:
+    """A rule that the interface states.
+
+    Attributes:
+        id: Id of the rule, such as `P1-total`.
+        statement: The rule, as the interface states it.
+        subjects: Function that yields the values to which the rule applies.
+        find_faults: Function that yields a description of each violation of the rule by a value.
+    """
+
+    id: str
+    statement: str
+    subjects: Callable[[Measurement], Iterator[RuleSubject]]
+    find_faults: Callable[[Any], Iterator[str]]
+
+
+def shorten(value: object) -> str:
+    """Return a representation of a value from a response, with 60 characters at most."""
+    return errors.shorten(repr(value), _MAX_SHOWN)
+
+
+# Kinds of values.
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {int, float}
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number of 0 or more. A float such as `3.0` counts as a whole number."""
+    return _is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
+
+
+STRING: Final[ValueKind] = ("a string", lambda value: isinstance(value, str))
+NUMBER: Final[ValueKind] = ("a number", _is_number)
+BOOLEAN: Final[ValueKind] = ("a boolean", lambda value: isinstance(value, bool))
+ARRAY: Final[ValueKind] = ("an array", lambda value: isinstance(value, list))
+STRINGS: Final[ValueKind] = ("an array of strings", lambda value: ARRAY[1](value) and all(map(STRING[1], value)))
+STRING_OR_NULL: Final[ValueKind] = ("a string or null", lambda value: value is None or isinstance(value, str))
+BOOLEAN_OR_NULL: Final[ValueKind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
+STRING_OR_NUMBER: Final[ValueKind] = ("a string or a number", lambda value: isinstance(value, str) or _is_number(value))
+
+COUNT: Final[ValueKind] = ("a whole number of 0 or more", is_count)
+PERCENTAGE: Final[ValueKind] = ("a percentage from 0 to 100", lambda value: 0 <= value <= _MAX_PERCENTAGE)
+NON_NEGATIVE: Final[ValueKind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
+TIMESTAMP: Final[ValueKind] = ("a Unix timestamp", lambda value: _FIRST_TIMESTAMP <= value < math.inf)
+TIMESTAMP_OR_STRING: Final[ValueKind] = (TIMESTAMP[0], lambda value: isinstance(value, str) or TIMESTAMP[1](value))
+RELATIVE_TIME: Final[ValueKind] = ("a relative time", lambda value: not _ABSOLUTE_TIME.fullmatch(value))
+EMAIL: Final[ValueKind] = ("an e-mail address", lambda value: _EMAIL_PATTERN.fullmatch(value) is not None)
+STATUS: Final[ValueKind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
+AUTO_EMAIL: Final[ValueKind] = ("auto_email", lambda value: value == "auto_email")
+NON_EMPTY_ARRAY: Final[ValueKind] = ("a non-empty array", bool)
+LETTER: Final[ValueKind] = ("an upper-case letter or PER", lambda value: _LETTER_PATTERN.fullmatch(value) is not None)
+
+
+# Fields and their kinds of values (rule W4).
+
+
+def _fields_of_kind(names: str, kind: ValueKind) -> dict[str, ValueKind]:
+    return dict.fromkeys(names.split(), kind)
+
+
+CAMPAIGN: Final[Shape] = {
+    **_fields_of_kind("id status name last_activity days_left_display", STRING),
+    **_fields_of_kind("steps contacts opens initials interested replies bounces", NUMBER),
+    **_fields_of_kind("opens_num replies_num bounces_num interested_num days_left created", NUMBER),
+    "days_left_date": STRING_OR_NUMBER,
+}
+
+MAILBOX: Final[Shape] = {
+    **_fields_of_kind("id status email sender_name age last_activity type created server_ip", STRING),
+    **_fields_of_kind("campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days", NUMBER),
+    **_fields_of_kind("bounced_30days avg_open_rate avg_click_rate created_at", NUMBER),
+    **_fields_of_kind("spf dkim dmarc", BOOLEAN),
+    "domain_ip": STRING_OR_NULL,
+}
+
+STEP: Final[Shape] = {
+    **_fields_of_kind("id status type", STRING),
+    **_fields_of_kind("order wait_time left_to_send already_sent out_of", NUMBER),
+    "templates": ARRAY,
+}
+
+TEMPLATE: Final[Shape] = {
+    **_fields_of_kind("id test_letter name status", STRING),
+    **_fields_of_kind("sent opened opened_num clicked clicked_num replied replied_num unsubscribed unsubscribed_num", NUMBER),
+    **_fields_of_kind("subject body_text", STRING_OR_NULL),
+    "new_thread": BOOLEAN_OR_NULL,
+}
+
+FIELD: Final[Shape] = {**_fields_of_kind("label code", STRING), "searchable": STRINGS}
+
+PAGE: Final[Shape] = {**_fields_of_kind("total_found current_page total_pages", NUMBER), "headers": STRINGS, "data": ARRAY}
+
+STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date days_left_display", STRING), "data": ARRAY}
 
 _SHAPES: Final = {
-    "campaign": rule.CAMPAIGN,
-    "mailbox": rule.MAILBOX,
-    "step": rule.STEP,
-    "template": rule.TEMPLATE,
-    "response": rule.STEPS,
+    "campaign": CAMPAIGN,
+    "mailbox": MAILBOX,
+    "step": STEP,
+    "template": TEMPLATE,
+    "response": STEPS,
 }
 
 _PERCENTAGE_COUNTS: Final = {
@@ -36,64 +178,82 @@ _PERCENTAGE_COUNTS: Final = {
 """Percentages of campaigns and templates, each with the count from which the percentage is computed."""
 
 
+def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
+    """Yield a description of each field of `shape` that is missing from a value or has the wrong type. Other keys are allowed."""
+    if not isinstance(value, dict):
+        yield f"is {name_json_type(value)}, not an object"
+        return
+    for name, (called, is_one) in shape.items():
+        if name not in value:
+            yield f"has no {name}"
+        elif not is_one(value[name]):
+            yield f"{name} is {name_json_type(value[name])}, not {called}"
+
+
+def name_json_type(value: Any) -> str:
+    """Return the name of a value's JSON type with its article, such as `a string`."""
+    names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return names.get(type(value), "a number")
+
+
+# Items: subjects of rules.
+
+
 @attrs.frozen
 class ListedItem:
     """An item of a list.
 
     Attributes:
         item: The item, which may be any JSON value.
-        shape: The table of the item's fields and their types.
+        shape: The fields that the item must have, and their types.
         prefix: The prefix that the item's id must have; empty for an item without an id.
     """
 
     item: Any
-    shape: rule.Shape
+    shape: Shape
     prefix: str
 
     def has_valid(self, name: str) -> bool:
-        """Return whether the item has the field, with a value of the type that `shape` gives."""
+        """Return whether the item has the field `name`, with a value of the type in `shape`."""
         return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
 
 
-# Subjects of rules.
-
-
 def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every item that was read, as a `ListedItem` with the table of its fields and the prefix of its id."""
-    yield from _listed(measured, rule.CAMPAIGN)
-    yield from _listed(measured, rule.MAILBOX)
-    yield from _items_in(measured.survey.fields, rule.FIELD, "")
-    yield from _listed(measured, rule.STEP)
+    """Yield every item that was read, as a `ListedItem` with its shape and the prefix of its id."""
+    yield from _listed(measured, CAMPAIGN)
+    yield from _listed(measured, MAILBOX)
+    yield from _items_in(measured.survey.fields, FIELD, "")
+    yield from _listed(measured, STEP)
     for subject in _templates(measured):
         prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
-        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, rule.TEMPLATE, prefix))
+        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, TEMPLATE, prefix))
 
 
-def _listed(measured: Measurement, shape: rule.Shape) -> Iterator[RuleSubject]:
+def _listed(measured: Measurement, shape: Shape) -> Iterator[RuleSubject]:
     """Yield every campaign, mailbox or step that was read."""
     survey = measured.survey
     exchanges: Iterable[HttpExchange]
-    if shape is rule.STEP:
+    if shape is STEP:
         exchanges, prefix = survey.steps.values(), "step_"
     else:
-        pages, prefix = (survey.campaign_pages, "camp_") if shape is rule.CAMPAIGN else (survey.mailbox_pages, "mailbox_")
+        pages, prefix = (survey.campaign_pages, "camp_") if shape is CAMPAIGN else (survey.mailbox_pages, "mailbox_")
         exchanges = (page.exchange for page in pages.pages)
     return chain.from_iterable(_items_in(exchange, shape, prefix) for exchange in exchanges)
 
 
-def _items_in(exchange: HttpExchange, shape: rule.Shape, prefix: str) -> Iterator[RuleSubject]:
+def _items_in(exchange: HttpExchange, shape: Shape, prefix: str) -> Iterator[RuleSubject]:
     data = (exchange.payload or {}).get("data")
     for place, item in enumerate(data if isinstance(data, list) else ()):
         yield RuleSubject(exchange, f"data[{place}]", ListedItem(item, shape, prefix))
 
 
-def _objects(shape: rule.Shape, measured: Measurement) -> Iterator[RuleSubject]:
+def _objects(shape: Shape, measured: Measurement) -> Iterator[RuleSubject]:
     return (subject for subject in _listed(measured, shape) if isinstance(subject.value.item, dict))
 
 
-_campaigns = partial(_objects, rule.CAMPAIGN)
-_mailboxes = partial(_objects, rule.MAILBOX)
-_steps = partial(_objects, rule.STEP)
+_campaigns = partial(_objects, CAMPAIGN)
+_mailboxes = partial(_objects, MAILBOX)
+_steps = partial(_objects, STEP)
 
 
 def _templates(measured: Measurement) -> Iterator[RuleSubject]:
@@ -101,7 +261,7 @@ def _templates(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every template, paired with the `order` of its step."""
+    """Yield every template, as a pair of the `order` of its step and the template itself."""
     for exchange in measured.survey.steps.values():
         for place, step in enumerate(exchange.rows):
             found = step.get("templates")
@@ -155,11 +315,11 @@ def _searchables(measured: Measurement) -> Iterator[RuleSubject]:
             yield RuleSubject(measured.survey.fields, f"data[{place}].searchable", name)
 
 
-# Violations.
+# Items: violations.
 
 
 def _check_shape(listed: ListedItem) -> Iterator[str]:
-    return rule.find_misfits(listed.item, listed.shape)
+    return find_misfits(listed.item, listed.shape)
 
 
 def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
@@ -168,8 +328,13 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
         yield f"has the id {shorten(id_)}, which does not start with {listed.prefix}"
 
 
-def _check_values(kind: rule.ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a check that the given fields have values of `kind`, which is narrower than the fields' type in the table."""
+def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
+    """Return a check that the named fields have values of `kind`.
+
+    Args:
+        kind: A kind of value that is narrower than the type of the fields in their shape.
+        names: Names of fields, separated by spaces, by the resource that has the fields.
+    """
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
 
@@ -195,12 +360,12 @@ def _check_interested(listed: ListedItem) -> Iterator[str]:
 
 
 def _check_days_left(pair: tuple[Item, Item]) -> Iterator[str]:
-    for item, shape in zip(pair, (rule.CAMPAIGN, rule.STEPS), strict=True):
-        yield from _check_values(rule.NON_NEGATIVE, campaign="days_left", response="days_left")(ListedItem(item, shape, ""))
+    for item, shape in zip(pair, (CAMPAIGN, STEPS), strict=True):
+        yield from _check_values(NON_NEGATIVE, campaign="days_left", response="days_left")(ListedItem(item, shape, ""))
 
 
 def _check_orders(orders: Sequence[Any]) -> Iterator[str]:
-    if not all(map(rule.is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
+    if not all(map(is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
         yield f"is {shorten(orders)}, not 1, 2, ..."
 
 
@@ -224,17 +389,17 @@ def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
     if template.get("test_letter") == _PERSONALIZED:
         return
     if "new_thread" in template and new is None:
-        yield "has the new_thread null, which is valid only for the personalized entry"
+        yield "has a null new_thread, which is valid only for the personalized entry"
     if new is False and order != 1 and subject is not None:
-        yield f"has the subject {shorten(subject)}, not null, although it follows up in the same thread"
+        yield f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
     if new is True and "subject" in template and subject is None:
-        yield "has the subject null, although it starts a thread"
+        yield "has a null subject, although the template starts a thread"
 
 
 def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, document = pair
     data = document.get("data")
-    if rule.is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
+    if is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
         yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
 
 
@@ -248,12 +413,12 @@ def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
     document = pair[1]
     if document.get("days_left_date") != COMPLETE:
         return
-    if rule.is_count(document.get("days_left")) and document["days_left"]:
+    if is_count(document.get("days_left")) and document["days_left"]:
         yield f"has days_left_date {COMPLETE!r}, but days_left {document['days_left']}"
     steps = document.get("data")
     for place, step in enumerate(steps if isinstance(steps, list) else ()):
         left = step.get("left_to_send") if isinstance(step, dict) else None
-        if rule.is_count(left) and left:
+        if is_count(left) and left:
             yield f"has days_left_date {COMPLETE!r}, but data[{place}] has {left} left to send"
 
 
@@ -277,28 +442,28 @@ def _check_lower_case(name: object) -> Iterator[str]:
         yield f"has {shorten(name)}, which is not lower case"
 
 
-_check_step_list = partial(rule.find_misfits, shape=rule.STEPS)
+_check_step_list = partial(find_misfits, shape=STEPS)
 _check_counts = _check_values(
-    rule.COUNT,
+    COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
     step="left_to_send already_sent out_of",
     template="sent opened_num clicked_num replied_num unsubscribed_num",
 )
 _check_percentages = _check_values(
-    rule.PERCENTAGE,
+    PERCENTAGE,
     campaign="opens replies bounces",
     mailbox="opened_14days avg_open_rate avg_click_rate",
     template="opened clicked replied unsubscribed",
 )
-_check_timestamps = _check_values(rule.TIMESTAMP, campaign="created", mailbox="created_at")
-_check_dates = _check_values(rule.TIMESTAMP_OR_STRING, campaign="days_left_date")
-_check_relative_times = _check_values(rule.RELATIVE_TIME, campaign="last_activity", mailbox="age last_activity created")
+_check_timestamps = _check_values(TIMESTAMP, campaign="created", mailbox="created_at")
+_check_dates = _check_values(TIMESTAMP_OR_STRING, campaign="days_left_date")
+_check_relative_times = _check_values(RELATIVE_TIME, campaign="last_activity", mailbox="age last_activity created")
 
 ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W3", "every id starts with the prefix of its resource", _all_items, _check_id_prefix),
     StatedRule("W3-unique", "ids and field codes are unique", _unique_names, _check_unique),
-    StatedRule("W4", "every item has every field of its table, with the type given there", _all_items, _check_shape),
-    StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(rule.STATUS, campaign="status")),
+    StatedRule("W4", "every item has every documented field, with the documented type", _all_items, _check_shape),
+    StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(STATUS, campaign="status")),
     StatedRule("W4-counts", "counts are whole numbers of 0 or more", _all_items, _check_counts),
     StatedRule("W4-percentages", "opens, replies, bounces and rates are percentages", _all_items, _check_percentages),
     StatedRule("W4-shares", "a percentage agrees with its count", _all_items, _check_percentages_of_zero),
@@ -306,12 +471,12 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4-created", "the time of creation is a Unix timestamp", _all_items, _check_timestamps),
     StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
     StatedRule("W4-relative", "times of activity and ages are relative times", _all_items, _check_relative_times),
-    StatedRule("W4-email", "email is an e-mail address", _mailboxes, _check_values(rule.EMAIL, mailbox="email")),
+    StatedRule("W4-email", "email is an e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
     StatedRule("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs, _check_step_count),
     StatedRule("T1", "order is the position of the step: 1, 2, ...", _orders, _check_orders),
-    StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(rule.AUTO_EMAIL, step="type")),
-    StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(rule.NON_NEGATIVE, step="wait_time")),
-    StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(rule.NON_EMPTY_ARRAY, step="templates")),
+    StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(AUTO_EMAIL, step="type")),
+    StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(NON_NEGATIVE, step="wait_time")),
+    StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(NON_EMPTY_ARRAY, step="templates")),
     StatedRule(
         "T3", "out_of counts the contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts
     ),
@@ -322,12 +487,12 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         _ordered_templates,
         _check_thread,
     ),
-    StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
+    StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(LETTER, template="test_letter")),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
     StatedRule("T14", "list-campaigns and list-steps agree on days_left_date Complete", _campaign_pairs, _check_date),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
-    StatedRule("F1-searchable", "searchable holds lower-case names", _searchables, _check_lower_case),
+    StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),
 )
 """The interface's rules about campaigns, mailboxes, steps, templates and fields."""

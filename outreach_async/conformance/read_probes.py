@@ -1,6 +1,6 @@
-"""Read a workspace by its lists, and determine the knobs that can be observed without creating contacts.
+"""Read the lists of a workspace, and measure the knobs that can be observed without creating contacts.
 
-The survey calls each list operation as the interface describes, and keeps the responses. Probes send unusual list requests.
+The survey calls each list operation as the interface describes it, and stores the responses. Probes send unusual requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMPLETE: Final = "Complete"
 """The value of `days_left_date` for a finished campaign."""
 
 CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns, tried in order until one is accepted; all small, because the interface states no maximum."""
+"""Values of `display` for campaigns, to try in this order. All are small, because the interface states no maximum."""
 
 _MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
 """Maximum number of pages to read from the start of each list."""
@@ -89,7 +89,7 @@ class SampledPage:
         number: Requested page number.
         index: Position of the page in the list, from 0.
         display: Requested number of items per page.
-        size: Number of items per page that the service uses. It is less than `display` if the service applies a lower maximum.
+        size: Number of items per page that the service uses; less than `display` if the service applies a lower maximum.
     """
 
     exchange: HttpExchange
@@ -115,7 +115,7 @@ class PageSequence:
 
     Attributes:
         pages: The first pages of the list, in order, and the last page.
-        page_after: The page after the last one; `None` if it was not read.
+        page_after: The page after the last page; `None` if it was not read.
     """
 
     pages: tuple[SampledPage, ...]
@@ -149,7 +149,7 @@ class WorkspaceSurvey:
 
     @property
     def page_sequences(self) -> tuple[PageSequence, ...]:
-        """All page sequences, campaigns first."""
+        """All page sequences: campaigns, mailboxes, campaigns with one item per page, mailboxes with one item per page."""
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
@@ -176,7 +176,7 @@ class WorkspaceSurvey:
 
 
 def send_once(request: Request) -> Dialogue[HttpExchange]:
-    """Send a request once, and return the exchange. If no response arrives, the exchange holds the reason."""
+    """Send a request once, and return the exchange. If no response arrives, `error` of the exchange is the reason."""
     try:
         return HttpExchange(request, (yield request))
     except InconclusiveError as error:
@@ -208,7 +208,7 @@ def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bo
         kind: `campaigns` or `mailboxes`.
         first: The number of the first page.
         display: Items per page.
-        exact: Whether the interface guarantees this page size. Otherwise the service may use a smaller size for all pages.
+        exact: Whether the interface guarantees `display` items per page. If false, the service may use smaller pages.
     """
     head = yield from send_once(site.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
@@ -230,7 +230,7 @@ def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bo
 
 
 def _read_two_items(site: Site, kind: str, first: int) -> Dialogue[PageSequence]:
-    """Read the first two items of a list, one per page. The pages show whether the service obeys `page` and `display`."""
+    """Read the first two items of a list, one item per page. The pages show whether the service obeys `page` and `display`."""
     exchanges = [(yield from send_once(site.page(kind, first, 1)))]
     if (_find_total(exchanges[0]) or 0) > 1:
         exchanges.append((yield from send_once(site.page(kind, first + 1, 1))))
@@ -274,10 +274,10 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
 
 
 PAGES_PAST_END: Final = 5
-"""Number of pages to skip after the last page, to request a page that is past the end."""
+"""Distance between the end of a list and the page that is requested past the end, in pages."""
 
 HUGE_DISPLAY: Final = 10_001
-"""The value of `display` in the request that finds out whether there is a maximum for campaigns."""
+"""A value of `display` for campaigns that is larger than any plausible maximum."""
 
 _LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
 """The values of `display` to try first in the search for a maximum."""
@@ -366,7 +366,7 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Return the finding about `over_max`. If there were too few mailboxes to decide, a maximum for campaigns means `clamp`."""
+    """Return the finding about `over_max`. If `over` is undecided, a maximum for campaigns proves the value `clamp`."""
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
@@ -520,7 +520,7 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding about the form of values, from the count of each form. Few values do not rule out `mixed`."""
+    """Return the finding about the form of values, from the count of each form. After few values, `mixed` remains possible."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)

@@ -28,7 +28,7 @@ class KnobFinding:
 
     Attributes:
         possible: One value if it was observed, several if they cannot be distinguished, and no value if nothing was observed.
-        explanation: How the value was observed, or the reason why it was not.
+        explanation: How the value was observed, or why it was not observed.
     """
 
     possible: tuple[Any, ...]
@@ -93,7 +93,7 @@ _MAX_UNANSWERED: Final = 3
 
 
 class DialogueRunner:
-    """Runs dialogues over a transport. If the first requests get no response, it stops sending.
+    """Runs dialogues over a transport. If the first three requests get no response, the runner sends no more requests.
 
     Args:
         transport: The transport.
@@ -102,7 +102,7 @@ class DialogueRunner:
 
     Attributes:
         request_count: Number of requests sent.
-        retry_after_values: The `Retry-After` of each throttled response, as received; an empty string if there was none.
+        retry_after_values: The `Retry-After` header of each throttled response; an empty string if the header was missing.
     """
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
@@ -167,7 +167,7 @@ Dialogue = Generator[Request, Response, T]
 """A generator that yields requests, receives responses, and returns a result."""
 
 DOMAIN: Final = "conformance.example"
-"""The domain of the created addresses. RFC 2606 reserves `.example`, so no real address exists in this domain."""
+"""Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
 
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a create request, spelled as in the interface."""
@@ -178,12 +178,12 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """Nothing can be concluded: for example, no response arrived, or the response is a server error, a redirect or not JSON."""
+    """Raised if nothing can be concluded: for example, no response arrived, or a server error, a redirect or invalid JSON."""
 
 
 @attrs.frozen
 class Site:
-    """The workspace to use, the credentials, and the permission to write.
+    """The workspace to check, the credentials, and the permission to create contacts.
 
     Attributes:
         workspace: Workspace id.
@@ -281,7 +281,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""A marker: a key of `upload_options` with this value is left out of the request."""
+"""Marker value: `Site.creation` leaves out keys of `upload_options` with this value."""
 
 
 def parse_document(response: Response) -> Any:
@@ -293,12 +293,12 @@ def parse_document(response: Response) -> Any:
 
 
 def is_throttled(response: Response) -> bool:
-    """Return whether the service asks to retry later: with the status 429, or with `Retry-After` and any status."""
+    """Return whether the service throttled the request: the response has the status 429, or a `Retry-After` header."""
     return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
 
 
 def is_accepted(response: Response) -> bool:
-    """Return whether the service accepted the request. A refusal may also have the status 200.
+    """Return whether a response shows that the service accepted the request. A refusal may also have the status 200.
 
     Raises:
         InconclusiveError: The response is neither a success nor a refusal.

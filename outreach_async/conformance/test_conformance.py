@@ -1,12 +1,12 @@
-"""One test for each rule that the interface states, and a test that compares the behaviour with an earlier run."""
+"""Test each rule that the interface states, and compare the measured behaviour with an earlier run."""
 
 from __future__ import annotations
 
 import pytest
 
 from outreach_async.conformance.calibration import SuiteResult
-from outreach_async.conformance.rule import StatedRule
-from outreach_async.conformance.rules import CREATION_RULES, RULES, find_breaches
+from outreach_async.conformance.interface_rules import CREATION_RULES, RULES, find_breaches
+from outreach_async.conformance.item_rules import StatedRule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
@@ -22,7 +22,7 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 
 
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
-    """Compare the measured behaviour with the behaviour file. Write the file if no knob has changed or the change is accepted."""
+    """Compare the measured behaviour with the behaviour file. Write the file if no knob has changed or changes are accepted."""
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
         message = "nothing in the workspace could be read, so nothing was measured; check the URL, workspace id and headers"

@@ -1,6 +1,6 @@
-"""Determine the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
+"""Measure the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
-Every created contact has an e-mail address that does not exist. Contacts are permanent, because no operation deletes a contact.
+Every created contact has an e-mail address that does not exist. Contacts are permanent: no operation deletes a contact.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TrialCreations:
     """The first create requests: with each duplicates option, with every field, and without each required key.
 
     Attributes:
-        outcomes: Requests for the same contact and their responses, by the outcome that the interface states for each request.
+        outcomes: Requests that create the same contact, with their responses, by the outcome that the interface states.
         fields: A create request with every field that all-fields lists; `None` if it lists no field.
         incomplete: Create requests that each lack one required key, by the missing key.
     """
@@ -70,7 +70,7 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """The reason why the first create request failed; empty if it succeeded. After a failure, more requests prove nothing."""
+        """The reason why the first create request failed; empty if it succeeded. After a failure, nothing can be measured."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
@@ -118,7 +118,7 @@ def _omit_member(member: str, creation: Request) -> Request:
 
 
 def measure_created_status(trial: TrialCreations) -> KnobFinding:
-    """Find out the HTTP status of each outcome (rule C3)."""
+    """Find out the HTTP status of the response for each outcome of a create request (rule C3)."""
     document = {name: exchange for name, exchange in trial.outcomes.items() if (exchange.payload or {}).get("status") == name}
     statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
     how = ", ".join(f"{name} {status}" for name, status in statuses.items())
@@ -173,7 +173,7 @@ def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
 def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
     """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
-        return unobserved("the fields of the workspace could not be read, so a field that it does not have cannot be chosen")
+        return unobserved("the fields of the workspace could not be read, so no unknown field could be chosen")
     codes = [row.get("code") for row in survey.fields.rows]
     numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
@@ -241,7 +241,7 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
         alone, exchange = yield from _read_first_step(site)
         counts = MembershipCounts(exchange, before, joined, alone)
         if (joined, alone) != (before + 1, joined):
-            why = f"{before} contacts, {joined} after one was created with the campaign, {alone} after one without"
+            why = f"{before} contacts, {joined} after a contact was created with the campaign, {alone} after one without it"
             return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
         return (yield from _probe_reenrolment(site, member, guest, joined)), counts
     except InconclusiveError as error:
@@ -249,11 +249,11 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
 
 
 def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
-    """Create two existing contacts again, with the campaign: `guest`, who is not in the campaign, and `member`, who is in it."""
+    """Create two existing contacts again with the campaign. `guest` is not in the campaign yet; `member` is already in it."""
     options = {"campaign": site.campaign}
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)
-    how = f"the campaign had {joined} contacts before a duplicate was skipped with the campaign, and {after} after"
+    how = f"the campaign had {joined} contacts before a duplicate with this campaign was skipped, and {after} afterwards"
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}

@@ -1,7 +1,7 @@
 """Transports: send requests to the service over httpx, httpx2, aiohttp or httptools.
 
-A client sends every request through a `Transport`, which takes one complete request and returns one complete response. Many tasks
-may use a transport at the same time. Choose a transport:
+A client sends every request through a `Transport`, which accepts one complete request and returns one complete response. Many
+tasks may use a transport at the same time. Choose a transport:
 
     no transport                               `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
     HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
@@ -27,16 +27,16 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects and never retry.
-They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by
-default) raises `TransportError`.
+A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects, never retry, and
+have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by default)
+raises `TransportError`.
 
 Your own client
 ---------------
-Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your tests
-work as usual. The transport takes ownership of the client and closes it. The client adds CPU time, and its pool can lose
-connections when requests are cancelled, as with any use of the client. A transport made from a URL has neither disadvantage: each
-exchange has its own connection while it runs.
+Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your
+tests work as usual. The transport takes ownership of the `httpx.AsyncClient` and closes it. An `httpx.AsyncClient` adds CPU
+time, and its pool can lose connections when requests are cancelled. A transport made from a URL has neither disadvantage: no
+two exchanges share a connection at the same time.
 
 ```python
 import anyio
@@ -62,7 +62,7 @@ was the first on its connection, it may belong to an earlier request, and `send`
 With your own client, two kinds of response skip this check: responses that an event hook or the authentication reads, and
 responses that your own transport wraps. With your own aiohttp session, a connection on which bytes arrived while it was idle may
 be used again. The next request then fails with the same error; a request without a body fails only if the event loop had already
-read those bytes. To rule this out, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
+read those bytes. To exclude these cases, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
 `aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives after the next request was sent and
 separately from the response to that request.
 
@@ -87,10 +87,10 @@ anyio.run(main)
 Proxies and TLS
 ---------------
 A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...),
-in the same way for every library. `HttptoolsTransport` has no proxies, and raises an error if the environment sets one for the
-URL; name the host in `NO_PROXY` to connect directly. `trust_env=False` ignores the whole environment. `proxy=` sets a proxy
-instead; `ssl_context=` sets the trusted certificates and may hold a client certificate. A user and password in a URL are sent
-as basic authorization. These secrets are masked in every error.
+in the same way for every library. `HttptoolsTransport` does not support proxies, and raises an error if the environment sets a
+proxy for the URL; name the host in `NO_PROXY` to connect directly. `proxy=` overrides the environment's proxy. `ssl_context=`
+sets the trusted certificates and may contain a client certificate. `trust_env=False` ignores the whole environment. A user and
+password in a URL are sent as basic authorization. These secrets are masked in every error.
 
 ```python
 import ssl
@@ -105,14 +105,14 @@ print(HttpxTransport("https://user:secret@api.example/v1", ssl_context=context, 
 Writing middleware
 ------------------
 Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
-status. It raises `TransportError` if no complete response arrived.
+status. If no complete response arrives, `send` raises `TransportError`.
 
-`progress.sent` determines `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set it to
-`False` while it is certain that no byte has left, and to `True` before the first byte leaves. Its initial value, `None`, counts
-as maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local variables. If such an error
-is not an `OutreachError`, a note states where it was raised. Three attributes are optional: `max_in_flight` limits the client's
-concurrency, `secrets` are strings to mask in errors, and `base_url` is the URL that hooks receive. A transport that wraps another
-should pass these attributes on.
+`progress.sent` determines `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set
+`progress.sent` to `False` while it is certain that no byte has left, and to `True` before the first byte leaves. The initial
+value, `None`, counts as maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local
+variables. If such an error is not an `OutreachError`, a note states where it was raised. Three attributes are optional:
+`max_in_flight` limits the client's concurrency, `secrets` are strings to mask in errors, and `base_url` is the URL that hooks
+receive. A transport that wraps another should pass these attributes on.
 
 ```python
 import anyio

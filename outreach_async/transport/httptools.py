@@ -1,4 +1,4 @@
-"""The transport for httptools: the fastest transport, without proxies. httptools is not imported before the first request."""
+"""Send requests with httptools: the fastest transport, without proxies. httptools is not imported before the first request."""
 
 from __future__ import annotations
 
@@ -37,13 +37,16 @@ _CONNECTION_ERRORS: Final = (
 
 
 class HttptoolsPool(Protocol):
-    """A `ProtocolPool` or a `StreamPool`. With their own names, type-checking a program would check asyncio as well."""
+    """Protocol that stands for `ProtocolPool` and `StreamPool` in type annotations.
+
+    With the classes themselves, type checkers would check asyncio in every program that uses `outreach_async`.
+    """
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
         """Send a request and return the response."""
 
     def is_current(self) -> bool:
-        """Return whether the event loop of the pool is certainly running."""
+        """Return `True` if the running event loop is the event loop of the pool; `False` if it is another one or unknown."""
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -52,13 +55,13 @@ class HttptoolsPool(Protocol):
 class HttptoolsTransport:
     """Sends requests over its own connections, and reads responses with httptools, the HTTP parser of uvicorn.
 
-    This transport costs the least CPU time on asyncio, uvloop and trio. It has no proxies, and is made from a base URL only: use
-    `HttpxTransport` for proxies, for your own client, and for mocks such as respx.
+    This transport costs the least CPU time on asyncio, uvloop and trio. It does not support proxies, and accepts only a base URL:
+    use `HttpxTransport` for proxies, for your own client, and for mocks such as respx.
 
     A user and password in the URL are sent as basic authorization. The environment's certificates (`SSL_CERT_FILE`,
-    `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. By default, certifi's certificates are
-    trusted. If the host has several addresses, they are tried as in RFC 8305. A connection is reused for up to 5 seconds after
-    its last response. In another event loop, the transport opens new connections.
+    `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. By default, the transport trusts
+    certifi's certificates. If the host has several addresses, the transport tries them as described in RFC 8305. An idle
+    connection is reused for up to 5 seconds after its last response. In another event loop, the transport opens new connections.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
     parent's connections. A transport that was made but not used before the fork works in both processes.
@@ -66,11 +69,11 @@ class HttptoolsTransport:
     Args:
         base_url: The service's base URL.
         max_in_flight: Maximum number of connections, and of concurrent exchanges.
-        ssl_context: SSL context that verifies the service, and may hold a client certificate. It replaces the defaults of the
-            environment and certifi.
-        proxy: Must be `None`, because this transport has no proxies.
-        trust_env: Whether to use the environment's certificates. If true, a proxy that the environment sets for the URL is an
-            error.
+        ssl_context: SSL context that verifies the service, and may contain a client certificate. The context replaces the
+            certificates of the environment and of certifi.
+        proxy: Must be `None`, because this transport does not support proxies.
+        trust_env: Whether to use the environment's certificates. If true, and the environment sets a proxy for the URL, the
+            constructor raises `InvalidRequest`.
         max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
@@ -122,7 +125,7 @@ class HttptoolsTransport:
 
     @property
     def base_url(self) -> str:
-        """The URL prepended to every target, without user and password; hooks receive it."""
+        """The base URL of all requests, without user and password, for hooks."""
         return str(self._base)
 
     def _open_pool(self) -> HttptoolsPool:
@@ -135,7 +138,7 @@ class HttptoolsTransport:
         return open_pool(origin, self.max_in_flight, self._max_answer)
 
     def _get_pool(self) -> HttptoolsPool:
-        """Return the pool of the running event loop. On asyncio, this takes a seventh of the time of `LoopLocal.get`."""
+        """Return the pool of the running event loop. On asyncio, this method is seven times as fast as `LoopLocal.get`."""
         pool = self._last_pool
         if pool is None or not pool.is_current() or self._pool.is_inherited:
             pool = self._last_pool = self._pool.get()
@@ -179,7 +182,7 @@ class HttptoolsTransport:
             raise
         except _CONNECTION_ERRORS as error:
             cause = error
-        # Raised outside of the handler, so that the error has no context, and a cause without frames, which show the request.
+        # Raised outside of the handler, to set no `__context__`. The frames of the cause are dropped: they show the request.
         drop_tracebacks(cause)
         what = "no connection to" if progress.sent is False else "no response from"
         raise build_transport_error(f"{what} {self._base}: {describe_cause(cause)}", progress) from cause
@@ -203,9 +206,9 @@ def _reject_proxy(base: urls.BaseUrl, proxy: str | None, *, trust_env: bool) -> 
     """Raise an error if a proxy is set, because requests that bypass it may be forbidden or fail."""
     remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
     if proxy is not None:
-        raise InvalidRequest(f"proxy: expected None, because httptools has no proxies; {remedy}")
+        raise InvalidRequest(f"proxy: expected None, got a proxy, which httptools does not support; {remedy}")
     from urllib.request import getproxies  # a slow import
 
     if trust_env and urls.choose_environment_proxy(base, getproxies()):
-        text = f"expected no proxy for {base}, because httptools has no proxies, got one"
+        text = f"expected no proxy for {base}, got a proxy, which httptools does not support"
         raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {text}; {remedy}, or name the host in NO_PROXY")

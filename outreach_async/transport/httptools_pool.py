@@ -1,8 +1,8 @@
-"""Connections and pools for responses that are read with httptools. Importing this module imports httptools.
+"""Open and pool connections whose responses are parsed by httptools. Importing this module imports httptools.
 
-On asyncio, a connection is an `asyncio.Protocol`, and its pool uses no scope, task or event per request: `ProtocolPool`. On
-trio, a connection is a byte stream of anyio: `StreamPool`. Both send a whole request in one call, and set `progress.sent` on the
-line before this call. A request that ends before that line was certainly not sent, whether or not it has a body.
+On asyncio, a connection of `ProtocolPool` is an `asyncio.Protocol`, and the pool creates no scope, task or event per request. On
+trio, a connection of `StreamPool` is an anyio byte stream. Both pools send a whole request in one call, and set `progress.sent`
+on the line before this call. A request that fails before that line was certainly not sent, whether or not it has a body.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from anyio.lowlevel import current_token
 from anyio.streams.tls import TLSAttribute
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport.httptools_reader import ResponseReader
 from outreach_async.transport.leftovers import SocketProbe, build_unexpected_bytes_error, peek_decrypted
+from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport.sending import build_transport_error
 from outreach_async.transport.wire import Progress, Response
 
@@ -36,12 +36,12 @@ CONNECTION_ATTEMPT_DELAY: Final = 0.25
 """Seconds after which the next address is tried while earlier attempts continue; the recommendation of RFC 8305."""
 
 _NO_TIMEOUT: Final = 86_400.0
-"""Timeout of a TLS handshake in seconds. asyncio requires one, but only the client sets timeouts, and they are cancellations."""
+"""Timeout of a TLS handshake, one day in seconds. asyncio requires a timeout, but only the client sets effective timeouts."""
 
 _PIECE: Final = 65_536
 _BUFFER_SIZE: Final = 262_144
-"""Size of the buffer of a pool. For an `asyncio.Protocol`, asyncio would allocate as many bytes whenever something arrives. This
-can take as long as everything else that a request needs."""
+"""Size of a pool's receive buffer, in bytes. For an `asyncio.Protocol` without a buffer, asyncio would allocate this many bytes
+for each read, which can take as long as everything else that a request needs."""
 _CLOSED: Final = "the transport was closed while the request was in flight"
 _LOST: Final = "the server closed the connection"
 
@@ -62,7 +62,7 @@ class Origin:
 
 
 def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return the addresses that `getaddrinfo` found in their order, alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
+    """Return the addresses from results of `getaddrinfo`, alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
     families: dict[Any, list[str]] = {}
     for family, *_, address in found:
         families.setdefault(family, []).append(address[0])
@@ -70,10 +70,15 @@ def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
 
 
 async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
-    """Connect to the first address that accepts, as in RFC 8305 ("Happy Eyeballs").
+    """Try to connect to several addresses, and return the first connection (RFC 8305, "Happy Eyeballs").
 
-    Each next attempt starts when the previous one has failed or has taken `CONNECTION_ATTEMPT_DELAY` seconds; the first that
-    succeeds ends all others. asyncio can do this itself, but uvloop cannot.
+    An attempt starts when the previous attempt has failed or has lasted `CONNECTION_ATTEMPT_DELAY` seconds. The first attempt
+    that succeeds ends all others. asyncio implements RFC 8305 itself, but uvloop does not.
+
+    Args:
+        addresses: The addresses, in the order of the attempts.
+        connect: Function that connects to an address.
+        close: Function that closes a connection.
 
     Raises:
         OSError: No attempt succeeded.
@@ -111,19 +116,19 @@ async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable
 class ProtocolConnection(asyncio.BufferedProtocol):
     """A connection on asyncio or uvloop, for one exchange at a time.
 
-    The event loop calls it as soon as something arrives. It therefore notices at once if the server closes an idle connection or
-    sends bytes on it, unless the event loop is blocked: then, only `is_silent` notices it.
+    The event loop calls methods of the connection as soon as bytes arrive. If the server closes an idle connection or sends bytes
+    on it, the connection is therefore closed at once. While the event loop is blocked, only `is_silent` detects these cases.
 
     Args:
         loop: The running event loop.
         limit: Maximum size of a decoded response body, in bytes.
-        connections: The open connections of the pool, which this connection leaves when it is closed.
-        buffer: Buffer for received bytes. All connections of an event loop may share one: the bytes are processed at once.
+        connections: The open connections of the pool. A connection removes itself from this set when it is closed.
+        buffer: Buffer for received bytes. Connections may share a buffer, because received bytes are processed at once.
 
     Attributes:
-        idle_since: When the last exchange ended.
-        is_reusable: Whether the connection can be used for another exchange, as far as its last response shows.
-        lost: Done once the connection is closed.
+        idle_since: Time when the last exchange ended, in seconds of the pool's clock.
+        is_reusable: Whether the connection can be used for another exchange, according to its last response.
+        lost: Future that is done once the connection is closed.
     """
 
     def __init__(
@@ -167,7 +172,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return self._transport
 
     def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
-        """Send a request on the open connection, and return a future of the response for `finish`."""
+        """Send a request on the open connection. Return a future of the response, which must be passed to `finish`."""
         transport = self._transport
         assert transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type checker
         self._exchanges += 1
@@ -194,7 +199,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return response
 
     def _has_unread_bytes(self, reader: ResponseReader) -> bool:
-        # The first response is never suspect. After the end of the connection, its descriptor may be that of another connection.
+        # The first response is never suspect. The descriptor of a closed connection may already belong to another connection.
         if self._exchanges == 1 or not self._is_open:
             return False
         if self._is_encrypted and not reader.keeps_alive:  # closing a TLS connection sends bytes too
@@ -202,7 +207,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return self._probe.is_open_and_readable() and bool(self._probe.peek())
 
     def is_silent(self) -> bool:
-        """Return whether the idle connection is open and nothing has arrived on it."""
+        """Return whether the idle connection is open and no bytes have arrived on it."""
         return self.is_reusable and not self._probe.is_open_and_readable()
 
     def abort(self, error: Exception | None = None) -> None:
@@ -219,7 +224,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._reader = None
 
     def _end(self) -> None:
-        """End the exchange with the end of the connection, which may be the end of the response."""
+        """End the running exchange, because the connection has ended. The end of the connection may also end the response."""
         self.is_reusable = self._is_open = False
         if self._reader is None:
             return
@@ -249,11 +254,11 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             self._probe = SocketProbe(connection)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the signature of asyncio
-        """Return the buffer for the next bytes."""
+        """Return the buffer for the next bytes to receive."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass the bytes to the running exchange. Without one, close the connection."""
+        """Pass received bytes to the running exchange. If no exchange is running, close the connection."""
         if self._reader is None:
             self._has_unexpected_bytes = True
             self.abort()
@@ -267,11 +272,11 @@ class ProtocolConnection(asyncio.BufferedProtocol):
                 self._succeed(response)
 
     def eof_received(self) -> None:
-        """End the exchange. The event loop closes the connection."""
+        """End the running exchange at the end of the stream. The event loop then closes the connection."""
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the exchange, and leave the pool."""
+        """End the running exchange, and remove the connection from the pool."""
         if exc is None:
             self._end()
         else:
@@ -284,7 +289,7 @@ class ProtocolPool:
     """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first.
 
     Args:
-        origin: Where to connect to.
+        origin: The server to connect to.
         limit: Maximum number of connections, and of concurrent exchanges.
         max_answer: Maximum size of a decoded response body, in bytes.
         clock: Function that returns a monotonic time in seconds.
@@ -320,11 +325,11 @@ class ProtocolPool:
             self._running += 1
         try:
             # Without a checkpoint, nothing before the write would notice a cancellation. If other exchanges are running, the
-            # tasks of all responses that have arrived also come to this point. Their requests are then written in a row, which
-            # wakes the server once. Waking it for each of them can take as long as writing them.
+            # tasks of all responses that have arrived also reach this point. Their requests are then written in a row, which
+            # wakes the server once. Waking the server for each request can take as long as writing the requests.
             await (self._backend.checkpoint() if self._running > 1 else self._backend.checkpoint_if_cancelled())
             if self._closed:
-                raise InvalidRequest("the transport was closed before the request was sent; make a new one")
+                raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
             connection = self._take_idle() or await self._connect(progress)
             try:
                 return connection.finish(await connection.start(message, method, progress))
@@ -352,7 +357,7 @@ class ProtocolPool:
             raise
 
     def _release_slot(self) -> None:
-        """Hand a released slot to the exchange that has waited longest. The slot is free only if none waits."""
+        """Hand a released slot to the exchange that has waited longest. The slot becomes free only if no exchange is waiting."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -363,13 +368,13 @@ class ProtocolPool:
             self._all_ended.set()
 
     def _take_idle(self) -> ProtocolConnection | None:
-        """Remove and return the connection to use, if any; close those that were idle for too long."""
+        """Remove and return the most recent reusable connection, or `None`. Close connections that were idle for too long."""
         horizon = self._clock() - KEEPALIVE_EXPIRY
         while self._idle and self._idle[0].idle_since < horizon:
             self._idle.popleft().abort()
         while self._idle:
-            # The server is least likely to have closed the most recently used connection, and under a lower load the others
-            # expire.
+            # The server is least likely to have closed the most recently used connection. Under a lower load, the other
+            # connections expire.
             connection = self._idle.pop()
             if connection.is_silent():
                 return connection
@@ -401,7 +406,7 @@ class ProtocolPool:
                 connection.abort()
                 raise
         connection.require_open()
-        # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, for which `aclose` waits.
+        # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, and `aclose` would wait for it forever.
         self._connections.add(connection)
         return connection
 
@@ -415,7 +420,7 @@ class ProtocolPool:
         return connection
 
     def is_current(self) -> bool:
-        """Return whether the event loop of the pool is certainly running."""
+        """Return whether the running event loop is the event loop of the pool."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:  # another event loop, such as trio's
@@ -431,15 +436,15 @@ class ProtocolPool:
         if self._running:
             await self._all_ended.wait()
         if self._connections:
-            # Awaiting a future itself would cancel it if this method is cancelled; the event loop could not set it then.
+            # If this method awaited a future itself, a cancellation would cancel the future, and the event loop could not set it.
             await asyncio.wait([connection.lost for connection in self._connections])
 
 
 class StreamConnection:
-    """A connection over a byte stream of anyio, which is opened by its first exchange.
+    """A connection over an anyio byte stream. The first exchange opens the connection.
 
     Args:
-        origin: Where to connect to.
+        origin: The server to connect to.
         limit: Maximum size of a decoded response body, in bytes.
     """
 
@@ -451,7 +456,7 @@ class StreamConnection:
         self._exchanges = 0
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. If it is readable while idle, it has ended or has unexpected bytes."""
+        """Return whether the connection can be reused. An idle connection that is readable has ended or has unexpected bytes."""
         return self._is_reusable and not self._probe.is_readable()
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
@@ -473,7 +478,7 @@ class StreamConnection:
                     raise ConnectionResetError(_LOST) from None
             else:
                 response = reader.feed(data)
-        unread = self._peek(reader)  # also after the first response: TLS may hold bytes that the socket no longer shows
+        unread = self._peek(reader)  # also after the first response: TLS may have read bytes that the socket no longer shows
         if reader.has_leftovers or unread:
             if self._exchanges > 1:
                 raise build_unexpected_bytes_error()
@@ -498,10 +503,10 @@ class StreamConnection:
         return stream
 
     def _peek(self, reader: ResponseReader) -> bytes | None:
-        """Return a byte that arrived after the response; `b""` at the end of the stream, `None` if there is none."""
+        """Return a byte that arrived after the response; `b""` at the end of the stream, `None` if no byte arrived."""
         if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
             return byte
-        return self._probe.peek() if reader.keeps_alive or self._tls is None else None  # closing TLS sends bytes too
+        return self._probe.peek() if reader.keeps_alive or self._tls is None else None  # closing a TLS connection sends bytes too
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -510,10 +515,10 @@ class StreamConnection:
 
 
 class StreamPool:
-    """A bounded pool of connections over byte streams of anyio, in one event loop.
+    """A bounded pool of connections over anyio byte streams, in one event loop.
 
     Args:
-        origin: Where to connect to.
+        origin: The server to connect to.
         limit: Maximum number of connections, and of concurrent exchanges.
         max_answer: Maximum size of a decoded response body, in bytes.
     """
@@ -530,7 +535,7 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Return `False`, because querying trio takes as long as `LoopLocal.get`."""
+        """Return `False`, which makes the transport call `LoopLocal.get`. A check here would take as long."""
         return False
 
     async def aclose(self) -> None:
@@ -539,7 +544,7 @@ class StreamPool:
 
 
 def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:
-    """Return a pool for the running event loop; see `ProtocolPool` for the arguments."""
-    # The token, because `asyncio.get_running_loop` also succeeds in a trio that runs as a guest of asyncio.
+    """Return a new pool for the running event loop; see `ProtocolPool` for the arguments."""
+    # Not `asyncio.get_running_loop`, which also succeeds if trio runs as a guest of asyncio.
     is_asyncio = isinstance(current_token().native_token, asyncio.AbstractEventLoop)
     return (ProtocolPool if is_asyncio else StreamPool)(origin, limit, max_answer)

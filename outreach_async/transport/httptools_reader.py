@@ -1,12 +1,12 @@
 """Read HTTP/1.1 responses without I/O. Importing this module imports httptools, which parses with llhttp.
 
 llhttp parses heads and chunked bodies. It reports neither the end of a response nor the end of a connection, and has no setting
-for `HEAD`. This module therefore determines the length of a body itself: it passes each head to a new parser of llhttp, and
-passes only chunked bodies.
+for `HEAD`. This module therefore determines the length of a body itself. Only heads and chunked bodies are passed to llhttp, each
+head to a new parser.
 
 llhttp accepts more than a client should. This module also rejects HTTP/0.9 and HTTP/2.0, statuses below 100, transfer codings
-other than `chunked`, and heads and trailers of more than `MAX_HEAD` bytes. llhttp also skips line breaks before a response; here,
-they are an invalid start or unexpected bytes after the previous response.
+other than `chunked`, and heads and trailers of more than `MAX_HEAD` bytes. llhttp skips line breaks before a response. This
+module treats them as an invalid start, or as unexpected bytes after the previous response.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from outreach_async.transport.response_reader import BodyReader, decode_headers,
 from outreach_async.transport.wire import Response
 
 MAX_HEAD: Final = 64 * 1024
-"""Maximum size in bytes of the head of a response, with its interim responses, and of trailers and chunk extensions."""
+"""Maximum size in bytes of a response head with its interim responses, and also of a trailer or chunk extension."""
 
 _HTTP_1_0: Final = b"HTTP/1.0 "
 _VERSIONS: Final = (b"HTTP/1.1 ", _HTTP_1_0)
@@ -41,7 +41,7 @@ class ResponseReader:
         limit: Maximum size of the decoded body, in bytes.
 
     Attributes:
-        keeps_alive: Whether the server keeps the connection open after the response. Ignored for HTTP/1.0.
+        keeps_alive: Whether the server keeps the connection open after the response. Always false for HTTP/1.0.
         has_leftovers: Whether further bytes followed the response.
     """
 
@@ -65,7 +65,7 @@ class ResponseReader:
         """Add the next bytes. Return the response once it is complete, otherwise `None`.
 
         Raises:
-            TransportError: The bytes are not a valid response, or one that is too large.
+            TransportError: The bytes are not a valid response, or the response is too large.
         """
         if self._body is not None:
             return self._feed_body(self._body, data)
@@ -82,7 +82,7 @@ class ResponseReader:
         return None
 
     def finish(self) -> Response | None:
-        """Return the response that ends with the connection, or `None` if the connection ended too early.
+        """Return the response whose body ends with the connection; `None` if the connection ended too early.
 
         Raises:
             TransportError: The compressed body is incomplete.
@@ -92,7 +92,7 @@ class ResponseReader:
         return self._build_response(self._body.finish())
 
     def _check_start(self, head: bytes) -> None:
-        """Check a head that may be incomplete, because a server with another protocol may never complete it."""
+        """Check the start of an incomplete head. A server that uses another protocol may never send a complete head."""
         if not (head.startswith(_VERSIONS) or any(version.startswith(head) for version in _VERSIONS)):
             raise _build_invalid_error("expected a status line of HTTP/1.0 or HTTP/1.1")
         if len(head) > self._head_left:
@@ -114,7 +114,7 @@ class ResponseReader:
             self._skip_interim(status, len(head))
 
     def _skip_interim(self, status: int, size: int) -> None:
-        """Prepare for the head of the next response after one with a status of 100 to 199."""
+        """Skip an interim response, which has a status of 100 to 199, and prepare for the next head."""
         if status < _MIN_STATUS:
             require_final_status(status)
         if status == _SWITCHING_PROTOCOLS:
@@ -149,7 +149,10 @@ class ResponseReader:
         return self._feed_body(self._body, data)
 
     def _start_chunks(self) -> None:
-        """Read the body with a new parser. That of the head expects no chunks if a space follows the word `chunked`."""
+        """Start to read a chunked body with a new parser.
+
+        The parser of the head would expect no chunks if a space follows the word `chunked` in the header.
+        """
         self._is_chunked = True
         keeps_alive = self.keeps_alive
         self._parser = httptools.HttpResponseParser(self)
@@ -185,34 +188,34 @@ class ResponseReader:
         if not self._is_complete:
             return None
         # llhttp silently skips line breaks after a response. The last line break of the body, or of its trailers, and the empty
-        # line are the only line breaks that belong to the response. Part of another head ends in other bytes, and a complete
-        # one is an error of the parser.
+        # line are the only line breaks that belong to the response. Part of another head ends in other bytes, and after a
+        # complete head, the parser raises an error.
         self.has_leftovers |= self._tail[-4:] != _END_OF_HEAD or self._tail[0] in b"\r\n"
         return self._build_response(body.finish())
 
     def _build_response(self, body: bytes) -> Response:
-        self._parser = None  # the parser refers to this object: without this, only the garbage collector would free them
+        self._parser = None  # breaks the reference cycle with the parser, which only the garbage collector would free
         return Response(self._status, self._headers, body)
 
     # Called by the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header field. Trailers also arrive here, after the headers were read."""
+        """Collect a header field. The parser also calls this method for trailers, after the headers were read."""
         self._raw_headers.append((name, value.rstrip()))
 
     def on_headers_complete(self) -> None:
-        """Read the version and the fields while the parser still has them. Stop parsing at the end of a second head."""
+        """Store whether the server keeps the connection open. At the end of a second head, stop the parser by an error."""
         if self._is_complete:
             raise ValueError
         assert self._parser is not None, "the parser is running"  # noqa: S101 - for the type checker
         self.keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, piece: bytes) -> None:
-        """Collect a part of a chunked body."""
+        """Collect a piece of a chunked body."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Note that the response is complete."""
+        """Record that the response is complete."""
         self._is_complete = True
 
 

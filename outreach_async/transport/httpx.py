@@ -1,6 +1,6 @@
-"""The transport for httpx and httpx2.
+"""Send requests over httpx or httpx2.
 
-A transport imports only the library that it uses, and not before the first request.
+Each transport imports only the library that it uses, and not before the first request.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _CONNECTION_ERRORS: Final = (
 
 
 class HttpxClient(Protocol):
-    """An `httpx.AsyncClient` or an `httpx2.AsyncClient`.
+    """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations.
 
-    This protocol is for type checkers and does not import httpx. Otherwise, type-checking a program that uses `outreach_async`
-    would check aiohttp and httpx as well. Without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    With httpx's own class, mypy would check httpx in every program that uses `outreach_async`. Without a cache, checking httpx
+    and aiohttp takes longer than checking everything else.
     """
 
     @property
     def base_url(self) -> Any:
-        """The URL that targets are relative to."""
+        """The URL to which request targets are relative."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -59,8 +59,8 @@ class HttpxClient(Protocol):
 class HttpxTransport:
     """Sends requests over httpx or its fork httpx2.
 
-    A transport made from a base URL keeps a pool of the library's own transports, each with a single connection. Each
-    concurrent exchange uses one of them. With 64 requests in flight, this takes about 0.3 times the CPU time of an
+    A transport made from a base URL has a pool of the library's own transports, each with a single connection. Each concurrent
+    exchange uses a different connection. With 64 requests in flight, requests take about 0.3 times the CPU time of an
     `httpx.AsyncClient` with its pool, and 0.6 times the CPU time of an `httpx2.AsyncClient`. A user and password in the URL are
     sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
     `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. Transports that trust
@@ -83,8 +83,8 @@ class HttpxTransport:
         family: The library to use for a URL, by default `httpx`. For a client, the library is detected from the client's class.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
             client, the only default limit is that of its pool, which httpx does not expose.
-        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may hold a client certificate. It replaces the
-            defaults of the environment and the library. Only for a URL.
+        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may contain a client certificate. The context
+            replaces the certificates of the environment and of the library. Only for a URL.
         proxy: A proxy URL that overrides the environment's proxy: `http`, `https` or `socks5`, with user and password if
             required. Only for a URL.
         trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
@@ -93,7 +93,7 @@ class HttpxTransport:
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges; `None` for a client without an explicit value.
         secrets: Passwords and authorization values of the URL, the proxy and the client's header fields. `OutreachClient` masks
-            them in errors. Values that the `auth` of a client adds are unknown to the transport.
+            them in errors. Values that a client's `auth` adds are unknown to the transport, and are not masked.
 
     Raises:
         InvalidRequest: An argument is invalid, or a required package is not installed.
@@ -145,7 +145,7 @@ class HttpxTransport:
 
     @property
     def base_url(self) -> str:
-        """The URL prepended to every target, without user and password; hooks receive it."""
+        """The base URL of all requests, without user and password, for hooks."""
         return self._sender.base_url
 
     async def send(self, request: Request, progress: Progress, /) -> Response:

@@ -1,4 +1,4 @@
-"""Send over a client of httpx or httpx2 that the user has configured."""
+"""Send requests over an httpx or httpx2 client that the user has configured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class ClientSender(HttpxSender):
-    """Sends over an `httpx.AsyncClient` or `httpx2.AsyncClient`.
+    """Sends requests over a user's `httpx.AsyncClient` or `httpx2.AsyncClient`.
 
     Args:
         client: The user's client.
@@ -106,7 +106,7 @@ class _ReadOnlyCookieJar(CookieJar):
     """A cookie jar that stores no cookies from responses."""
 
     def extract_cookies(self, response: object, request: object) -> None:
-        """Ignore the cookies of a response."""
+        """Store no cookies from the response."""
 
 
 def _detect_family(client: Any, family: Family | None) -> Family:

@@ -1,4 +1,4 @@
-"""Send over a pool of single-connection transports of httpx or httpx2, without the overhead of a client."""
+"""Send requests over a pool of single-connection httpx or httpx2 transports, without the overhead of a client."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any, Final, Literal
 import anyio
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import ConnectionPool
 from outreach_async.transport.leftovers import ConnectionMonitor
-from outreach_async.transport.lifecycle import LoopLocal
+from outreach_async.transport.lifecycle import ConnectionPool, LoopLocal
 from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport.sending import mark_handed_over, merge_headers, require_origin_form
 from outreach_async.transport.tls import TrustSettings
@@ -28,7 +27,7 @@ FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
 
 class HttpxSender:
-    """Base class of `PoolSender`, which sends to a base URL, and of `ClientSender`, which sends over a user's client.
+    """Base class of `PoolSender`, which sends requests to a base URL, and of `ClientSender`, which uses a user's client.
 
     Args:
         family: Name of the library: `httpx` or `httpx2`.
@@ -54,7 +53,7 @@ class HttpxSender:
 
 
 class _Body:
-    """A request body that records when its bytes are requested. Authentication may request them twice."""
+    """A request body that records when its bytes are requested. Authentication may request the bytes twice."""
 
     def __init__(self, content: bytes, progress: Progress) -> None:
         self._content = content
@@ -66,9 +65,9 @@ class _Body:
 
 
 class _BodyChunks(AsyncIterator[bytes]):
-    """Yields the whole body as one piece, or nothing if the body is empty.
+    """Iterator over a request body, which yields all bytes at once, or nothing if the body is empty.
 
-    This is not an async generator, because trio warns about generators that a broken connection leaves unfinished.
+    The class replaces an async generator, because trio warns about generators that a broken connection leaves unfinished.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -81,13 +80,13 @@ class _BodyChunks(AsyncIterator[bytes]):
 
 
 class HandshakeTracker:
-    """Tracks sockets until their TLS handshake is done. A library that is cancelled before that leaves its socket open."""
+    """Tracks sockets whose TLS handshake is not done. httpx and httpx2 leave such a socket open if a request is cancelled."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Handle an event of the `trace` extension of httpx or httpx2."""
+        """Handle a trace event of httpx or httpx2: store a new socket, and forget it when its TLS handshake is done."""
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
         elif event.endswith("start_tls.complete"):
@@ -102,17 +101,17 @@ class HandshakeTracker:
 
 @cache
 def make_body_class(library: ModuleType) -> Any:
-    """Return a class of request bodies for an HTTP library, which accepts only subclasses of its own base class."""
+    """Return a class of request bodies for httpx or httpx2. Each library accepts only subclasses of its own base class."""
     return type("Body", (_Body, library.AsyncByteStream), {})
 
 
 async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | None) -> tuple[Response, bool]:
-    """Read a response of httpx or httpx2 to its end, and close it.
+    """Read an httpx or httpx2 response to its end, and close the response.
 
     Args:
         answer: The response of httpx or httpx2.
         limit: Maximum size of the decoded body, in bytes.
-        monitor: Checks the connection for unexpected bytes; `None` to skip the check.
+        monitor: Monitor that checks the connection for unexpected bytes; `None` to skip the check.
 
     Returns:
         The response, and whether its connection appears to be reusable.
@@ -137,7 +136,7 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
         await answer.aclose()
         # Run the library's nested generators to their end on the closed connection: trio warns about unfinished generators.
         with suppress(Exception):
-            for _ in range(16_384):  # more pieces than one read of 64 KiB can hold
+            for _ in range(16_384):  # more pieces than one read of 64 KiB can contain
                 await anext(pieces)
         raise
     await answer.aclose()
@@ -148,7 +147,7 @@ _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 
 
 class PoolSender(HttpxSender):
-    """Sends to a base URL over a pool of connections.
+    """Sends requests to a base URL over a pool of connections.
 
     Args:
         base: The base URL.
@@ -213,7 +212,7 @@ class PoolSender(HttpxSender):
         try:
             self._root = library.URL(str(self._base))
             self._default_headers = {"host": self._root.netloc.decode()}
-        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot encode raise only the latter
+        except (library.InvalidURL, UnicodeError):  # `UnicodeError` for some hosts that IDNA cannot encode
             raise InvalidRequest(INVALID_HOST_MESSAGE) from None
         if self._base.authorization:
             self._default_headers["authorization"] = self._base.authorization
@@ -246,8 +245,8 @@ class _HttpxConnection:
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
-        # If the library is cancelled during the TLS handshake, it leaks the socket. The socket is therefore kept here until there
-        # is a response.
+        # If a request is cancelled during the TLS handshake, the library leaks the socket. The socket is therefore stored here
+        # until a response has arrived.
         self.extensions: dict[str, Any] = {"trace": self._trace}
         self.is_clean = True
         self._sockets: list[Any] = []
@@ -258,14 +257,14 @@ class _HttpxConnection:
             self._sockets.append(info["return_value"])
 
     def mark_open(self, network: Any) -> ConnectionMonitor | None:
-        """Record that the connection is open, and return its monitor. Tracing stops, because no more sockets are opened."""
+        """Stop tracing, because the connection is open and no more sockets are opened. Return the monitor of the connection."""
         self.extensions = {}
         if network is not None and (self._monitor is None or self._monitor.network is not network):
             self._monitor = ConnectionMonitor(network)
         return self._monitor
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. If it is readable while idle, it has ended or has unexpected bytes."""
+        """Return whether the connection can be reused. An idle connection that is readable has ended or has unexpected bytes."""
         # The response of a mock has no monitor.
         return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 

@@ -24,7 +24,7 @@ class SocketProbe:
 
     def __init__(self, connection: Any) -> None:
         self._socket = connection
-        # Windows has no `poll`, but its `select` takes any descriptor.
+        # Windows has no `poll`, but its `select` accepts descriptors of any number.
         self._poll = select.poll() if hasattr(select, "poll") else None
         if self._poll is not None and connection.fileno() >= 0:
             self._poll.register(connection.fileno(), select.POLLIN)
@@ -39,11 +39,11 @@ class SocketProbe:
         return bool(self._poll.poll(0))
 
     def is_open_and_readable(self) -> bool:
-        """Do the same for a socket that is known to be open, in half the time."""
+        """Return the same as `is_readable` in half the time. The socket must be open."""
         return bool(self._poll.poll(0)) if self._poll is not None else self.is_readable()
 
     def peek(self) -> bytes | None:
-        """Return the first unread byte in the kernel; `b""` at the end of the stream, `None` if there is nothing to read."""
+        """Return the first unread byte without consuming it; `b""` at the end of the stream, `None` if there is no byte."""
         if not self.is_readable():
             return None
         try:
@@ -59,7 +59,7 @@ class SocketProbe:
 
 
 def build_unexpected_bytes_error() -> TransportError:
-    """Return the error for a response that may be a copy of another response."""
+    """Return the error for a response that may belong to an earlier request."""
     return TransportError(
         "the response may belong to an earlier request: its connection received unexpected bytes", maybe_sent=True
     )
@@ -83,19 +83,18 @@ class ConnectionMonitor:
         self._tls = tls if isinstance(tls, ssl.SSLObject) else None
 
     def is_silent(self) -> bool:
-        """Return whether the idle connection is open and nothing has arrived on it."""
+        """Return whether the idle connection is open and no bytes have arrived on it."""
         return self._probe is None or not self._probe.is_readable()
 
     def check_leftovers(self, stream: Any, *, closing: bool) -> bool:
-        """Look for bytes after a response that was read to its end. If there are any, make the library close the connection.
+        """Look for bytes after a response that was read to its end. If there are bytes, make the library close the connection.
 
         Args:
             stream: The stream of the response, still open.
             closing: Whether the response announces that the server closes the connection after it.
 
         Returns:
-            Whether the connection is open and has no unexpected bytes. Also `False` if the library does not expose
-            its state.
+            Whether the connection is open and has no unexpected bytes. Also `False` if the library does not expose its state.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.
@@ -116,14 +115,14 @@ class ConnectionMonitor:
         return False
 
     def _peek_buffered(self) -> bytes | None:
-        """Return the first byte that was read from the kernel but not yet passed to h11; see `SocketProbe.peek`."""
+        """Return a byte that was read from the socket but not passed to h11; `b"?"` for an unknown byte, `None` for no byte."""
         if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
             return byte
         return b"?" if _has_buffered_bytes(self.network) else None
 
 
 def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
-    """Return a byte that TLS has already received and that is still unread; see `SocketProbe.peek`. The byte is consumed."""
+    """Read a byte that TLS has already received; `b""` if the connection has ended or is broken, `None` if there is no byte."""
     try:
         return tls.read(1)
     except ssl.SSLWantReadError:
@@ -133,9 +132,9 @@ def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
 
 
 def http11_state(stream: Any) -> tuple[int, Any] | None:
-    """Return how many requests a connection has carried, and its h11 connection, which holds the bytes after a response.
+    """Return the number of requests sent on a connection, and its h11 connection, which stores the bytes after a response.
 
-    httpx, httpx2 and httpcore have no public attribute for either value.
+    httpx, httpx2 and httpcore have no public attributes for these values.
 
     Args:
         stream: The `stream` of the response.
@@ -152,7 +151,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
 
 
 def _has_buffered_bytes(network: Any) -> bool:
-    """Return whether anyio has buffered bytes. On asyncio, anyio may read more from the kernel than httpcore takes at once."""
+    """Return whether anyio has buffered bytes. On asyncio, anyio may read more bytes at once than httpcore requests."""
     stream = getattr(network, "_stream", None)
     while (inner := getattr(stream, "transport_stream", None)) is not None:
         stream = inner

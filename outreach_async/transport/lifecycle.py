@@ -1,10 +1,13 @@
-"""Tie connections to one event loop of one process, limit how many exchanges run at once, and cancel them on closing."""
+"""Manage connections: bind them to one event loop, limit concurrent exchanges, reuse idle connections, and close everything."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Protocol, Self, TypeVar
 from weakref import WeakSet
@@ -18,9 +21,15 @@ from outreach_async.transport.wire import Progress, Response
 
 T = TypeVar("T")
 
+KEEPALIVE_EXPIRY: Final = 5.0
+"""Seconds after which an idle connection is closed instead of reused; the default of httpx."""
+
+_INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
+_PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections
+
 
 class LoopLocal(Generic[T]):
-    """A value that belongs to one event loop. Another event loop gets a new value.
+    """Creates a value for the running event loop, and a new value if the event loop changes.
 
     Sockets and locks work only in the event loop that made them. The previous event loop is assumed to have ended: if two event
     loops alternate, the value is made again each time. In a forked child, a value that the parent made is neither used nor
@@ -32,7 +41,7 @@ class LoopLocal(Generic[T]):
         get_token: Function that returns an object which identifies the running event loop.
 
     Attributes:
-        is_inherited: Whether this process inherited the object through a fork.
+        is_inherited: Whether this process inherited the `LoopLocal` through a fork.
     """
 
     def __init__(self, make: Callable[[], T], get_token: Callable[[], object] = current_token) -> None:
@@ -44,7 +53,7 @@ class LoopLocal(Generic[T]):
         _INSTANCES.add(self)
 
     def get(self) -> T:
-        """Return the value of the running event loop; make it if necessary.
+        """Return the value of the running event loop. Make the value if necessary.
 
         Raises:
             InvalidRequest: The parent process made the value before this process was forked.
@@ -57,21 +66,17 @@ class LoopLocal(Generic[T]):
         return self._value
 
     def release(self) -> T | None:
-        """Forget the value. Return it if it belongs to the running event loop, otherwise return `None`."""
+        """Remove the value. Return the removed value; `None` if there is no value, or if it belongs to another event loop."""
         value = self._value if self._token == self._get_token() else None
         self._value = self._token = None
         return value
 
     def discard_after_fork(self) -> None:
-        """Discard the value in a newly forked child."""
+        """Discard the value of the parent process, in a newly forked child process."""
         self.is_inherited = True
         if self._value is not None:
             _PARENT_VALUES.append(self._value)
             self._make, self._value = _raise_forked, None
-
-
-_INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
-_PARENT_VALUES: Final[list[object]] = []  # kept forever: collecting a value as garbage may close connections
 
 
 def _raise_forked() -> NoReturn:
@@ -81,7 +86,7 @@ def _raise_forked() -> NoReturn:
 
 
 def discard_all_after_fork() -> None:
-    """Discard the parent's value in every `LoopLocal`."""
+    """Discard the values of the parent process in every `LoopLocal`, in a newly forked child process."""
     for instance in _INSTANCES:
         instance.discard_after_fork()
 
@@ -91,7 +96,7 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
 
 
 class CancelScopeLike(Protocol):
-    """A cancel scope, such as `anyio.CancelScope`."""
+    """Protocol of a cancel scope, such as `anyio.CancelScope`."""
 
     def __enter__(self) -> Self: ...
 
@@ -123,14 +128,14 @@ class InFlight:
             InvalidRequest: The transport was closed before the exchange started.
             TransportError: The transport was closed while the exchange was running.
         """
-        if self._semaphore.value > 0:  # then nothing waits; this spares a coroutine and a second check for a cancellation
+        if self._semaphore.value > 0:  # no exchange is waiting; the shortcut saves a coroutine and a second cancellation check
             self._semaphore.acquire_nowait()
         else:
             await self._semaphore.acquire()
         try:
             await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
             if self._closed:  # checked here, because the transport may have been closed during the wait
-                raise InvalidRequest("the transport was closed before the request was sent; make a new one")
+                raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
             with self._make_scope() as scope:
                 self._scopes.add(scope)
                 try:
@@ -155,3 +160,69 @@ class InFlight:
             scope.cancel()
         if self._scopes:  # the caller closes the pool next, which must not happen while an exchange is running
             await self._all_ended.wait()
+
+
+class ConnectionPool:
+    """A bounded pool of connections for one event loop. The most recently used connection is reused first.
+
+    The libraries' own pools scan all connections for every request, and a request that is cancelled at the wrong moment can
+    permanently reduce their capacity. In this pool, one exchange at a time uses a connection. A connection is closed if an
+    exchange ends without a complete response, or if the connection was idle for too long.
+
+    Args:
+        limit: Maximum number of connections, and of concurrent exchanges.
+        build: Function that makes a connection without opening it.
+        clock: Function that returns a monotonic time in seconds.
+    """
+
+    def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._in_flight = InFlight(limit)
+        self._build = build
+        self._clock = clock
+        self._idle: deque[tuple[float, Any]] = deque()
+
+    async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
+        """Run an exchange on a connection that no other exchange uses at the same time."""
+        return await self._in_flight.run(partial(self._exchange_on, exchange), progress)
+
+    async def _exchange_on(self, exchange: Callable[[Any], Awaitable[Response]]) -> Response:
+        idle, worn = self._take_idle()
+        connection = idle or self._build()
+        try:
+            # Closing may be cancelled. The new connection is not in the pool, so it must be closed in that case as well.
+            await _close_all(worn)
+            answer = await exchange(connection)
+        except BaseException:
+            # Also after a cancellation: the rest of the response would arrive later and be read as the next response.
+            await _close_all([connection])
+            raise
+        # Only after a complete response. The newest connection stays on the right, so the oldest is always on the left.
+        self._idle.append((self._clock(), connection))
+        return answer
+
+    def _take_idle(self) -> tuple[Any | None, list[Any]]:
+        """Remove and return the connection to use, if any, and the connections to close."""
+        worn = []
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0][0] < horizon:
+            worn.append(self._idle.popleft()[1])
+        while self._idle:
+            # Take the most recently used connection: the server is least likely to have closed it, and under a lower load the
+            # other connections expire.
+            connection = self._idle.pop()[1]
+            if connection.is_reusable():
+                return connection, worn
+            worn.append(connection)
+        return None, worn
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
+        idle, self._idle = self._idle, deque()
+        await _close_all(connection for _, connection in idle)
+
+
+async def _close_all(connections: Iterable[Any]) -> None:
+    for connection in connections:
+        with anyio.CancelScope(shield=True):  # a cancellation half-way would leave the socket open
+            await connection.aclose()

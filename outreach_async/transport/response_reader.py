@@ -22,7 +22,7 @@ _MAX_MEMBERS: Final = 1024
 """Maximum number of gzip members in one response. Decoding takes time even for an empty member, which has only 20 bytes."""
 
 _MAX_PIECES: Final = 4096
-"""Number of collected pieces after which the pieces are joined, because each piece has a memory overhead."""
+"""Number of pieces to collect before joining them. Each piece has a memory overhead."""
 
 _MIN_FINAL_STATUS: Final = 200
 
@@ -30,10 +30,10 @@ _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 
 
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return response header fields as strings by lower-case name, joining repeated fields, in the same way for every backend.
+    """Return response header fields as strings by lower-case name. Repeated fields are joined with a comma.
 
-    Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8. The backends themselves decode values in different
-    ways, and aiohttp produces lone surrogates.
+    Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8, in the same way for every backend. The backends
+    themselves decode values in different ways, and aiohttp produces lone surrogates.
     """
     fields: dict[str, str] = {}
     for name, value in raw:
@@ -50,7 +50,7 @@ def require_final_status(status: int) -> int:
     """Return an HTTP status after checking that it is final, that is, 200 or more.
 
     Raises:
-        TransportError: The status is below 200. Not every backend rejects a status such as 000, and 100 to 199 are not final.
+        TransportError: The status is below 200: either not a valid status, such as 000, or an interim status of 100 to 199.
     """
     if status < _MIN_FINAL_STATUS:
         raise TransportError(f"the response has an invalid status: expected 200 or more, got {status:03}", maybe_sent=True)
@@ -71,14 +71,14 @@ class BodyReader:
 
     def __init__(self, headers: Mapping[str, str], limit: int, *, decoded: bool = False) -> None:
         self._limit = self._decoded_left = limit
-        # Encoded bytes need their own limit, because any number of them may decode to nothing. The overhead of an encoding is
-        # smaller than what this limit allows.
+        # Encoded bytes need a limit of their own, because any number of encoded bytes may decode to nothing. The limit exceeds
+        # the overhead of every supported encoding.
         self._encoded_left = 2 * limit + 65_536
         self._pieces: list[bytes] = []
         self._joined = bytearray()
         self._decompressor = None if decoded else _make_decompressor(headers.get("content-encoding", ""))
         if not decoded and "transfer-encoding" in headers and "content-length" in headers:
-            # RFC 9112, section 6.3: this may be request smuggling. httpx would use one of the two fields, aiohttp neither.
+            # RFC 9112, section 6.3: this may be request smuggling. httpx would use one of the two fields; aiohttp ignores both.
             raise TransportError(
                 "the response has an ambiguous length: both transfer-encoding and content-length", maybe_sent=True
             )

@@ -1,9 +1,9 @@
-"""Track whether a request was sent, and build the errors that state it.
+"""Track whether a request was sent, and build errors that state whether it was sent.
 
-`Progress` changes only if there is proof, and every error is consistent with `Progress`. The request body provides the proof:
-the HTTP library receives an object that records when the bytes of the body are first requested. If the bytes were never
-requested, nothing was sent. This works only for a request that has a body, and a head that is small enough for a single write.
-A longer head can be interrupted between two writes: some of its bytes are then sent although the body is never requested.
+Every error is consistent with the `Progress` of its request. The request body proves whether the request was sent: the HTTP
+library receives an object that records when the bytes of the body are first requested. If the bytes were never requested, nothing
+was sent. This proof requires a body, and a head that is small enough for a single write. A longer head can be interrupted between
+two writes: some of its bytes are then sent although the body is never requested.
 """
 
 from __future__ import annotations
@@ -32,8 +32,14 @@ def mark_unsent(progress: Progress) -> None:
 
 
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Record that the HTTP library may send the request from now on, unless the body will record this itself (`proof`)."""
-    # From here on, the library may write at any time. Without proof, it would be unknown afterwards whether it did.
+    """Record that the HTTP library may send the request from now on.
+
+    Args:
+        progress: The progress of the request.
+        request: The request.
+        proof: Whether the library requests the body before it sends anything. If the request has a body and a small head, the
+            body then records the sending, and this function changes nothing.
+    """
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
         progress.sent = None
@@ -45,18 +51,20 @@ def build_transport_error(reason: str, progress: Progress) -> TransportError:
 
 
 def build_closed_error(transport: object) -> InvalidRequest:
-    """Return the error for using a closed transport."""
-    return InvalidRequest(f"the {type(transport).__name__} is closed; make a new one")
+    """Return the error for the use of a closed transport, client or session."""
+    name = type(transport).__name__
+    return InvalidRequest(f"the {name} is closed; make a new {name}")
 
 
 def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
     """Return the header fields to send: the defaults, overridden by the request's fields, and fields that describe the body.
 
     Raises:
-        InvalidRequest: The method or a header field is invalid: an HTTP library would change it, or raise an error that shows it.
+        InvalidRequest: The method or a header field is invalid. An HTTP library would change the invalid value, or show it in an
+            error.
     """
     if not METHOD.fullmatch(request.method):
-        raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
+        raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
     merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
     if request.body or request.method in METHODS_WITH_BODY:
         merged["content-length"] = str(len(request.body))
@@ -84,10 +92,10 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def require_origin_form(target: str) -> str:
-    """Return a request target after checking that no HTTP library changes it when appending it to the origin.
+    """Check that every HTTP library sends a request target unchanged, and return the target.
 
     Raises:
-        InvalidRequest: The target is invalid, or an HTTP library would change it.
+        InvalidRequest: The target is invalid, or an HTTP library would change the target.
     """
     if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
@@ -98,7 +106,7 @@ def require_origin_form(target: str) -> str:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return a description of an error on one short line. If the error has no message, the message of its cause is used."""
+    """Return the class and message of an error on one short line. If the message is empty, the message of its cause is used."""
     cause: BaseException | None = error
     text = ""
     while cause is not None and not text:

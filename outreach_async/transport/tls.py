@@ -22,7 +22,7 @@ class TrustSettings:
     The environment variables are read once, when the transport is made. They have the same meaning as in httpx.
 
     Attributes:
-        ssl_context: A context made by the user; it overrides the other settings.
+        ssl_context: An SSL context made by the user, which overrides the other settings; `None` for no such context.
         file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set.
         directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. Used only if `file` is `None`;
             if both are `None`, the library's defaults are used.
@@ -49,8 +49,8 @@ class TrustSettings:
         """Return the SSL context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: The library whose default certificates are used if the settings name none: those of certifi for httpx,
-                aiohttp and httptools, those of the system for httpx2.
+            library: Name of the HTTP library. If the settings name no certificates, the context trusts those of certifi for
+                httpx, aiohttp and httptools, and those of the system for httpx2.
 
         Raises:
             InvalidRequest: The certificates named by the environment cannot be read.
@@ -66,7 +66,7 @@ class TrustSettings:
 
 @lru_cache(8)
 def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
-    """Return the SSL context. `_version` serves only as a part of the cache key, so that a replaced file is read again."""
+    """Return a cached SSL context. `_version` is only a part of the cache key: it changes if the file is replaced."""
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:
@@ -82,7 +82,7 @@ def _shared_context(library: str, file: str | None, directory: str | None, _vers
 
 
 def _file_version(file: str | None) -> object:
-    """Return a value that changes when the file changes, because a certificate file may be replaced while it is in use."""
+    """Return a value that changes when a file changes, because a certificate file may be replaced while a program is running."""
     if file is None:
         return None
     status = Path(file).stat()

@@ -1,4 +1,4 @@
-"""Parse and validate URLs and other arguments shared by all transports, and keep credentials out of messages."""
+"""Parse and validate the URLs and other arguments that all transports accept, without showing credentials in messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BaseUrl:
         port: The port; `None` for the default port of the scheme.
         path: The path prepended to every target, without a trailing slash; usually empty.
         authorization: Value of the `authorization` field for the user and password of the URL; `None` if the URL has neither.
-        secrets: Parts of the URL that must not be shown.
+        secrets: Parts of the URL to mask in messages, such as the password.
     """
 
     scheme: str
@@ -58,11 +58,11 @@ def parse_base_url(text: str) -> BaseUrl:
 
     Raises:
         InvalidRequest: The URL is not a valid base URL. The message names the field and the remedy, and omits the URL, which may
-            hold a password.
+            contain a password.
     """
     parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise InvalidRequest("base_url: expected a URL without query and fragment, got one with either; remove both")
+        raise InvalidRequest("base_url: expected a URL without query and fragment, got a query or a fragment; remove both")
     if not _PATH.fullmatch(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path, got other characters; encode it with urllib.parse.quote")
     if has_dot_segments(parts.path):
@@ -95,7 +95,7 @@ def url_secrets(url: str | None) -> tuple[str, ...]:
 
 
 def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets in the header fields of a client or session that the user has configured."""
+    """Return the secrets in the header fields of a user's client or session: its credentials and cookies."""
     values = [fields.get(name, "") for name in _AUTHORIZATION_HEADERS]
     return _drop_short([*values, *(value.partition(" ")[2] for value in values)])  # the credentials after "Bearer" or "Basic"
 
@@ -105,7 +105,7 @@ def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the proxy URL: the explicit URL, or the environment's if `trust_env` is set; `None` for no proxy.
+    """Return the URL of the proxy to use: the explicit URL, else the environment's if `trust_env` is true; `None` for no proxy.
 
     Raises:
         InvalidRequest: The URL has no host, or a scheme that is not in `schemes`.
@@ -122,13 +122,13 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
 
 
 def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
-    """Choose the proxy for a base URL by the rules of httpx.
+    """Return the environment's proxy for a base URL, by the rules of httpx; `None` for no proxy.
 
     `NO_PROXY` is checked first, then the variable of the scheme, then `ALL_PROXY`.
 
     Args:
         base: The base URL.
-        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them; the key `no` holds the value of `NO_PROXY`.
+        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them. The value of the key `no` is `NO_PROXY`.
     """
     if any(_is_exempt(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
         return None
@@ -166,7 +166,7 @@ def _split_url(field: str, text: str, schemes: Collection[str], example: str) ->
         is_complete = False
     if not is_complete or _UNSAFE_CHARACTERS.search(text) or parts.scheme not in schemes:
         raise InvalidRequest(
-            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
+            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass a URL {example}"
         )
     return parts
 
@@ -181,7 +181,7 @@ def require_module(module: str, requirement: str) -> None:
 
     Args:
         module: Name of a top-level module.
-        requirement: The requirement that installs it, in pip's syntax, such as `outreach_async[aiohttp]`.
+        requirement: The requirement that installs the module, in pip's syntax, such as `outreach_async[aiohttp]`.
 
     Raises:
         InvalidRequest: The module is not installed; the message has the pip command.
@@ -191,7 +191,7 @@ def require_module(module: str, requirement: str) -> None:
 
 
 def require_positive(field: str, value: object) -> int:
-    """Return `value` after checking that it is a positive whole number.
+    """Check that an argument is a positive whole number, and return the number.
 
     Raises:
         InvalidRequest: `value` is not a whole number of 1 or more.
@@ -202,7 +202,7 @@ def require_positive(field: str, value: object) -> int:
 
 
 def reject_options(argument: str, **options: object) -> None:
-    """Check that no option is passed that the user's client or session already determines.
+    """Check that the user passed no option that the user's client or session already determines.
 
     Args:
         argument: Name of the argument: `client` or `session`.
@@ -216,7 +216,7 @@ def reject_options(argument: str, **options: object) -> None:
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the name of the library that defines the class `name`, if `value` is an instance of it; otherwise `None`.
+    """Return the library that defines a class or base class of `value` called `name`; `None` if there is no such class.
 
     The library is not imported.
     """

@@ -1,7 +1,7 @@
-"""The transport protocol and the values that transports exchange.
+"""Define the transport protocol, and the requests and responses that transports exchange.
 
-The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: it does not depend on
-operations, and the client does not depend on sockets.
+The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: transports do not depend
+on operations, and the client does not depend on sockets.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import attrs
 METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-"""Pattern of the header values that every HTTP library sends in the same way."""
+"""Pattern of header values that all HTTP libraries send unchanged."""
 PATH_CHARACTERS: Final = r"A-Za-z0-9\-._~!$&'()*+,;=:@/%"
-"""Characters of a path that every backend sends unchanged, written for a character class of a regular expression."""
+"""Characters of a path that all HTTP libraries send unchanged, in the syntax of a character class of a regular expression."""
 _DOT_SEGMENT: Final = re.compile(r"(?:\A|/)(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)
 
 
 def has_dot_segments(target: str) -> bool:
-    """Return whether the path of a target has a `.` or `..` segment, which HTTP libraries collapse."""
+    """Return whether the path of a request target has a `.` or `..` segment, which HTTP libraries remove."""
     return _DOT_SEGMENT.search(target.partition("?")[0]) is not None
 
 
@@ -50,7 +50,7 @@ class Request:
     body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
-        """Show the method, the target and the size. Header values and the body may hold secrets."""
+        """Show the method, the target and the size. Headers and body are omitted, because they may contain secrets."""
         return f"<Request {self.method} {self.target} ({len(self.body)} bytes)>"
 
 
@@ -75,12 +75,12 @@ class Response:
     body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
-        """Show the status and the size. The body may echo secrets of the request."""
+        """Show the status and the size. The body is omitted, because it may repeat secrets of the request."""
         return f"<Response {self.status} ({len(self.body)} bytes)>"
 
 
 class Progress:
-    """Records whether a request was sent. It remains readable after the transport was cancelled.
+    """Records whether a request was sent. The record remains readable after the transport was cancelled.
 
     Attributes:
         sent: `None` (initially): unknown, which counts as maybe sent. `False`: no byte of the request has left. `True`: a byte
@@ -104,11 +104,11 @@ class Progress:
 class Transport(Protocol):
     """Sends requests to the service. Many tasks may use a transport at the same time.
 
-    A transport never retries, follows no redirects, keeps no cookies and has no timeout of its own (a client timeout reaches it
-    as a cancellation). It rejects a response that exceeds its size limit while reading it. It may have three attributes:
-    `max_in_flight: int` limits the client's concurrency; `secrets: tuple[str, ...]` are its own secrets, such as a proxy
-    password, which the client masks in errors; `base_url: str` is the URL prepended to every target, for hooks. A transport that
-    wraps another should pass these attributes on.
+    A transport never retries, follows no redirects, stores no cookies and has no timeout of its own: a timeout of the client
+    reaches the transport as a cancellation. A transport stops reading a response that exceeds the transport's size limit. Three
+    attributes are optional: `max_in_flight: int` limits the client's concurrency; `secrets: tuple[str, ...]` are strings to mask
+    in errors, such as a proxy password; `base_url: str` is the URL prepended to every target, for hooks. A transport that wraps
+    another should pass these attributes on.
 
     Example:
         ```python
@@ -128,7 +128,7 @@ class Transport(Protocol):
         """Send the request and read the complete response, whatever its status.
 
         Raises:
-            TransportError: No complete response arrived; its `maybe_sent` agrees with `progress`.
+            TransportError: No complete response arrived. The error's `maybe_sent` agrees with `progress`.
         """
 
     async def aclose(self) -> None:

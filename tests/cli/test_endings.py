@@ -64,7 +64,7 @@ def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypa
     monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example")
     done = shell("fields", "--backend", "httptools", "--base-url", "https://api.example", "--workspace", "space_1")
     assert (
-        "httptools has no proxies, got one; pass --backend httpx or --backend aiohttp, or name the host in NO_PROXY"
+        "got a proxy, which httptools does not support; pass --backend httpx or --backend aiohttp, or name the host in NO_PROXY"
         in " ".join(done.err.split())
     )
     assert "secret" not in done.err

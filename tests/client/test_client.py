@@ -51,7 +51,7 @@ def sent(script: Script) -> dict[str, Any]:
         ({}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
         ({"base_url": ""}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
         ({"base_url": "https://api.example", "transport": Script()}, "base_url: expected either .*, got both; .*"),
-        ({"base_url": "api.example"}, "base_url: expected a URL .+; pass one such as .+"),
+        ({"base_url": "api.example"}, "base_url: expected a URL .+; pass a URL such as .+"),
         ({"transport": object()}, "transport: expected a transport, got object; wrap a client, .+"),
         ({"transport": Script}, "transport: expected a transport, got type; wrap a client, .+"),
         (

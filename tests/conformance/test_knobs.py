@@ -38,7 +38,7 @@ from outreach_async.conformance.calibration import (
     measure_knobs,
     measure_service,
 )
-from outreach_async.conformance.rules import RULES, find_breaches
+from outreach_async.conformance.interface_rules import RULES, find_breaches
 from outreach_async.conformance.write_probes import INVALID_VALUES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES

@@ -17,8 +17,8 @@ from support.examples import scaled
 
 from outreach_async.conformance import read_probes, write_probes
 from outreach_async.conformance.calibration import Calibration, measure_knobs
+from outreach_async.conformance.interface_rules import RULES, find_breaches
 from outreach_async.conformance.read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
-from outreach_async.conformance.rules import RULES, find_breaches
 from outreach_async.conformance.target import (
     Dialogue,
     InconclusiveError,
@@ -384,7 +384,7 @@ def test_a_campaign_whose_counts_do_not_change_reveals_nothing_about_joining() -
 
     found = changed("camp_draft/steps", still)
     assert found["skip_enrols"].explanation == found["reenrol"].explanation
-    assert "7 contacts, 7 after one was created with the campaign" in found["reenrol"].explanation
+    assert "7 contacts, 7 after a contact was created with the campaign" in found["reenrol"].explanation
 
 
 def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> None:
@@ -402,7 +402,7 @@ def test_a_count_that_jumps_matches_no_value() -> None:
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)
 
-    how = "the campaign had 2 contacts before a duplicate was skipped with the campaign, and 9 after"
+    how = "the campaign had 2 contacts before a duplicate with this campaign was skipped, and 9 afterwards"
     assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == how
 
 

@@ -126,7 +126,7 @@ async def test_a_rate_limit_is_reported_but_not_its_limit() -> None:
     assert found["rate_limit"].explanation.startswith("there is a rate limit of an unknown number of requests: ")
     assert "Retry-After '60'" in found["rate_limit"].explanation
     assert found["past_end"].possible == ()
-    assert describe_rate_limit(7, []).explanation == "not provoked: 7 requests were sent one at a time, and none was throttled"
+    assert describe_rate_limit(7, []).explanation == "not tested: 7 requests were sent one at a time, and none was throttled"
 
 
 async def test_throttling_with_status_200_is_not_a_refusal() -> None:

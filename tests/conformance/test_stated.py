@@ -12,8 +12,8 @@ from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Breach, check
 from outreach_async.conformance.calibration import measure_knobs
+from outreach_async.conformance.interface_rules import CREATION_RULES, RULES, find_breaches
 from outreach_async.conformance.read_probes import HttpExchange
-from outreach_async.conformance.rules import CREATION_RULES, RULES, find_breaches
 from outreach_async.transport.wire import Request, Response
 
 BY_ID = {rule.id: rule for rule in RULES}
@@ -87,7 +87,7 @@ def unnamed(document: Any) -> None:
         ("W4", put("data.*.templates.*.sent", {}), "sent is an object, not a number"),
         ("W4", put("data", [1]), "data[0] is a number, not an object"),
         ("P1", put("total_found", KeyError), "the page has no total_found"),
-        ("P1", put("data", [{}] * 2001), "holds 2001 items, more than display="),
+        ("P1", put("data", [{}] * 2001), "contains 2001 items, more than display="),
         ("P14", put("headers", None), "headers is null, not an array of strings"),
         ("T1", put("data.*.order", 2), "the steps' order is [2"),
         ("T1", put("data.*.order", "1"), "the steps' order is ['1'"),

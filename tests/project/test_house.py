@@ -41,7 +41,6 @@ REPEATED_CLASS_NAMES = dict.fromkeys(
     "_Body": "private in adapters that never import each other",
 }
 REPEATED_MODULE_NAMES = {
-    "rules": "the rules of the audit, and those of the conformance suite",
     "run": "a bulk run, and an audit's run",
     "transport": "the package of transports, and the fake's transport",
 }

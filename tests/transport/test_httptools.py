@@ -16,9 +16,9 @@ from support.listener import OK, PATIENCE, Listener, Peer, answer_once, hang, se
 from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY
 from outreach_async.transport.httptools import HttptoolsTransport
 from outreach_async.transport.httptools_pool import ProtocolPool, StreamPool
+from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY
 from outreach_async.transport.wire import Progress, Request, Transport
 
 everywhere = over("httptools", loops=EVERY_LOOP)
@@ -36,7 +36,7 @@ on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True
         ({"ssl_context": True}, "ssl_context: expected an ssl.SSLContext"),
         (
             {"proxy": "http://user:secret@proxy.example"},
-            "proxy: expected None, because httptools has no proxies; use HttpxTransport",
+            "proxy: expected None, got a proxy, which httptools does not support; use HttpxTransport",
         ),
     ],
 )
@@ -214,7 +214,7 @@ async def test_a_closed_transport_says_so(make: Make) -> None:
     transport = make("http://localhost:1")
     await transport.aclose()
     assert repr(transport) == "<HttptoolsTransport to http://localhost:1, closed>"
-    with pytest.raises(InvalidRequest, match=r"^the HttptoolsTransport is closed; make a new one$"):
+    with pytest.raises(InvalidRequest, match=r"^the HttptoolsTransport is closed; make a new HttptoolsTransport$"):
         await transport.send(POST, Progress())
     await transport.aclose()
 

@@ -1,4 +1,8 @@
-"""The limit of concurrent exchanges: one in a cancelled scope never starts, and waiting ones start in their order."""
+"""Values of one event loop, the limit of concurrent exchanges, and pooled connections.
+
+An exchange in a cancelled scope never starts, and waiting exchanges start in their order. The connection that was used last is
+reused first. A connection serves one request at a time, and is closed after anything except a complete response.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,72 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 import pytest
+from support.time import virtual_time
 
-from outreach_async.transport.lifecycle import InFlight, LoopLocal
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
 from outreach_async.transport.wire import Progress, Response
 
 pytestmark = pytest.mark.anyio
+
+ANSWER = Response(200)
+
+
+async def test_a_loop_local_value_is_created_once_and_forgotten_on_release() -> None:
+    created: list[object] = []
+
+    def make() -> object:
+        created.append(object())
+        return created[-1]
+
+    bound = LoopLocal(make)
+    assert bound.release() is None
+    assert bound.get() is bound.get() is created[0]
+    assert bound.release() is created[0]
+    assert bound.release() is None
+    assert bound.get() is created[1]
+
+
+def test_a_loop_local_value_is_created_again_in_another_event_loop() -> None:
+    bound = LoopLocal(object)
+
+    async def get() -> object:
+        return bound.get()
+
+    async def release() -> object:
+        return bound.release()
+
+    values = [anyio.run(get), anyio.run(get), anyio.run(get, backend="trio")]
+    assert len(set(map(id, values))) == 3
+    assert anyio.run(release) is None
+
+
+def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> None:
+    used, unused = LoopLocal(object), LoopLocal(object)
+
+    async def get(bound: LoopLocal[object]) -> object:
+        return bound.get()
+
+    async def release(bound: LoopLocal[object]) -> object:
+        return bound.release()
+
+    anyio.run(get, used)
+    discard_all_after_fork()
+    assert used.is_inherited
+    assert anyio.run(release, used) is None
+    with pytest.raises(InvalidRequest, match="before this process was forked"):
+        anyio.run(get, used)
+    assert anyio.run(get, unused) is not None
+
+
+async def test_a_value_is_made_again_only_when_the_token_changes() -> None:
+    token, made = "first", iter(range(3))
+    local = LoopLocal(lambda: next(made), lambda: token)
+    assert [local.get(), local.get()] == [0, 0]
+    token = "second"
+    assert local.get() == 1
+    token = "third"
+    assert local.release() is None
 
 
 def held(started: list[int], number: int, gate: anyio.Event) -> Callable[[], Awaitable[Response]]:
@@ -79,11 +144,164 @@ async def test_waiting_exchanges_start_in_order_and_before_newcomers() -> None:
     assert started == [0, 1, 2, 3]
 
 
-async def test_a_value_is_made_again_only_when_the_token_changes() -> None:
-    token, made = "first", iter(range(3))
-    local = LoopLocal(lambda: next(made), lambda: token)
-    assert [local.get(), local.get()] == [0, 0]
-    token = "second"
-    assert local.get() == 1
-    token = "third"
-    assert local.release() is None
+class Spy:
+    """A connection that records what is done with it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.closed = False
+        self.open_elsewhere = True
+
+    def is_reusable(self) -> bool:
+        return self.open_elsewhere
+
+    async def aclose(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.closed = True
+
+
+class PoolHarness:
+    """A pool of spies with a clock that the test advances."""
+
+    def __init__(self, most: int) -> None:
+        self.spies: list[Spy] = []
+        self.now = 1000.0
+        self.pool = ConnectionPool(most, self._build, lambda: self.now)
+
+    def _build(self) -> Spy:
+        self.spies.append(Spy(len(self.spies)))
+        return self.spies[-1]
+
+    async def send(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
+        """Send a request and return the number of its connection."""
+        used = []
+
+        async def noted(connection: Spy) -> Response:
+            used.append(connection.number)
+            return ANSWER if exchange is None else await exchange(connection)
+
+        assert await self.pool.run(noted, Progress()) is ANSWER
+        return used[0]
+
+    async def send_together(self, count: int) -> None:
+        """Use as many connections at once."""
+        together = anyio.Event()
+        started = []
+
+        async def wait(connection: Spy) -> Response:
+            started.append(connection)
+            if len(started) == count:
+                together.set()
+            await together.wait()
+            return ANSWER
+
+        async with anyio.create_task_group() as group:
+            for _ in range(count):
+                group.start_soon(self.send, wait)
+
+    @property
+    def closed(self) -> list[int]:
+        return [spy.number for spy in self.spies if spy.closed]
+
+
+async def test_consecutive_requests_use_one_connection() -> None:
+    harness = PoolHarness(4)
+    assert [await harness.send() for _ in range(3)] == [0, 0, 0]
+    assert harness.closed == []
+
+
+@virtual_time
+async def test_concurrent_requests_use_a_connection_each_up_to_the_limit() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(3)
+    assert len(harness.spies) == 3
+    with anyio.move_on_after(0.01) as scope:
+        await harness.send_together(4)
+    assert scope.cancelled_caught
+    assert sum(not spy.closed for spy in harness.spies) <= 3
+
+
+async def test_the_most_recently_used_connection_is_used_first() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(3)
+    last = await harness.send()
+    assert [await harness.send() for _ in range(3)] == [last] * 3
+
+
+async def test_connections_idle_too_long_are_closed_at_the_next_request() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(3)
+    harness.now += KEEPALIVE_EXPIRY / 2
+    last = await harness.send()
+    harness.now += KEEPALIVE_EXPIRY / 2 + 0.001
+    assert await harness.send() == last
+    assert harness.closed == [number for number in range(3) if number != last]
+    harness.now += KEEPALIVE_EXPIRY + 0.001
+    assert await harness.send() == 3
+    assert harness.closed == [0, 1, 2]
+
+
+async def test_a_connection_closed_by_the_peer_is_replaced() -> None:
+    harness = PoolHarness(2)
+    await harness.send()
+    harness.spies[0].open_elsewhere = False
+    assert await harness.send() == 1
+    assert harness.closed == [0]
+
+
+async def test_a_connection_is_replaced_after_an_error() -> None:
+    harness = PoolHarness(1)
+
+    async def fail(_: Spy) -> Response:
+        raise TransportError("no answer")
+
+    with pytest.raises(TransportError, match="no answer"):
+        await harness.pool.run(fail, Progress())
+    assert harness.closed == [0]
+    assert await harness.send() == 1
+
+
+async def test_a_connection_is_replaced_after_a_cancellation() -> None:
+    harness = PoolHarness(1)
+    with anyio.CancelScope() as scope:
+
+        async def cancel(_: Spy) -> Response:
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        await harness.pool.run(cancel, Progress())
+    assert scope.cancelled_caught
+    assert harness.closed == [0]
+    assert await harness.send() == 1
+
+
+async def test_closing_closes_idle_connections_and_refuses_new_requests() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(2)
+    await harness.pool.aclose()
+    await harness.pool.aclose()
+    assert harness.closed == [0, 1]
+    with pytest.raises(InvalidRequest, match="closed"):
+        await harness.send()
+
+
+async def test_closing_waits_until_connections_in_use_are_released() -> None:
+    harness = PoolHarness(1)
+    started = anyio.Event()
+
+    async def hang(_: Spy) -> Response:
+        started.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send() -> None:
+        with pytest.raises(TransportError, match="closed while the request was in flight") as caught:
+            await harness.send(hang)
+        assert caught.value.maybe_sent
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(send)
+        await started.wait()
+        await harness.pool.aclose()
+        assert harness.closed == [0]

@@ -95,7 +95,7 @@ async def use(name, url):
     try:
         await transport.send(POST, Progress())
     except InvalidRequest as error:
-        assert "closed; make a new one" in str(error)
+        assert "closed; make a new " in str(error)
     else:
         raise AssertionError(name)
 
@@ -130,7 +130,7 @@ async def refused(transport, reason):
 async def in_the_child(name, used, unused):
     await refused(used, "before this process was forked, so its connections belong to the parent; make a new client")
     await used.aclose()
-    await refused(used, "closed; make a new one")
+    await refused(used, "closed; make a new ")
     if name == "aiohttp session":
         await refused(unused, "the session belongs to another event loop")
     else:

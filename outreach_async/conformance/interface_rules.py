@@ -1,6 +1,7 @@
 """Check a service against every rule that the interface states and that can be observed.
 
-This module defines the rules about responses, pages of lists, and creating contacts. `item_rules` defines those about items.
+This module defines the rules about responses, about pages of lists, and about creating contacts. The module `item_rules` defines
+the rules about the items of lists.
 """
 
 from __future__ import annotations
@@ -14,20 +15,19 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance.calibration import Measurement, measure_service
-from outreach_async.conformance.item_rules import ITEM_RULES
-from outreach_async.conformance.read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
-from outreach_async.conformance.rule import (
+from outreach_async.conformance.item_rules import (
     COUNT,
+    ITEM_RULES,
     NUMBER,
     PAGE,
     STRINGS,
     RuleSubject,
     StatedRule,
-    check_success,
     find_misfits,
     is_count,
     shorten,
 )
+from outreach_async.conformance.read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance.target import OUTCOMES, Patience, Site, parse_document
 from outreach_async.conformance.write_probes import MembershipCounts
 from outreach_async.responses import mask_string
@@ -65,7 +65,7 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield each page sequence, with a flag that is true if the list is sorted by time of creation, in either direction."""
+    """Yield each page sequence, with a flag: whether the list is sorted by time of creation, in either direction."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
@@ -82,8 +82,18 @@ def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
 # Responses and pages: violations.
 
 
+def _check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
+    """Yield the reason why a response is not a success; nothing if it is a success."""
+    if exchange.response is None:
+        yield "did not arrive"
+    elif exchange.response.status not in statuses:
+        yield f"has the status {exchange.response.status}"
+    elif not isinstance(parse_document(exchange.response), dict):
+        yield "is not a JSON object"
+
+
 def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
-    return check_success(exchange, (200,))
+    return _check_success(exchange, (200,))
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
@@ -110,7 +120,7 @@ def _check_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     yield from find_misfits(document, PAGE)
     data = document.get("data")
     if isinstance(data, list) and len(data) > page.display:
-        yield f"holds {len(data)} items, more than display={page.display}"
+        yield f"contains {len(data)} items, more than display={page.display}"
 
 
 def _check_counts(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
@@ -147,7 +157,7 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
         return
     expected = min(page.size, max(0, page.total - page.index * page.size))
     if len(data) != expected:
-        yield f"holds {len(data)} items, not {expected}: total_found is {page.total}, with {page.size} per page"
+        yield f"contains {len(data)} items, not {expected}: total_found is {page.total}, with {page.size} per page"
 
 
 def _check_end(sequence: PageSequence) -> Iterator[str]:
@@ -160,7 +170,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
         return  # items added during the run are not a violation
     new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
     if new:
-        yield f"holds {shorten(min(new))}, an item of no other page, although it is past the end: total_found is {after.total}"
+        yield f"is past the end, but contains {shorten(min(new))}, an item of no other page: total_found is {after.total}"
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
@@ -175,7 +185,7 @@ def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     for page in sequence.pages:
         again = seen.intersection(page.ids)
         if again and (is_stable or len(again) == len(page.ids) > 1):
-            yield f"number {page.number} holds {shorten(min(again))}, which an earlier page also has"
+            yield f"number {page.number} contains {shorten(min(again))}, which is also on an earlier page"
         seen.update(page.ids)
 
 
@@ -187,7 +197,7 @@ def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
         yield from _check_ok_status(page.exchange)
     elif page.total is not None and len(page.exchange.rows) < min(page.total, MAX_MAILBOXES):
-        yield f"holds {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
+        yield f"contains {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
 
 
 ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
@@ -195,7 +205,7 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
     StatedRule("W2", "the responses of the four lists have the status ok", _list_responses, _check_ok_document),
 )
-"""The interface's rules about all responses."""
+"""The interface's rules about responses in general."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
@@ -208,7 +218,7 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
 )
-"""The interface's rules about pages."""
+"""The interface's rules about pages of lists."""
 
 
 # Creating contacts: subjects of rules.
@@ -238,7 +248,7 @@ def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the ids returned for the same contact, by outcome. The key `another` holds the id of another contact."""
+    """Yield the ids returned for one contact, by outcome. The value of the key `another` is the id of another contact."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}
@@ -259,7 +269,7 @@ def _memberships(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    return check_success(creation[1], (200, 201))
+    return _check_success(creation[1], (200, 201))
 
 
 def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
@@ -293,7 +303,7 @@ def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
     for outcome, id_ in ids.items():
         if None not in {added, id_} and (outcome == "another") == (id_ == added):
             whose = "of another contact" if outcome == "another" else f"in the response with the status {outcome}"
-            yield f"has the id {shorten(added)} when it is added, and the id {whose} is {shorten(id_)}"
+            yield f"had the id {shorten(added)} when it was added, but the id {whose} is {shorten(id_)}"
 
 
 def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
@@ -316,7 +326,7 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("C19", "contacts can be created with the fields that all-fields lists", _full_creations, _check_accepted),
     StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),
 )
-"""The interface's rules about creating contacts. These rules can be observed only by creating contacts."""
+"""The interface's rules that can be observed only by creating contacts."""
 
 
 # The check.
@@ -331,7 +341,7 @@ class Breach:
     Attributes:
         rule: The id of the rule.
         says: The rule, as the interface states it.
-        what: The location in the response, and the violation.
+        what: The location in the response, and a description of the violation.
         request: Method and target of the request.
         answered: The response of the service, shortened and with secrets masked, or the reason why no response arrived.
 
