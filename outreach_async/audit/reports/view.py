@@ -1,4 +1,4 @@
-"""Prepare a report for display. Findings are grouped by domain, the worst first. The writers render the result."""
+"""Prepare a report for display: its verdict, its findings grouped by domain, and trends over earlier audits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 import attrs
 
 from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.report import Report
+from outreach_async.audit.report import HistoryPoint, Report
 from outreach_async.audit.reports import summary as summaries
 from outreach_async.audit.reports.campaign_view import CampaignView, build_campaign_view
-from outreach_async.audit.reports.trends import Trends, build_trends
-from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
+from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable
 from outreach_async.audit.rules import INCOMPLETE, rule_title
 from outreach_async.audit.scoring import Score
+from outreach_async.models import Number
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
 """Severities whose findings are counted in the one-line summary of a domain."""
@@ -23,11 +23,21 @@ COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING
 MAX_DETAILED: Final = 10
 """Maximum number of domains, and of unread workspaces, that are shown in detail."""
 
+MAX_POINTS: Final = 30
+"""Maximum number of audits that a trend line shows."""
+
 GOOD_SCORE: Final = 90
 """Lowest score that counts as good."""
 
 FAIR_SCORE: Final = 60
 """Lowest score that counts as fair; a lower score is critical."""
+
+AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
+"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+
+_COUNT_NAMES: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 @attrs.frozen(kw_only=True)
@@ -121,30 +131,52 @@ class DomainView:
         return "not scored" if self.score is None else f"score {self.points}"
 
 
-AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
-"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+@attrs.frozen
+class Trend:
+    """One figure over several audits.
+
+    Attributes:
+        name: Display name of the figure.
+        values: The figure in each audit, oldest first; `None` if an audit does not have it.
+    """
+
+    name: str
+    values: Sequence[Number | None]
+
+    @property
+    def first(self) -> str:
+        """The oldest figure."""
+        return format_figure(self.values[0])
+
+    @property
+    def last(self) -> str:
+        """The latest figure."""
+        return format_figure(self.values[-1])
+
+    @property
+    def heights(self) -> list[float | None]:
+        """The values, scaled so that the lowest is 0 and the highest is 1; 0.5 if all are equal."""
+        known = [value for value in self.values if value is not None]
+        low, high = min(known, default=0), max(known, default=0)
+        return [None if value is None else (value - low) / (high - low) if high > low else 0.5 for value in self.values]
+
+    @property
+    def sparkline(self) -> str:
+        """The values as a line of bars; a middle dot stands for a missing value."""
+        return "".join("·" if height is None else _BARS[round(height * (len(_BARS) - 1))] for height in self.heights)
 
 
-def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that maps a domain and its number of checked mailboxes to its authentication."""
-    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+@attrs.frozen
+class Trends:
+    """The history of an audit, prepared for display.
 
-    def describe(domain: str, mailboxes: int) -> list[Authentication]:
-        return [
-            Authentication(name, "-", "")
-            if rule in report.policy.off or not mailboxes
-            else _describe_authentication(name, max(0, mailboxes - counts[domain, rule]), mailboxes)
-            for name, rule in AUTHENTICATION_RULES.items()
-        ]
+    Attributes:
+        summary: Number of audits, time of the first audit, and the number of audits that cover other workspaces.
+        trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
+    """
 
-    return describe
-
-
-def _describe_authentication(name: str, having: int, mailboxes: int) -> Authentication:
-    share = f"{having / mailboxes:.3f}"
-    if 0 < having < mailboxes:
-        return Authentication(name, "some", share, f"{having:,} of {mailboxes:,}")
-    return Authentication(name, "yes" if having else "no", share)
+    summary: str
+    trends: list[Trend]
 
 
 @attrs.frozen(kw_only=True)
@@ -249,6 +281,14 @@ def format_size(report: Report) -> str:
     return ", ".join(format_count(count, noun) for noun, count in sizes.items())
 
 
+_VERDICTS: Final = {
+    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
+    Severity.ERROR: "Fix {extent} today; nothing is critical.",
+    Severity.WARNING: "Review {extent}; nothing is broken.",
+    Severity.INFO: "Nothing is unsafe; there are notes on {extent}.",
+}
+
+
 def format_verdict(report: Report) -> str:
     """Return the conclusion of a report, in one or two sentences."""
     if report.denied:
@@ -260,14 +300,6 @@ def format_verdict(report: Report) -> str:
             return f"{partly}{verdict.format(extent=_format_extent(findings))}"
     checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
     return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
-
-
-_VERDICTS: Final = {
-    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
-    Severity.ERROR: "Fix {extent} today; nothing is critical.",
-    Severity.WARNING: "Review {extent}; nothing is broken.",
-    Severity.INFO: "Nothing is unsafe; there are notes on {extent}.",
-}
 
 
 def _format_extent(findings: Sequence[Finding]) -> str:
@@ -349,4 +381,44 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
         findings=count,
         subject=replace_unprintable(summaries.subject_name(first)),
         message=replace_unprintable(first.message),
+    )
+
+
+def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
+    """Return a function that maps a domain and its number of checked mailboxes to its authentication."""
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+
+    def describe(domain: str, mailboxes: int) -> list[Authentication]:
+        return [
+            Authentication(name, "-", "")
+            if rule in report.policy.off or not mailboxes
+            else _describe_authentication(name, max(0, mailboxes - counts[domain, rule]), mailboxes)
+            for name, rule in AUTHENTICATION_RULES.items()
+        ]
+
+    return describe
+
+
+def _describe_authentication(name: str, having: int, mailboxes: int) -> Authentication:
+    share = f"{having / mailboxes:.3f}"
+    if 0 < having < mailboxes:
+        return Authentication(name, "some", share, f"{having:,} of {mailboxes:,}")
+    return Authentication(name, "yes" if having else "no", share)
+
+
+def build_trends(report: Report) -> Trends | None:
+    """Return the trends over the history of a report and the report itself; `None` if it has no history."""
+    if not report.history:
+        return None
+    points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]
+    others = sum(point.scope != points[-1].scope for point in points)
+    scope = f" {format_count(others, 'of them covers', 'of them cover')} other workspaces than this one." if others else ""
+    counts = [Trend(name, [point.counts.get(severity, 0) for point in points]) for severity, name in _COUNT_NAMES.items()]
+    return Trends(
+        summary=f"{format_count(len(points), 'audit')} since {format_time(points[0].at)}.{scope}",
+        trends=[
+            Trend("Score", [point.score for point in points]),
+            *counts,
+            Trend("Mailboxes", [point.mailboxes for point in points]),
+        ],
     )
