@@ -152,14 +152,13 @@ if __name__ == "__main__":
 
 from __future__ import annotations
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
 from outreach_async.audit.campaign_evaluation import check_campaign
 from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts
 from outreach_async.audit.evaluation import check
-from outreach_async.audit.findings import Finding, Group, Row, Severity
+from outreach_async.audit.findings import Finding, Group, Row, Rule, Severity, Sign
 from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain

@@ -15,10 +15,9 @@ from typing import Any, Final, Self
 
 import attrs
 
-from outreach_async.audit.base_rule import Sign, Thresholds
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.audit.conditions import WORKDAYS, describe_invalid, format_days, format_quantity, quote, severity_of
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Severity, Sign, Thresholds
 from outreach_async.audit.values import (
     DAY,
     Interval,

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.campaign_conditions import (
     DRAFT,
     CampaignCase,
@@ -22,7 +21,7 @@ from outreach_async.audit.campaign_conditions import (
 from outreach_async.audit.campaign_rules import COMPARISON_RULES, ComparisonRule
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
 from outreach_async.audit.conditions import Case
-from outreach_async.audit.findings import Finding
+from outreach_async.audit.findings import Finding, Rule, Sign
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.values import DAY, figure_or_none, valid_or_zero
 from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField

@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import attrs
 
-from outreach_async.audit.base_rule import Rule
 from outreach_async.audit.campaign_conditions import CampaignCase, FieldNames
 from outreach_async.audit.campaign_evaluation import CampaignVerdict, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit.campaign_rules import (
@@ -19,7 +18,7 @@ from outreach_async.audit.campaign_rules import (
     STEPS_UNREAD,
 )
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.findings import Finding
+from outreach_async.audit.findings import Finding, Rule
 from outreach_async.audit.meter import ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.totals import CompactSet

@@ -8,9 +8,8 @@ from typing import ClassVar, Final
 import attrs
 
 from outreach_async.audit import campaign_conditions as conditions
-from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_conditions import CampaignCondition, ComparisonCondition, StepCondition, WorkspaceCondition
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Rule, RuleScope, Severity, Thresholds
 
 
 @attrs.frozen(kw_only=True)

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.base_rule import Sign, Thresholds
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Severity, Sign, Thresholds
 from outreach_async.audit.values import (
     DAY,
     MAX_FIGURE,

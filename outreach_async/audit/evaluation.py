@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, build_missing_authentication_sign, email_domain
-from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind
+from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind, Rule, Sign
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.totals import (
     BLACKLISTED,

@@ -55,11 +55,10 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
-from outreach_async.audit.findings import Finding, GroupKind, Severity
+from outreach_async.audit.findings import Finding, GroupKind, Rule, Severity, Sign
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
 from outreach_async.audit.rules import UNREADABLE

@@ -28,10 +28,9 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from outreach_async.audit import campaign_rules, rules
-from outreach_async.audit.base_rule import Rule, Thresholds
 from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit.conditions import Condition, quote
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Rule, Severity, Thresholds
 from outreach_async.audit.rules import DomainRule, MailboxRule, ServerRule
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import type_name

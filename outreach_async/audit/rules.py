@@ -8,7 +8,6 @@ from typing import ClassVar, Final, TypeAlias
 import attrs
 
 from outreach_async.audit import conditions
-from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_rules import (
     CAMPAIGN_READING_RULES,
     CAMPAIGN_RULES,
@@ -21,7 +20,7 @@ from outreach_async.audit.campaign_rules import (
     WorkspaceRule,
 )
 from outreach_async.audit.conditions import Condition, DomainCondition, ServerCondition
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Rule, RuleScope, Severity, Thresholds
 
 
 @attrs.frozen(kw_only=True)

@@ -16,13 +16,12 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.audit.base_rule import Rule
 from outreach_async.audit.campaign_evaluation import WorkspaceUse, evaluate_workspace
 from outreach_async.audit.campaign_reading import MAX_ERROR_SHOWN, CampaignReader, CampaignsRead, explain_end
 from outreach_async.audit.campaigns import WorkspaceCampaigns, build_results
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import AuditState, FinalFindings
-from outreach_async.audit.findings import Finding, GroupKind
+from outreach_async.audit.findings import Finding, GroupKind, Rule
 from outreach_async.audit.meter import AuditProgress, ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
