@@ -40,8 +40,7 @@ from outreach_async.audit.prometheus import render_prometheus
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.audit.reports.html_page import render_brief_html, render_html
-from outreach_async.audit.reports.markdown import render_brief_markdown, render_markdown
-from outreach_async.audit.reports.text import render_brief_text, render_text
+from outreach_async.audit.reports.text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 from outreach_async.spreadsheets import escape_formula
