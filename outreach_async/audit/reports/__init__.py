@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The formats `html` and `prometheus` need the extras of the same names. `terminal.StyledReport` renders a report on a rich console,
+The formats `html` and `prometheus` need the extras of the same names. `text.StyledReport` renders a report on a rich console,
 and needs the extra `cli`.
 """
 

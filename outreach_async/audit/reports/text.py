@@ -1,6 +1,7 @@
-"""Render a report or a brief as plain text of at most 80 columns, or as Markdown.
+"""Render a report or a brief as plain text, on a rich console, or as Markdown.
 
-The Markdown source is readable too, for chats and issue trackers that do not render it.
+The Markdown source is readable too, for chats and issue trackers that show the source. Importing this module does not import
+rich (extra `cli`); only a console that renders a `StyledReport` needs rich.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from textwrap import wrap
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.brief import Brief
@@ -32,6 +35,9 @@ from outreach_async.audit.reports.document import (
 )
 from outreach_async.audit.reports.wording import replace_unprintable
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
 WIDTH: Final = 80
 
 _LABEL_WIDTH: Final = 8
@@ -43,6 +49,20 @@ _MIN_NAME_WIDTH: Final = 16
 
 _NO_BREAK: Final = "\0"
 """Placeholder for a non-breaking space. It cannot occur in a span, because spans have no control characters."""
+
+_STYLES: Final = {
+    "critical": "bold white on red",
+    "error": "bold red",
+    "warning": "yellow",
+    "info": "cyan",
+    "good": "green",
+    "score critical": "red",
+    "score warning": "yellow",
+    "score good": "green",
+    "score info": "dim",
+    STRONG: "bold",
+    SOFT: "dim",
+}
 
 _MAX_MARKDOWN_DOMAINS: Final = 25
 
@@ -77,6 +97,22 @@ def render_brief_text(brief: Brief) -> str:
 
 def _join_text(blocks: Iterable[Block]) -> str:
     return "".join(f"{plain(line)}\n" for line in lay_out(blocks, WIDTH, upper=True))
+
+
+@attrs.frozen
+class StyledReport:
+    """A report or brief as a rich renderable: the content of the plain text, coloured and wrapped to the console width."""
+
+    report: Report | Brief
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the report or brief."""
+        from rich.text import Text
+
+        shown = self.report
+        blocks = build_brief_document(shown) if isinstance(shown, Brief) else build_document(shown)
+        for line in lay_out(blocks, options.max_width):
+            yield Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line), overflow="fold")
 
 
 def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:
