@@ -33,7 +33,7 @@ class CampaignRule(Rule):
 
 @attrs.frozen(kw_only=True)
 class ComparisonRule(Rule):
-    """A rule about a campaign in two audits. `Report.since` applies it.
+    """A rule that compares a campaign in two audits. `Report.since` applies the rule.
 
     Attributes:
         applies: The condition, a function without side effects.
@@ -89,15 +89,15 @@ class WorkspaceRule(Rule):
 
 
 _BOUNCE_THRESHOLDS: Final[Thresholds] = MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50})
-"""The thresholds of OA120, which judges the bounces of a mailbox."""
+"""Thresholds of the bounce rate, the same as those of rule OA120 for mailboxes."""
 
 CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
     CampaignRule(
         id="OA201",
         title="Live but not sending",
         severity=Severity.ERROR,
-        wording="status is live, e-mails are left to send, and last_activity is certainly more than {days} days longer ago than "
-        "the longest wait_time of its steps; without any activity, the creation counts",
+        wording="status is live, e-mails are left to send, and the time since last_activity certainly exceeds the longest "
+        "wait_time of the steps by more than {days} days; without any activity, the time since creation counts",
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
@@ -128,7 +128,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         wording="status is draft, and created and last_activity are certainly more than {days} days ago",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_stale_draft,
-        source="our own threshold: contacts and offers of a month ago need a review before they are used",
+        source="our own threshold: contacts and offers that are a month old need a review before use",
         remedy="Review and start it, or delete it.",
     ),
     CampaignRule(
@@ -161,8 +161,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         "created {days} days ago or earlier",
         thresholds=MappingProxyType({"warning": 0.01, "days": 7}),
         applies=conditions.check_replies,
-        source="below 1 % are significant problems with targeting, message or deliverability (suplexmail.com), the average is "
-        "3.4 % (Instantly, 2026); the 7 days, in which replies arrive, are our own",
+        source="below 1 % indicates significant problems with targeting, message or deliverability (suplexmail.com); the "
+        "average is 3.4 % (Instantly, 2026); the 7 days for replies to arrive are our own threshold",
         remedy="Test inbox placement first; then narrow the list of contacts, or rewrite the first e-mail.",
     ),
     CampaignRule(
@@ -211,7 +211,7 @@ COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
         remedy="Add mailboxes to it, raise their daily limits safely, or accept the later end.",
     ),
 )
-"""The rules about a campaign in two audits."""
+"""The rules that compare a campaign in two audits."""
 
 STEP_RULES: Final[tuple[StepRule, ...]] = (
     StepRule(
@@ -219,8 +219,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Step without live templates",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live step with contacts left, or of a draft, has no template with the status live; warning unless the "
-        "campaign is live",
+        wording="a live step that has contacts left or belongs to a draft has no template with the status live; warning unless "
+        "the campaign is live",
         applies=conditions.check_live_templates,
         source="the service sends live templates only; contacts wait at a step without one",
         remedy="Make a template of the step live, or delete the step.",
@@ -239,8 +239,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Unknown placeholder",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live template of a step with contacts left, or of a draft, has a placeholder in double curly braces that is "
-        "not the code of a field of the workspace; warning unless it resembles a code",
+        wording="a step that has contacts left or belongs to a draft has a live template with a placeholder in double curly "
+        "braces that is not the code of a field of the workspace; warning unless the placeholder resembles a code",
         applies=conditions.check_placeholders,
         source="section Workspace field of the service's interface lists every field and variable of a workspace",
         remedy="Correct the placeholder, or create the field; until then recipients may read the placeholder itself.",
@@ -249,12 +249,13 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA230",
         title="A variant gets more replies",
         severity=Severity.INFO,
-        wording="contacts are left, and the evidence that a live variant gets more replies than another is {odds} times the "
-        "number of pairs of variants or more; not compared if their e-mails sent differ by more than {difference:.1%}",
+        wording="contacts are left, and the evidence (e-value) that a live variant gets more replies than another is at least "
+        "{odds} times the number of pairs of variants; variants whose e-mails sent differ by more than {difference:.1%} are not "
+        "compared",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
         source="an e-value of 20 is wrong in at most 5 % of all tests, however often one looks (Ville's inequality; Turner, Ly "
-        "and Grünwald, arXiv 2106.02693); the 10 % are our own",
+        "and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
         remedy="Turn off the variants with fewer replies.",
     ),
 )
@@ -266,7 +267,7 @@ WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
         title="Unused daily limits",
         severity=Severity.WARNING,
         wording="sent_30days of the workspace's mailboxes is below {share:.1%} of their daily_limit x 22 working days, and its "
-        "live campaigns have {days} times the sum of daily_limit or more left to send; mailboxes and campaigns younger than 30 "
+        "live campaigns have at least {days} times the sum of daily_limit left to send; mailboxes and campaigns younger than 30 "
         "days do not count",
         thresholds=MappingProxyType({"share": 0.30, "days": 5}),
         applies=conditions.check_unused_limits,

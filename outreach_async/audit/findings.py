@@ -29,7 +29,7 @@ GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
 
 _PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
-"""Percent signs as `str.format` writes them. Reports write `2 %` everywhere."""
+"""A percent sign as `str.format` writes it, with a preceding `.0` if any. Reports write `2 %` instead."""
 
 
 class Severity(StrEnum):
@@ -48,7 +48,7 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Position in the order of severity; 0 is the worst."""
+        """Position in the order of severities; 0 is the worst."""
         return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
@@ -86,10 +86,10 @@ class Sign:
     """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
 
     Attributes:
-        message: Description of the problem, with its figures.
+        message: Description of the problem, with the relevant numbers.
         figures: The numbers in the message, by name.
         severity: Severity of the finding; `None` to use the severity of the rule.
-        sure: Whether the sample is large enough for a high confidence in the finding.
+        sure: Whether the sample is large enough to be certain of the finding.
 
     Example:
         ```python
@@ -116,7 +116,7 @@ class Rule:
         source: Source of the thresholds.
         remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
-        others: Severities that the condition may choose besides `severity` and those that are thresholds.
+        others: Further severities that the condition may return, besides `severity` and those named in `thresholds`.
         scope: Subject of the findings.
 
     Example:
@@ -138,7 +138,7 @@ class Rule:
 
     @property
     def severities(self) -> list[Severity]:
-        """Severities that a finding can have, mildest first.
+        """Severities that a finding of the rule can have, mildest first.
 
         Example:
             ```python
@@ -162,7 +162,7 @@ class Rule:
 
     @property
     def condition(self) -> str:
-        """Description of the condition, with the thresholds filled in."""
+        """Description of the rule's condition, with the thresholds filled in."""
         return _PERCENT.sub(" %", self.wording.format_map(self.thresholds))
 
 
@@ -178,7 +178,7 @@ class Finding:
             could not be read.
         email: Address of the mailbox, as the service returned it.
         domain: Domain of the mailbox, or the domain that the finding is about, in lower case; `None` if there is none.
-        message: Description of the problem, with its figures.
+        message: Description of the problem, with the relevant numbers.
         remedy: Recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
         sent_30days: E-mails that the mailbox, domain or server sent in 30 days. Mean scores weight a mailbox by this number.
@@ -260,7 +260,7 @@ class Group:
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """A mailbox with findings, for tables and charts. Invalid figures are 0.
+    """A mailbox with findings, for tables and charts. Invalid numbers are 0.
 
     Attributes:
         id: Id of the mailbox.

@@ -1,4 +1,4 @@
-"""The rules of the audit: about one mailbox, about the mailboxes of a domain or server, and about errors while reading."""
+"""Define the rules of the audit about mailboxes, domains and servers, and about errors while reading mailboxes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _BULK_SOURCE: Final = (
 
 
 def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> MailboxRule:
-    """Return the rule that reports missing SPF, DKIM or DMARC. `name` in lower case is the name of the mailbox field to check."""
+    """Return the rule that reports missing SPF, DKIM or DMARC. The mailbox field to check is `name` in lower case."""
     field = name.lower()
     return MailboxRule(
         id=id_,
@@ -190,8 +190,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "{days:,} days; error above {error:,}, critical above {critical:,}",
         thresholds=MappingProxyType({"warning": 100, "young": 40, "days": 365, "error": 500, "critical": 2000}),
         applies=conditions.check_provider_limit,
-        source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace caps "
-        "at 2,000 a day, a trial at 500 (support.google.com/a/answer/166852)",
+        source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace "
+        "allows 2,000 a day, and a trial 500 (support.google.com/a/answer/166852)",
         remedy="Lower its daily limit, and spread its volume over more mailboxes.",
     ),
     MailboxRule(
@@ -385,13 +385,13 @@ def rule_title(name: str) -> str:
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
     "the DMARC policy itself (p=): look up the TXT record at `_dmarc.<domain>`",
-    "which blacklists list a mailbox (the service only shows how many)",
+    "the names of the blacklists that list a mailbox (the service shows only their number)",
     "the number of DNS lookups of an SPF record (10 at most)",
 )
 """Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
-    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are never judged",
-    "personalized templates against A/B variants: their contacts are not chosen at random, so they are shown and never compared",
+    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
+    "comparisons of personalized templates with A/B variants: the contacts of these templates are not chosen at random",
 )
 """Properties that an audit of campaigns cannot check."""

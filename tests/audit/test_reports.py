@@ -109,7 +109,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], st
     assert joined("No sender authentication: 3 mailboxes on worst.example") in joined(text)
     assert "Stop sending from worst.example" in text
     assert "1 domain without findings." in text
-    for unknowable in ("complaint rates", "(p=)", "which blacklists", "DNS lookups"):
+    for unknowable in ("complaint rates", "(p=)", "names of the blacklists", "DNS lookups"):
         assert unknowable in text
     assert "good.example" not in text
 

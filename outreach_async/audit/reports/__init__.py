@@ -1,4 +1,4 @@
-"""Render a report as a string, with one pure function per format.
+"""Render a report or a brief as a string, with one pure function for each format.
 
 ```python
 import anyio
@@ -49,7 +49,7 @@ from outreach_async.spreadsheets import escape_formula
 def render_csv(report: Report) -> str:
     r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule.
 
-    Strings are written unchanged, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate as a
+    Strings are written unchanged, with two exceptions: an apostrophe precedes a string that a spreadsheet would evaluate as a
     formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     """
     page = io.StringIO()
@@ -67,7 +67,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def render_json(report: Report) -> str:
-    """Render a report as one JSON object. `Report.from_dict` reads this object, for comparison with a later audit."""
+    """Render a report as one JSON object, which `Report.from_dict` can read for comparison with a later audit."""
     return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
 
 
@@ -107,7 +107,7 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
         "prometheus": render_prometheus,
     }
 )
-"""Writers by format name; `terminal` is plain text of at most 80 columns."""
+"""Functions that render a report, by format name. The format `terminal` is plain text of at most 80 columns."""
 
 BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
     {
@@ -117,7 +117,7 @@ BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
         "html": render_brief_html,
     }
 )
-"""Writers of briefs by format name."""
+"""Functions that render a brief, by format name."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -152,7 +152,7 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a report of this format.
+    """Return whether the first bytes of a file are those of a report in this format.
 
     Raises:
         OSError: The file cannot be read.
@@ -161,7 +161,7 @@ def has_format(form: str, path: Path) -> bool:
 
 
 def has_brief_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a brief of this format.
+    """Return whether the first bytes of a file are those of a brief in this format.
 
     Raises:
         OSError: The file cannot be read.
@@ -207,7 +207,7 @@ def _find_writer(writers: Mapping[str, Callable[[T], str]], form: str) -> Callab
 
 
 def format_of(name: str) -> str:
-    """Return the format for a file name.
+    """Return the name of the format for a file name, such as `markdown` for `audit.md`.
 
     Raises:
         InvalidRequest: No format has the suffix of the name.

@@ -39,13 +39,16 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 WIDTH: Final = 80
+"""Width of plain text, in characters."""
 
 _LABEL_WIDTH: Final = 8
 """Width of the longest name of a severity."""
 
 _RULE_INDENT: Final = " " * 12
+"""Indentation of the lines below the first line of a finding."""
 
 _MIN_NAME_WIDTH: Final = 16
+"""Minimum width of the first column of a table, in characters."""
 
 _NO_BREAK: Final = "\0"
 """Placeholder for a non-breaking space. It cannot occur in a span, because spans have no control characters."""
@@ -65,13 +68,14 @@ _STYLES: Final = {
 }
 
 _MAX_MARKDOWN_DOMAINS: Final = 25
+"""Maximum number of domains in the table of a Markdown report."""
 
 _SPECIAL_CHARACTERS: Final = re.compile(
     r"[\\`*\[\]<|~$@]"
-    r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore within a word, as in space_1, is no markup
+    r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore, except within a word such as space_1
     r"|&(?=#?\w+;)"  # a character reference
-    r"|(?<!\d):(?=\S)|(?<=www)\."  # the address of a page, which would become a link, or the name of an emoji
-    r"|#(?=\w)"  # a link to an issue
+    r"|(?<!\d):(?=\S)|(?<=www)\."  # a URL, which would become a link, or the name of an emoji
+    r"|#(?=\w)"  # a reference to an issue, such as #1
 )
 
 _SPECIAL_STARTS: Final = frozenset("-+#=>")
@@ -116,7 +120,7 @@ class StyledReport:
 
 
 def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:
-    """Yield the lines of blocks, wrapped to a width in characters.
+    """Yield the lines of the blocks, wrapped to a width in characters.
 
     Args:
         blocks: The blocks of a report.
@@ -134,7 +138,7 @@ def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iter
 def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
     match block:
         case Title(level=1):
-            pass  # the first line of the report already has this title
+            pass  # the first line of the report already contains the title
         case Title(level=2, line=line):
             yield []
             title = plain(line)
@@ -179,7 +183,7 @@ def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
 
 
 def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iterator[Line]:
-    """Yield a line wrapped to a width. Code spans, such as DNS records, stay on one line if they fit.
+    """Wrap a line to a width, and yield the resulting lines. Code spans, such as DNS records, stay on one line if they fit.
 
     Args:
         line: The line.
@@ -200,7 +204,7 @@ def _is_kept(span: Span, room: int) -> bool:
 
 
 def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
-    """Yield the spans of a wrapped line. Wrapping removes only spaces at the ends of lines."""
+    """Yield a wrapped line as spans with the original styles. Wrapping removes only spaces at the ends of lines."""
     styled = [(character, next(style for other, style in styles if other == character)) for character in text]
     for style, characters in groupby(styled, key=itemgetter(1)):
         yield Span("".join(character for character, _ in characters), style)
@@ -242,7 +246,7 @@ def _markdown_entry(entry: Entry, marker: str) -> Iterator[str]:
 
 
 def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines with hard line breaks, so that they stay separate when rendered."""
+    """Yield lines that end in hard line breaks, so that Markdown renders them as separate lines."""
     shown = [line for line in lines if line]
     yield from (f"{line}  " for line in shown[:-1])
     yield from shown[-1:]
@@ -277,8 +281,8 @@ def format_code(text: str, *, in_table: bool = False) -> str:
     """Return a string as a code span, in which links and markup have no effect.
 
     Args:
-        text: The string, which is not changed, so that it can be copied.
-        in_table: Whether the span is in a table, where a vertical bar must be escaped.
+        text: The string, shown verbatim so that it can be copied; only unprintable characters are replaced.
+        in_table: Whether the code span is in a table, where vertical bars must be escaped.
     """
     shown = replace_unprintable(text)
     shown = shown.replace("|", "\\|") if in_table else shown
