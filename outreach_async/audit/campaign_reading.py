@@ -197,7 +197,7 @@ def _shown(error: OutreachError) -> str:
 
 
 def _collect(reading: _WorkspaceReading) -> WorkspaceCampaigns:
-    """Return the results in the service's order of campaigns, which were checked concurrently."""
+    """Return the results in the order of the service's list, regardless of the order in which the campaigns were checked."""
     verdicts = [verdict for _, verdict in sorted(reading.verdicts.items())]
     return WorkspaceCampaigns(
         rows=[verdict.row for verdict in verdicts],

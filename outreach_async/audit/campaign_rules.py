@@ -1,4 +1,4 @@
-"""The rules about campaigns, steps and workspaces, and about errors while reading campaigns."""
+"""Define the rules about campaigns, steps and workspaces, and about errors while reading campaigns."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
-        remedy="Check that its mailboxes are connected and below their daily limits, and that its schedule has sending times.",
+        remedy="Check that the campaign's mailboxes are connected and below their daily limits, and that its schedule has "
+        "sending times.",
     ),
     CampaignRule(
         id="OA202",
@@ -110,7 +111,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         wording="status is live, and steps or contacts is 0",
         applies=conditions.check_content,
         source="a campaign sends the e-mails of its steps to its contacts",
-        remedy="Add what is missing, or pause the campaign.",
+        remedy="Add the missing steps or contacts, or pause the campaign.",
     ),
     CampaignRule(
         id="OA203",
@@ -129,7 +130,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_stale_draft,
         source="our own threshold: contacts and offers that are a month old need a review before use",
-        remedy="Review and start it, or delete it.",
+        remedy="Review and start the campaign, or delete it.",
     ),
     CampaignRule(
         id="OA206",
@@ -139,7 +140,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_paused,
         source="our own threshold: follow-ups after a month without contact read like new e-mails",
-        remedy="Resume it if its contacts are still current, or delete it.",
+        remedy="Resume the campaign if its contacts are still current, or delete it.",
     ),
     CampaignRule(
         id="OA210",
@@ -151,7 +152,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         applies=conditions.check_campaign_bounces,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
-        remedy="Pause it, verify the addresses of its remaining contacts, and remove those that fail.",
+        remedy="Pause the campaign, verify the addresses of its remaining contacts, and remove those that fail.",
     ),
     CampaignRule(
         id="OA211",
@@ -208,7 +209,7 @@ COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
         thresholds=MappingProxyType({"days": 3}),
         applies=conditions.check_slip,
         source="our own threshold: the service rounds the estimate to days, and weekends move it by up to two",
-        remedy="Add mailboxes to it, raise their daily limits safely, or accept the later end.",
+        remedy="Add mailboxes to the campaign, raise their daily limits safely, or accept the later end.",
     ),
 )
 """The rules that compare a campaign in two audits."""

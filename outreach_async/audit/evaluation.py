@@ -133,7 +133,7 @@ class FlaggedMailbox:
 
     @classmethod
     def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
-        """Create an instance from the values of a mailbox that a report shows."""
+        """Create a flagged mailbox from the values of `mailbox` that a report shows."""
         figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
         kind, status = str(mailbox.type), str(mailbox.status)
         return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
@@ -153,8 +153,8 @@ class AuditState:
     The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
     findings about domains and servers become final only after every mailbox has been read.
 
-    The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the mailbox
-    counts once for its domain and its server, with the values in the first of these workspaces.
+    The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
+    about its domain and its server count the mailbox once, with its values in the first of these workspaces.
 
     Args:
         workspaces: Ids of the workspaces, in the order of the audit.

@@ -29,7 +29,7 @@ GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
 
 _PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
-"""A percent sign as `str.format` writes it, with a preceding `.0` if any. Reports write `2 %` instead."""
+"""Pattern of a percent sign and an optional `.0` before it, as `str.format` writes them. Reports write `2 %`, not `2.0%`."""
 
 
 class Severity(StrEnum):
@@ -231,7 +231,7 @@ class Group:
     """A group of mailboxes with the same workspace, domain, type or sending server.
 
     Attributes:
-        kind: The property that the mailboxes share.
+        kind: Name of the property that the mailboxes share, such as `domain`.
         key: The workspace id, the domain, the type as the service returned it, or the server's address.
         mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
         score: Score of the group, from 0 to 100.

@@ -91,7 +91,7 @@ class ProgressMeter:
         self._mailbox_rate.add(count)
 
     def end_workspace(self, workspace: str) -> None:
-        """Count a workspace as finished: no further page of it is read."""
+        """Count a workspace as finished, and expect no further requests about the workspace."""
         self._pages_left[workspace] = 0
         self._ended += 1
 

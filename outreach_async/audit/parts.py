@@ -1,7 +1,7 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
-`audit_part` reads some of the workspaces; `merge` builds the report about all workspaces. The guide `outreach_async.audit` uses
-both with a pool of processes. With Dask (extra `dask`), map the same function over groups of workspaces:
+`audit_part` reads some of the workspaces; `merge` builds the report about all workspaces. The guide `outreach_async.audit` shows
+how to call both with a process pool. With Dask (extra `dask`), map the same function over groups of workspaces:
 
 ```python
 import os
@@ -83,7 +83,7 @@ class WorkspacePart:
         complete: Whether the workspace was read completely.
         mailboxes: Number of mailboxes read.
         campaigns: Number of campaigns read; `None` if the audit does not read campaigns.
-        data: The mailboxes as columns and the findings, compressed.
+        data: The mailboxes and the findings as compressed data.
 
     Example:
         ```python

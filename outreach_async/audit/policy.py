@@ -185,8 +185,8 @@ class Policy:
         """
         known = rules.CATALOGUE
         if name not in known:
-            hint = _suggest(name, known) or "; pass one of its keys"
-            raise InvalidRequest(f"rule: expected an id in CATALOGUE, such as OA120, got {quote(name)}{hint}")
+            hint = _suggest(name, known) or "; pass a key of `CATALOGUE`"
+            raise InvalidRequest(f"rule: expected the id of a rule, such as OA120, got {quote(name)}{hint}")
         return _apply_thresholds(known[name], self.used)
 
 
@@ -218,7 +218,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
-    """Return the rules that compare a campaign in two audits, as enabled by the policy of the later audit."""
+    """Return the enabled rules that compare a campaign in two audits, with the thresholds of the later audit's policy."""
     return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
 
 

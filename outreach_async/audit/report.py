@@ -1,4 +1,4 @@
-"""The report of an audit, and the comparison of two reports."""
+"""Define the report of an audit, and compare two reports."""
 
 from __future__ import annotations
 

@@ -146,8 +146,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         thresholds=MappingProxyType({"error": 1, "critical": 3}),
         applies=conditions.check_blacklists,
         source="major lists such as Spamhaus cause rejections within hours, other lists after a review (inframail.io)",
-        remedy="Pause its campaigns, look up <domain> and its server_ip at check.spamhaus.org and mxtoolbox.com/blacklists, "
-        "fix the cause, then ask each list to delist them.",
+        remedy="Pause the mailbox's campaigns, look up <domain> and the server_ip at check.spamhaus.org and "
+        "mxtoolbox.com/blacklists, fix the cause, then ask each list to delist them.",
     ),
     MailboxRule(
         id="OA120",
@@ -160,8 +160,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
-        remedy="Pause its campaigns, verify the addresses of the remaining contacts, remove those that fail, and resume with "
-        "fewer e-mails a day.",
+        remedy="Pause the mailbox's campaigns, verify the addresses of the remaining contacts, remove those that fail, and "
+        "resume with fewer e-mails a day.",
     ),
     MailboxRule(
         id="OA121",
@@ -192,7 +192,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_provider_limit,
         source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace "
         "allows 2,000 a day, and a trial 500 (support.google.com/a/answer/166852)",
-        remedy="Lower its daily limit, and spread its volume over more mailboxes.",
+        remedy="Lower the daily limit of the mailbox, and spread its volume over more mailboxes.",
     ),
     MailboxRule(
         id="OA132",
@@ -204,7 +204,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_warm_up,
         source="warm up for 21 to 28 days before cold e-mail, 10 to 20 e-mails at a time (wordtothewise.com 2017; allstonlabs; "
         "coldconvert; mailflo)",
-        remedy="Lower its daily limit, then raise it by a few e-mails a day over four weeks.",
+        remedy="Lower the daily limit of the mailbox, then raise it by a few e-mails a day over four weeks.",
     ),
     MailboxRule(
         id="OA133",
@@ -215,7 +215,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         thresholds=MappingProxyType({"share": 0.10, "days": 30}),
         applies=conditions.check_unused_capacity,
         source="the mailbox's own daily_limit over the working days of a month",
-        remedy="Add it to campaigns, or cancel it to save its cost.",
+        remedy="Add the mailbox to campaigns, or cancel it to save its cost.",
     ),
     MailboxRule(
         id="OA140",
@@ -246,7 +246,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_open_rate,
         source="only the trend of an open rate is meaningful, and a sudden drop is a warning (coldmailopenrate; coldconvert; "
         "benchmarkemail 2025)",
-        remedy="Run an inbox placement test; if its e-mails miss the inbox, pause its campaigns and warm it up again.",
+        remedy="Run an inbox placement test; if e-mails of the mailbox miss the inbox, pause its campaigns and warm it up again.",
     ),
     MailboxRule(
         id="OA151",
@@ -257,7 +257,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_automated_opens,
         source="50 to 60 % of opens are images that Apple Mail prefetches, and scanners follow links (benchmarkemail 2025, "
         "citing Litmus)",
-        remedy="Measure its campaigns by replies; its opens and clicks are not meaningful.",
+        remedy="Measure the mailbox's campaigns by replies; its opens and clicks are not meaningful.",
     ),
     MailboxRule(
         id="OA160",
@@ -266,7 +266,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="domain_ip is null",
         applies=conditions.check_domain_ip,
         source="recipients open a sender's domain in a browser, and do not trust a domain without a website",
-        remedy="Add an A record for <domain>, or redirect it to the company's website.",
+        remedy="Add an A record for <domain>, or redirect the domain to the company's website.",
     ),
     MailboxRule(
         id="OA190",

@@ -43,8 +43,8 @@ _PAGES_AT_ONCE: Final = 2
 """Maximum number of pages of one workspace to request concurrently."""
 _MIN_LARGE_AT_ONCE: Final = 2
 _MAX_LATER_MAILBOXES: Final = 8_000
-"""Maximum number of mailboxes in memory from second and later pages, although `_MIN_LARGE_AT_ONCE` large workspaces may always be
-read at the same time. The limit bounds memory: decoding a page of 2,000 mailboxes takes 4 MB."""
+"""Maximum number of mailboxes on second and later pages that are in memory at the same time. The limit bounds memory: decoding a
+page of 2,000 mailboxes takes 4 MB. `_MIN_LARGE_AT_ONCE` large workspaces are always read concurrently, even above the limit."""
 
 
 @attrs.frozen
@@ -262,7 +262,7 @@ class AuditRun:
     async def __aenter__(self) -> Findings:
         """Start reading the workspaces, and return the findings to iterate over."""
         if self._started:
-            raise InvalidRequest("stream: this audit was already started; call stream() again")
+            raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
         self._started = True
         if self._deadline is not None:
             self._deadline_at = anyio.current_time() + self._deadline
@@ -507,4 +507,5 @@ _KIND_NAMES: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types"
 def _describe_dropped(totals: Mapping[GroupKind, GroupTotals]) -> Iterator[str]:
     for kind, name in _KIND_NAMES.items():
         if totals[kind].threshold is not None:
-            yield f"{name} as a whole beyond {len(totals[kind]):,} of about {totals[kind].distinct:,}: audit fewer workspaces"
+            kept, count = len(totals[kind]), totals[kind].distinct
+            yield f"{max(0, count - kept):,} of about {count:,} {name} as a whole: audit fewer workspaces"

@@ -142,7 +142,7 @@ class GroupTotals:
 
     @property
     def distinct(self) -> int:
-        """Number of different keys that were added; an estimate if keys were dropped (0.1 % off for a million kept keys)."""
+        """Number of different keys that were added; if keys were dropped, an estimate (0.1 % error for a million kept keys)."""
         return len(self) if self.threshold is None else round((len(self) - 1) * 2**_HASH_BITS / max(1, self.threshold))
 
     def __len__(self) -> int:
@@ -174,7 +174,7 @@ class GroupTotals:
         )
 
     def own_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Yield a server's address, its number of mailboxes, and its number of blacklisted mailboxes.
+        """Yield the address, the number of mailboxes and the number of blacklisted mailboxes of each server.
 
         Only mailboxes of type `SMTP & IMAP` count. Servers without a blacklisted mailbox are left out.
         """
@@ -189,9 +189,9 @@ COLUMN_TYPES: Final = {
 """The columns of `MailboxColumns`, each with the type code of its array."""
 
 OWN_SERVER: Final = 1
-"""Flag of a mailbox of type `SMTP & IMAP`."""
+"""Flag for a mailbox of type `SMTP & IMAP`."""
 BLACKLISTED: Final = 2
-"""Flag of a mailbox on a blacklist."""
+"""Flag for a mailbox on a blacklist."""
 
 
 class MailboxColumns:

@@ -105,7 +105,7 @@ def test_warnings_have_a_remedy_if_nothing_is_worse() -> None:
     lines = lines_of(brief_of(finding("OA132", severity=Severity.WARNING)))
 
     assert "LESS URGENT" not in lines
-    assert "            Lower its daily limit" in "\n".join(lines)
+    assert "            Lower the daily limit" in "\n".join(lines)
 
 
 def test_notes_are_only_counted() -> None:

@@ -77,7 +77,7 @@ _FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
 
 @attrs.frozen(kw_only=True)
 class Task(Action):
-    """The findings of one rule, with the recommended action. The other attributes are those of `Action` in a report.
+    """The findings of one rule, with the recommended action. The other attributes are inherited from `Action`.
 
     Attributes:
         new: Number of findings that the earlier report does not have.

@@ -54,14 +54,14 @@ def format_brief_changes(brief: Brief) -> str:
 
 
 def format_span(seconds: float) -> str:
-    """Format a span of time in whole minutes, hours or days, such as `26 hours` or `2 days`."""
+    """Format a duration in seconds as whole minutes, hours or days, such as `26 hours` or `2 days`."""
     if seconds < 2 * _HOUR:
         return format_count(max(0, round(seconds / _MINUTE)), "minute")
     return format_count(round(seconds / _HOUR), "hour") if seconds < 2 * _DAY else format_count(round(seconds / _DAY), "day")
 
 
 def format_news(task: Task) -> str:
-    """Return how many findings of a task are new or worse, such as `5 new, 1 worse`; empty if none is."""
+    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`; `new` if all are new; empty if none."""
     if task.new == task.findings:
         return "new"
     return ", ".join(f"{count:,} {word}" for word, count in (("new", task.new), ("worse", task.worse)) if count)

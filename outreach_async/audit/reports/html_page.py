@@ -262,7 +262,13 @@ class _Table(Generic[T]):
 
 
 def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str, str] | Callable[[T], str]]) -> _Table[T]:
-    """Return a table. Each filter is a label, and the option labels by value or a function that returns a row's value."""
+    """Return a table of the first `most` rows.
+
+    Args:
+        rows: All rows.
+        most: Maximum number of rows to show.
+        filters: For each filter, its label, and either the option labels by value or a function that returns a row's value.
+    """
     shown = rows[:most]
     return _Table(
         shown,

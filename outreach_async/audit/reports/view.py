@@ -88,8 +88,8 @@ class DomainView:
     """A domain with findings, prepared for display. A server with findings is shown like a domain.
 
     Attributes:
-        name: Name of the domain; `server` and the address for a server.
-        score: Score of the domain; `None` if it has no score in the report.
+        name: Name of the domain, or `server` followed by the address of the server.
+        score: Score of the domain; `None` if the report has no score for the domain.
         mailboxes: Number of checked mailboxes.
         authentication: Shares of the mailboxes that have SPF, DKIM and DMARC.
         issues: Findings grouped by rule and severity, the worst first.
