@@ -1,7 +1,7 @@
-"""Audits: find unsafe mailboxes and failing campaigns, with the reason and a remedy for each.
+"""Audit mailboxes and campaigns: find problems, and report the cause and a remedy for each.
 
-The smallest program reads every mailbox of the given workspaces and checks it. Anything that cannot be read becomes a finding,
-and the rest is still checked. The programs here read the service's address from `OUTREACH_BASE_URL`; reading needs no API key:
+The smallest program reads and checks every mailbox of the given workspaces. Anything that cannot be read becomes a finding, and
+everything else is still checked. These programs read the service's address from `OUTREACH_BASE_URL`; audits need no API key:
 
 ```python
 import anyio
@@ -24,16 +24,17 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` holds every rule. Most check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an audit
-also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including those about reading errors
-(`OA9..`), which make an audit incomplete. `explain("OA170")` describes a rule: condition, thresholds with their source, remedy.
+`RULES` lists the rules. Most rules check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an
+audit also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including the rules about
+reading errors (`OA9..`), which make an audit incomplete. `explain("OA170")` describes a rule and names the source of its limits.
 
-A finding has a severity (`critical`, `error`, `warning`, `info`), a message with figures, and a remedy. `confidence` is `low`
-if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore depends on the lower
-bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0
-points, depending on the severity. `report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent.
-With a critical finding, the score of its domain and the overall score are at most 40. `report.exit_code("warning")` is an exit
-code: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied. To check one mailbox, call `check(mailbox)`.
+A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
+`confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
+depends on the lower bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts
+40, 20, 8 or 0 points, depending on the severity. `report.scores` contains the mean scores by workspace and by domain, weighted
+by the e-mails sent. With a critical finding, the score of its domain and the overall score are at most 40. The exit code
+`report.exit_code("warning")` is 0 for clean, 1 for findings of this severity or worse, 3 for incomplete, 77 for access denied.
+To check a single mailbox, call `check(mailbox)`.
 
 Policies
 --------
@@ -74,9 +75,9 @@ anyio.run(main)
 
 Comparing reports, and writing them to files
 --------------------------------------------
-`since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`; `diff` holds the resolved findings,
-the findings that could not be checked this time, and the changed figures. `history` holds the figures of earlier audits, with
-the history in the earlier report. `to_dict` and `from_dict` convert a report to and from JSON values:
+`since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`. `diff` contains the resolved
+findings, the findings that could not be checked this time, and the changed numbers. `history` contains the score and the counts
+of earlier audits, including the history of the earlier report. `to_dict` and `from_dict` convert a report to and from JSON:
 
 ```python
 import json
@@ -107,19 +108,19 @@ Streaming
 ---------
 `stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
 pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
-domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` holds the
-amount read, the estimated time left, and the reason for a pause.
+domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
+numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.
 
-While the service refuses requests or is down, an audit waits, up to 15 minutes without a success. A workspace is given up only
-while others can be read. `deadline=600` limits the whole audit to ten minutes; workspaces not read by then are unreadable.
-An audit keeps the totals of at most a million domains, types and servers, in about 250 MB each. Beyond that, it keeps those with
-the smallest digests; `report.totals` is an estimate, and `report.not_judged` states that some are left out.
+While the service refuses requests or is down, an audit waits, for up to 15 minutes without a success. It skips a workspace only
+while others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are reported as unreadable.
+An audit stores totals of at most a million domains, types and servers each; a million takes about 250 MB. If there are more,
+those with the smallest hashes are kept, `report.totals` is an estimate, and `report.not_judged` lists the omission.
 
 Auditing in parts
 -----------------
-`audit_part` audits some workspaces, in another process or on another host. `merge` combines the parts into the report that
-`audit` returns for all workspaces, regardless of split and order. Run a part again if its process died; a repeated part counts
-once. A part can be pickled or stored as JSON, and contains no keys. All parts need the same time `at`, `salt` and policy:
+`audit_part` audits some of the workspaces, in another process or on another host. `merge` combines the parts, in any order, into
+the report that one `audit` of all workspaces would return. Run a part again if its process died; a repeated part counts once. A
+part can be pickled or stored as JSON, and contains no API keys. All parts need the same time `at`, `salt` and policy:
 
 ```python
 import os
@@ -147,19 +148,18 @@ if __name__ == "__main__":
     print(merge(parts, workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
 ```
 
-`outreach_async.audit.parts` shows how to do this on a Dask cluster. All clients share the service's limit: see `RedisRate`.
+`outreach_async.audit.parts` shows the same on a Dask cluster. All clients share the service's rate limit: see `RedisRate`.
 """
 
 from __future__ import annotations
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
 from outreach_async.audit.campaign_evaluation import check_campaign
 from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts
 from outreach_async.audit.evaluation import check
-from outreach_async.audit.findings import Finding, Group, Row, Severity
+from outreach_async.audit.findings import Finding, Group, Row, Rule, Severity, Sign
 from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain

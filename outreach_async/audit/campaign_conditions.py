@@ -1,7 +1,7 @@
 """The conditions of the audit rules about campaigns, steps and workspaces, as pure functions.
 
-Figures of the service may be missing, negative or not a number. A sum that contains an invalid figure is `None`, and a condition
-does not apply to `None`.
+Numbers from the service may be missing, negative or NaN. A sum that contains an invalid number is `None`, and no condition
+applies to `None`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any, Final, Self
 
 import attrs
 
-from outreach_async.audit.base_rule import Sign, Thresholds
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.audit.conditions import WORKDAYS, describe_invalid, format_days, format_quantity, quote, severity_of
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Severity, Sign, Thresholds
 from outreach_async.audit.values import (
     DAY,
     Interval,
@@ -43,17 +42,17 @@ _PERSONALIZED: Final = "PER"
 _MAX_NAMED: Final = 5
 """Maximum number of placeholders that a message names."""
 _MAX_DAYS_LEFT: Final = 3650
-"""Maximum number of days left that counts as an estimate. For a campaign that cannot send, the service returns more."""
+"""Largest plausible `days_left` of a campaign. The service returns larger numbers for campaigns that cannot send."""
 
 
 def sum_or_none(values: Iterable[object]) -> Number | None:
-    """Return the sum of figures; `None` if one of them is invalid."""
+    """Return the sum of the values; `None` if any value is missing or an invalid number."""
     figures = [figure_or_none(value) for value in values]
     return sum(figure for figure in figures if figure is not None) if None not in figures else None
 
 
 class FieldNames:
-    """The names of a workspace's fields, for checking placeholders.
+    """Looks up the names of placeholders among the fields of a workspace, and suggests corrections.
 
     Args:
         fields: The fields of the workspace.
@@ -69,12 +68,12 @@ class FieldNames:
                 self._labels.setdefault(label.strip().lower(), field.code)
 
     def has(self, name: str) -> bool:
-        """Return whether a field has this code, in upper or lower case."""
+        """Return whether a field has this code, ignoring case."""
         return name.lower() in self._codes
 
     def suggest(self, name: str) -> tuple[str | None, bool]:
-        """Return the code that was probably meant, if any, and whether the name is a misspelled code rather than a label."""
-        # Templates repeat their misspellings, and the search compares a name with every field.
+        """Return the most similar field code, or `None`, and whether `name` is a misspelled code rather than a label."""
+        # Cached, because templates repeat their misspellings, and each search compares a name with every field.
         if name not in self._suggestions:
             self._suggestions[name] = self._search(name)
         return self._suggestions[name]
@@ -89,7 +88,7 @@ class FieldNames:
 
 @attrs.define(eq=False, kw_only=True)
 class CampaignCase:
-    """The input of a campaign rule's condition: a campaign, its steps, and figures computed from them.
+    """The input of a campaign rule's condition: a campaign, its steps, and totals over the steps.
 
     Attributes:
         campaign: The campaign, as the service returned it.
@@ -126,7 +125,7 @@ class CampaignCase:
         fields: FieldNames | None = None,
         now: float | None = None,
     ) -> Self:
-        """Create a case, and add up the figures of the steps.
+        """Create a case from a campaign and its steps, and compute the totals over the steps.
 
         Example:
             ```python
@@ -149,7 +148,7 @@ class CampaignCase:
         )
 
     def age(self) -> float | None:
-        """Return the seconds since the campaign was created; `None` if unknown.
+        """Return the age of the campaign in seconds; `None` if unknown.
 
         Example:
             ```python
@@ -161,7 +160,7 @@ class CampaignCase:
         return None if self.now is None or not created or created > self.now else self.now - created
 
     def end(self) -> Number | None:
-        """Return the estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
+        """Return the estimated end of the campaign, in Unix seconds; `None` if it has ended or has no estimate.
 
         Example:
             ```python
@@ -177,7 +176,9 @@ class CampaignCase:
         return self.now + days * DAY
 
     def idle(self) -> float | None:
-        """Return the least seconds since the last activity, or since the creation of a campaign without activity.
+        """Return the minimum time since the last activity, in seconds; `None` if unknown.
+
+        For a campaign that has sent nothing and shows no activity, this is the time since its creation.
 
         Example:
             ```python
@@ -193,11 +194,11 @@ class CampaignCase:
 
 @attrs.define(eq=False, kw_only=True)
 class StepCase:
-    """The input of a step rule's condition: a step, and the case of its campaign.
+    """The input of a step rule's condition: a step, and the `CampaignCase` of its campaign.
 
     Attributes:
         step: The step, as the service returned it.
-        of: The case of the step's campaign.
+        of: The `CampaignCase` of the step's campaign.
 
     Example:
         ```python
@@ -212,24 +213,24 @@ class StepCase:
 
     @property
     def will_send(self) -> bool:
-        """True if the step may still send e-mails: the campaign is a draft, or contacts are left."""
+        """True if the step may still send e-mails: the campaign is a draft, or contacts are or may be left."""
         left = figure_or_none(self.step.left_to_send)
         return self.of.campaign.status == DRAFT or left is None or left > 0
 
     @property
     def live_templates(self) -> list[Template]:
-        """The templates with the status `live`."""
+        """The step's templates with the status `live`."""
         return [template for template in self.step.templates if template.status == _LIVE_TEMPLATE]
 
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFacts:
-    """Facts about the mailboxes and campaigns of a workspace, as input for the rules.
+    """The input of a workspace rule's condition: totals over the mailboxes and the live campaigns of a workspace.
 
     Attributes:
-        mailboxes: Number of mailboxes that are not certainly younger than 30 days.
-        daily_limit: Sum of their daily limits, in e-mails per day.
-        sent_30days: E-mails that they sent in 30 days.
+        mailboxes: Number of mailboxes, except those that are certainly younger than 30 days.
+        daily_limit: Sum of the daily limits of these mailboxes, in e-mails per day.
+        sent_30days: E-mails that these mailboxes sent in 30 days.
         campaigns: Number of live campaigns that were created 30 days ago or earlier and have e-mails left to send.
         left_to_send: E-mails that these campaigns have left to send.
 
@@ -256,7 +257,7 @@ ComparisonCondition = Callable[[CampaignRow, Thresholds], Sign | None]
 
 
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has e-mails left but has been idle for longer than its longest wait between steps."""
+    """Return a `Sign` if a live campaign has e-mails left, but has been idle for much longer than its longest `wait_time`."""
     idle = case.idle()
     if case.campaign.status != _LIVE or not case.left or idle is None or case.steps is None:
         return None
@@ -278,7 +279,7 @@ def check_content(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
 
 
 def check_end(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has sent everything."""
+    """Return a `Sign` if a live campaign has sent all of its e-mails."""
     if case.campaign.status != _LIVE or not case.sent or case.left != 0:
         return None
     return Sign(f"all {format_number(case.sent)} e-mails are sent, and it is still live", {"sent": case.sent})
@@ -290,7 +291,7 @@ def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Sign | None
 
 
 def check_paused(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a campaign has been paused for long, with e-mails left to send."""
+    """Return a `Sign` if a paused campaign has e-mails left to send, but has been idle for a long time."""
     return _check_stale(case, _PAUSED, f"{format_quantity(case.left or 0, 'e-mail')} left to send", thresholds["days"])
 
 
@@ -305,12 +306,12 @@ def _check_stale(case: CampaignCase, status: str, consequence: str, days: float)
 
 
 def check_campaign_bounces(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the bounce rate is too high. Its lower confidence bound determines the severity."""
+    """Return a `Sign` if the bounce rate is too high. The lower confidence bound of the rate determines the severity."""
     return _check_rate("bounced", "bounces_num", figure_or_none(case.campaign.bounces_num), case.sent, thresholds)
 
 
 def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the unsubscribe rate is too high. Its lower confidence bound determines the severity."""
+    """Return a `Sign` if the unsubscribe rate is too high. The lower confidence bound of the rate determines the severity."""
     return _check_rate("unsubscribed", "unsubscribed_num", case.unsubscribed, case.sent, thresholds)
 
 
@@ -327,7 +328,7 @@ def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | No
 
 
 def check_replies(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the reply rate is certainly low. Replies take days, so a new campaign is not judged."""
+    """Return a `Sign` if the upper confidence bound of the reply rate is too low. Campaigns too new for replies are skipped."""
     sent, replied, age = case.sent, case.replied, case.age()
     if not sent or replied is None or replied > sent or age is None or age < thresholds["days"] * DAY:
         return None
@@ -348,7 +349,7 @@ _TEMPLATE_FIGURES: Final = ("sent", "opened_num", "clicked_num", "replied_num", 
 
 
 def check_campaign_figures(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
+    """Return a `Sign` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
     doubts = list(_invalid_figures(case.campaign, _CAMPAIGN_FIGURES, ""))
     for step in case.steps or ():
         where = f"step {_name_order(step.order)}: "
@@ -379,7 +380,7 @@ def _name_order(order: object) -> str:
 
 
 def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a status or a type is not one of the values that the interface lists."""
+    """Return a `Sign` if the campaign's status or the type of a step is a value that the interface does not list."""
     unknown = [] if case.campaign.status in set(CampaignStatus) else [f"its status is {quote(case.campaign.status)}"]
     steps = case.steps or ()
     types = dict.fromkeys(step.type for step in steps if step.type not in set(StepType))
@@ -397,7 +398,7 @@ def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Sign | None
 
 
 def check_step_status(case: StepCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a step of a live campaign is not live, and contacts still have to go through it."""
+    """Return a `Sign` if a live campaign has a step that is not live, although contacts are left for the step."""
     left = figure_or_none(case.step.left_to_send)
     if case.of.campaign.status != _LIVE or case.step.status == _LIVE_STEP or not left:
         return None
@@ -410,10 +411,10 @@ _PLACEHOLDER_NAME: Final = re.compile(r"[^\W\d][\w .-]{0,79}")
 
 
 def find_placeholders(step: Step) -> list[str]:
-    """Return the names of the placeholders in the live templates of a step, without duplicates. Pure; bounded by the text's size.
+    """Return the distinct names of the placeholders in the live templates of a step. This function performs no I/O.
 
-    Many services treat text after a `|` as a fallback, so only the name before it counts. Names that start with a symbol, such as
-    `#if`, are control words of a template language.
+    Many services treat the part after a `|` as a fallback, so only the name before the `|` is returned. Names that start with a
+    symbol, such as `#if`, are keywords of a template language, and are ignored.
     """
     names: dict[str, None] = {}
     for template in step.templates:
@@ -445,9 +446,10 @@ def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Sign | None:
 
 
 def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
-    """Return the totals of the templates that can be compared, by template id: lettered, with valid figures.
+    """Return the totals of the templates that can be compared, by template id.
 
-    Templates that share a letter or an id are left out, because a verdict could not say which one it is about.
+    Personalized templates and templates with invalid numbers are left out. So are templates that share a letter or an id, because
+    a verdict about the letter would be ambiguous.
     """
     listed = list(templates)
     letters, ids = Counter(each.test_letter for each in listed), Counter(each.id for each in listed)
@@ -461,13 +463,13 @@ def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
 
 
 def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
-    """Compare the live variants of a step."""
+    """Compare the live variants of a step by their replies."""
     totals = list(variant_totals(case.live_templates).values())
     return compare_variants(totals, odds=thresholds["odds"], difference=thresholds["difference"])
 
 
 def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if one variant of a step certainly gets more replies than another, and e-mails are left to send."""
+    """Return a `Sign` if the evidence shows that one variant gets more replies than another, and the step may still send."""
     if not case.will_send or len(case.live_templates) < 2:  # noqa: PLR2004 - a comparison needs two
         return None
     result = compare_step(case, thresholds)
@@ -483,12 +485,12 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
 
 
 def _name_letter(letter: str) -> str:
-    """Return a letter for a message. Anything but a letter is quoted, because the service may send any string."""
+    """Format a variant's letter for a message. Any string but a letter is quoted, because the service may return any string."""
     return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
 
 
 def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if live campaigns have e-mails left, but the mailboxes used little of their daily limits for 30 days."""
+    """Return a `Sign` if live campaigns have e-mails left, but the mailboxes used little of their daily limits in 30 days."""
     allowed = facts.daily_limit * WORKDAYS
     if not facts.left_to_send >= thresholds["days"] * facts.daily_limit or not facts.sent_30days < thresholds["share"] * allowed:
         return None
@@ -501,7 +503,7 @@ def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign |
 
 
 def check_slip(row: CampaignRow, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the estimated end of a live campaign is later than first planned."""
+    """Return a `Sign` if the estimated end of a live campaign is several days after the first estimate."""
     if row.status != _LIVE or row.end is None or row.planned_end is None:
         return None
     days = (row.end - row.planned_end) / DAY

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.campaign_conditions import (
     DRAFT,
     CampaignCase,
@@ -22,19 +21,19 @@ from outreach_async.audit.campaign_conditions import (
 from outreach_async.audit.campaign_rules import COMPARISON_RULES, ComparisonRule
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
 from outreach_async.audit.conditions import Case
-from outreach_async.audit.findings import Finding
+from outreach_async.audit.findings import Finding, Rule, Sign
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.values import DAY, figure_or_none, valid_or_zero
 from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField
 
 _STEP_RULES_OF_LIVE_CAMPAIGNS: Final = frozenset({"OA221", "OA230"})
-"""The step rules that never apply to a draft."""
+"""Ids of the step rules that never apply to a draft."""
 
 _PLACEHOLDER_RULE: Final = "OA222"
 _VARIANT_RULE: Final = "OA230"
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in COMPARISON_RULES)
 _MIN_AGE: Final = 30 * DAY
-"""Age of the mailboxes and campaigns that count for the use of daily limits: figures such as `sent_30days` cover 30 days."""
+"""Minimum age, in seconds, of the mailboxes and campaigns that rules about workspaces count: `sent_30days` covers 30 days."""
 
 
 def check_campaign(
@@ -50,14 +49,14 @@ def check_campaign(
 
     Args:
         campaign: The campaign (section "Campaign" of the service's interface).
-        steps: Its steps; without them, rules about steps and about e-mails sent do not apply.
-        fields: The fields of the workspace; without them, placeholders are not checked.
+        steps: The steps of the campaign; if omitted, rules about steps and about e-mails sent do not apply.
+        fields: The fields of the workspace; if omitted, placeholders are not checked.
         policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the campaign was read, in Unix seconds; without it, rules about ages do not apply.
+        now: Time at which the campaign was read, in Unix seconds; if omitted, rules about ages do not apply.
         workspace: Id of the workspace, which is copied to the findings.
 
     Returns:
-        A finding for each rule that applies: first about the campaign, then about its steps.
+        A finding for each rule that applies: first those about the campaign, then those about its steps.
 
     Example:
         ```python
@@ -76,7 +75,7 @@ def check_campaign(
 
 @attrs.frozen
 class CampaignVerdict:
-    """The results for a campaign: its row in the report, its findings, and the comparisons of its steps' variants."""
+    """The results of checking one campaign: its row in the report, its findings, and the comparisons of its A/B variants."""
 
     row: CampaignRow
     findings: list[Finding]
@@ -84,14 +83,14 @@ class CampaignVerdict:
 
 
 def needs_steps(campaign: Campaign, policy: Policy) -> bool:
-    """Return whether the steps of a campaign must be read. They cost a request."""
+    """Return whether the steps of a campaign must be read, which takes one request."""
     if figure_or_none(campaign.steps) == 0:
         return False
     return campaign.status != DRAFT or any(rule.id not in _STEP_RULES_OF_LIVE_CAMPAIGNS for rule in policy.step_rules)
 
 
 def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
-    """Return whether the fields of the workspace must be read to check these steps. They cost a request for each workspace."""
+    """Return whether checking these steps requires the fields of the workspace, which take one request per workspace."""
     is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.step_rules)
     return is_on and any(find_placeholders(step) for step in steps)
 
@@ -127,7 +126,7 @@ def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) ->
 
 
 def build_campaign_finding(rule: Rule, sign: Sign, workspace: str, **subject: Any) -> Finding:
-    """Build a finding from a rule and the sign that its condition returned; `subject` holds further fields of the finding."""
+    """Build a finding from a rule and the `Sign` of its condition. `subject` contains further fields of the finding."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -162,7 +161,7 @@ def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
 
 
 def _mark(row: CampaignRow, findings: Iterable[Finding]) -> CampaignRow:
-    """Return a row with the severity and the rules of its findings."""
+    """Return a copy of a row with the worst severity and the rule ids of its findings."""
     known = list(findings)
     severity = min((finding.severity for finding in known), key=lambda severity: severity.rank, default=None)
     return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in known)))
@@ -203,7 +202,7 @@ def _compare(case: StepCase, thresholds: Mapping[str, float], workspace: str) ->
 
 
 class WorkspaceUse:
-    """Adds up the daily limits of a workspace's mailboxes, and the e-mails that its live campaigns have left to send.
+    """Adds up the daily limits and sent e-mails of a workspace's mailboxes, and the e-mails that its campaigns have left to send.
 
     Args:
         now: Time of the audit, in Unix seconds.
@@ -217,7 +216,7 @@ class WorkspaceUse:
         self._left: Number = 0
 
     def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
-        """Add the mailboxes that are not certainly younger than 30 days."""
+        """Add mailboxes to the totals, except those that are certainly younger than 30 days."""
         for mailbox in mailboxes:
             if not Case.of(mailbox, self._now).younger(_MIN_AGE / DAY):
                 self._mailboxes += 1
@@ -225,7 +224,7 @@ class WorkspaceUse:
                 self._sent += valid_or_zero(mailbox.sent_30days)
 
     def facts(self, rows: Iterable[CampaignRow]) -> WorkspaceFacts:
-        """Return the facts for the rules about the workspace, given the rows of its campaigns."""
+        """Return the input of the workspace rules, given the rows of the workspace's campaigns."""
         live = [
             row for row in rows if row.status == LIVE and row.left_to_send and row.created and row.created <= self._now - _MIN_AGE
         ]
@@ -241,7 +240,7 @@ class WorkspaceUse:
 def compare_campaigns(
     earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[ComparisonRule]
 ) -> tuple[CampaignResults, list[Finding]]:
-    """Take over the planned ends of an earlier report, and apply the rules about a campaign in two audits.
+    """Copy the planned ends of campaigns from an earlier report, and apply the rules that compare two audits.
 
     Args:
         earlier: The campaigns of the earlier report.
@@ -254,7 +253,7 @@ def compare_campaigns(
     """
     before = {(row.workspace, row.id): row for row in earlier.rows}
     rows = [_carry_plan(before.get((row.workspace, row.id)), row) for row in later.rows]
-    # A report that was compared before has findings of that comparison.
+    # A report that was compared before contains findings of that comparison, which are replaced.
     kept = [finding for finding in findings if finding.rule not in _COMPARISON_IDS]
     found = sorted([*kept, *_apply_to_rows(rules, rows)], key=lambda finding: finding.severity.rank)
     by_campaign: defaultdict[tuple[str, str | None], list[Finding]] = defaultdict(list)
@@ -265,7 +264,7 @@ def compare_campaigns(
 
 
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a row with the planned end of the earlier row, unless contacts were added since, which moves the end."""
+    """Return a copy of a row with the planned end of the earlier row, unless contacts were added in between."""
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)
     return attrs.evolve(row, planned_end=before.planned_end)

@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import attrs
 
-from outreach_async.audit.base_rule import Rule
 from outreach_async.audit.campaign_conditions import CampaignCase, FieldNames
 from outreach_async.audit.campaign_evaluation import CampaignVerdict, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit.campaign_rules import (
@@ -19,7 +18,7 @@ from outreach_async.audit.campaign_rules import (
     STEPS_UNREAD,
 )
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.findings import Finding
+from outreach_async.audit.findings import Finding, Rule
 from outreach_async.audit.meter import ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.totals import CompactSet
@@ -39,16 +38,16 @@ _DISPLAY: Final = 100
 
 
 def explain_end(error: OutreachError) -> OutreachError:
-    """Return the failure that ended a run. Reports show this failure instead of a `BulkStopped`."""
+    """Return the cause of a `BulkStopped`, which reports show in its place; return any other error unchanged."""
     cause = error.__cause__
     return cause if isinstance(error, BulkStopped) and isinstance(cause, OutreachError) else error
 
 
 class RunInTime(Protocol):
-    """Awaits a call of a workspace's reading unless the audit's deadline passes first, and counts it as progress."""
+    """Awaits a request about a workspace, within the audit's deadline, and counts the request as progress."""
 
     async def __call__(self, workspace: str, call: Callable[[], Awaitable[T]], /) -> T:
-        """Return the result of the call. The deadline raises `DeadlineExceeded`."""
+        """Return the result of `call`; raise `DeadlineExceeded` if the audit's deadline passes first."""
         ...
 
 
@@ -81,7 +80,7 @@ class CampaignsRead:
     Attributes:
         campaigns: The campaigns that were checked.
         errors: Findings about errors while reading.
-        error: The error that ended the list of campaigns early; `None` if it was read to its end.
+        error: The error that ended the list of campaigns early; `None` if the whole list was read.
     """
 
     campaigns: WorkspaceCampaigns
@@ -93,12 +92,12 @@ class CampaignReader:
     """Reads the campaigns of workspaces for one audit.
 
     Args:
-        campaigns: The resource to read campaigns with.
-        workspaces: The resource to read fields with.
+        campaigns: The resource that reads campaigns and steps.
+        workspaces: The resource that reads fields.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
         at_once: Maximum number of campaigns, over all workspaces, whose steps are read and checked concurrently.
-        in_time: Awaits a call unless the audit's deadline passes first.
+        in_time: Function that awaits a request within the audit's deadline.
         progress: The counter of the audit's progress.
     """
 
@@ -117,7 +116,7 @@ class CampaignReader:
         self._workspaces = workspaces
         self._policy = policy
         self._now = now
-        # Shared by all workspaces: a workspace with many campaigns uses the capacity that the others leave.
+        # Shared by all workspaces: a workspace with many campaigns uses the capacity that others do not need.
         self._slots = anyio.Semaphore(at_once)
         self._in_time = in_time
         self._progress = progress
@@ -133,7 +132,7 @@ class CampaignReader:
             for place, campaign in enumerate(campaigns, count):
                 if needs_steps(campaign, self._policy):
                     self._progress.expect_requests(workspace, 1)
-                    await self._slots.acquire()  # before the task is started, which limits the campaigns in memory
+                    await self._slots.acquire()  # acquired before the task starts, to limit the campaigns in memory
                     group.start_soon(self._judge, reading, place, campaign)
                 else:
                     reading.verdicts[place] = self._evaluate(reading, campaign, None)
@@ -176,7 +175,7 @@ class CampaignReader:
         return evaluate_campaign(case, self._policy, reading.workspace)
 
     async def _read_fields(self, reading: _WorkspaceReading, steps: list[Step]) -> None:
-        """Read the fields of the workspace, once, if these steps are the first that need them."""
+        """Read the fields of the workspace if these steps need them, unless they have been read before."""
         if not needs_fields(steps, self._policy):
             return
         async with reading.fields_lock:
@@ -198,7 +197,7 @@ def _shown(error: OutreachError) -> str:
 
 
 def _collect(reading: _WorkspaceReading) -> WorkspaceCampaigns:
-    """Restore the order of the list after campaigns were checked concurrently."""
+    """Return the results in the order of the service's list, regardless of the order in which the campaigns were checked."""
     verdicts = [verdict for _, verdict in sorted(reading.verdicts.items())]
     return WorkspaceCampaigns(
         rows=[verdict.row for verdict in verdicts],

@@ -1,4 +1,4 @@
-"""The rules about campaigns, steps and workspaces, and about errors while reading campaigns."""
+"""Define the rules about campaigns, steps and workspaces, and about errors while reading campaigns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import ClassVar, Final
 import attrs
 
 from outreach_async.audit import campaign_conditions as conditions
-from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_conditions import CampaignCondition, ComparisonCondition, StepCondition, WorkspaceCondition
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Rule, RuleScope, Severity, Thresholds
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +33,7 @@ class CampaignRule(Rule):
 
 @attrs.frozen(kw_only=True)
 class ComparisonRule(Rule):
-    """A rule about a campaign in two audits. `Report.since` applies it.
+    """A rule that compares a campaign in two audits. `Report.since` applies the rule.
 
     Attributes:
         applies: The condition, a function without side effects.
@@ -90,19 +89,20 @@ class WorkspaceRule(Rule):
 
 
 _BOUNCE_THRESHOLDS: Final[Thresholds] = MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50})
-"""The thresholds of OA120, which judges the bounces of a mailbox."""
+"""Thresholds of the bounce rate, the same as those of rule OA120 for mailboxes."""
 
 CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
     CampaignRule(
         id="OA201",
         title="Live but not sending",
         severity=Severity.ERROR,
-        wording="status is live, e-mails are left to send, and last_activity is certainly more than {days} days longer ago than "
-        "the longest wait_time of its steps; without any activity, the creation counts",
+        wording="status is live, e-mails are left to send, and the time since last_activity certainly exceeds the longest "
+        "wait_time of the steps by more than {days} days; without any activity, the time since creation counts",
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
-        remedy="Check that its mailboxes are connected and below their daily limits, and that its schedule has sending times.",
+        remedy="Check that the campaign's mailboxes are connected and below their daily limits, and that its schedule has "
+        "sending times.",
     ),
     CampaignRule(
         id="OA202",
@@ -111,7 +111,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         wording="status is live, and steps or contacts is 0",
         applies=conditions.check_content,
         source="a campaign sends the e-mails of its steps to its contacts",
-        remedy="Add what is missing, or pause the campaign.",
+        remedy="Add the missing steps or contacts, or pause the campaign.",
     ),
     CampaignRule(
         id="OA203",
@@ -129,8 +129,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         wording="status is draft, and created and last_activity are certainly more than {days} days ago",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_stale_draft,
-        source="our own threshold: contacts and offers of a month ago need a review before they are used",
-        remedy="Review and start it, or delete it.",
+        source="our own threshold: contacts and offers that are a month old need a review before use",
+        remedy="Review and start the campaign, or delete it.",
     ),
     CampaignRule(
         id="OA206",
@@ -140,7 +140,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_paused,
         source="our own threshold: follow-ups after a month without contact read like new e-mails",
-        remedy="Resume it if its contacts are still current, or delete it.",
+        remedy="Resume the campaign if its contacts are still current, or delete it.",
     ),
     CampaignRule(
         id="OA210",
@@ -152,7 +152,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         applies=conditions.check_campaign_bounces,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
-        remedy="Pause it, verify the addresses of its remaining contacts, and remove those that fail.",
+        remedy="Pause the campaign, verify the addresses of its remaining contacts, and remove those that fail.",
     ),
     CampaignRule(
         id="OA211",
@@ -162,8 +162,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         "created {days} days ago or earlier",
         thresholds=MappingProxyType({"warning": 0.01, "days": 7}),
         applies=conditions.check_replies,
-        source="below 1 % are significant problems with targeting, message or deliverability (suplexmail.com), the average is "
-        "3.4 % (Instantly, 2026); the 7 days, in which replies arrive, are our own",
+        source="below 1 % indicates significant problems with targeting, message or deliverability (suplexmail.com); the "
+        "average is 3.4 % (Instantly, 2026); the 7 days for replies to arrive are our own threshold",
         remedy="Test inbox placement first; then narrow the list of contacts, or rewrite the first e-mail.",
     ),
     CampaignRule(
@@ -209,10 +209,10 @@ COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
         thresholds=MappingProxyType({"days": 3}),
         applies=conditions.check_slip,
         source="our own threshold: the service rounds the estimate to days, and weekends move it by up to two",
-        remedy="Add mailboxes to it, raise their daily limits safely, or accept the later end.",
+        remedy="Add mailboxes to the campaign, raise their daily limits safely, or accept the later end.",
     ),
 )
-"""The rules about a campaign in two audits."""
+"""The rules that compare a campaign in two audits."""
 
 STEP_RULES: Final[tuple[StepRule, ...]] = (
     StepRule(
@@ -220,8 +220,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Step without live templates",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live step with contacts left, or of a draft, has no template with the status live; warning unless the "
-        "campaign is live",
+        wording="a live step that has contacts left or belongs to a draft has no template with the status live; warning unless "
+        "the campaign is live",
         applies=conditions.check_live_templates,
         source="the service sends live templates only; contacts wait at a step without one",
         remedy="Make a template of the step live, or delete the step.",
@@ -240,8 +240,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Unknown placeholder",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live template of a step with contacts left, or of a draft, has a placeholder in double curly braces that is "
-        "not the code of a field of the workspace; warning unless it resembles a code",
+        wording="a step that has contacts left or belongs to a draft has a live template with a placeholder in double curly "
+        "braces that is not the code of a field of the workspace; warning unless the placeholder resembles a code",
         applies=conditions.check_placeholders,
         source="section Workspace field of the service's interface lists every field and variable of a workspace",
         remedy="Correct the placeholder, or create the field; until then recipients may read the placeholder itself.",
@@ -250,12 +250,13 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA230",
         title="A variant gets more replies",
         severity=Severity.INFO,
-        wording="contacts are left, and the evidence that a live variant gets more replies than another is {odds} times the "
-        "number of pairs of variants or more; not compared if their e-mails sent differ by more than {difference:.1%}",
+        wording="contacts are left, and the evidence (e-value) that a live variant gets more replies than another is at least "
+        "{odds} times the number of pairs of variants; variants whose e-mails sent differ by more than {difference:.1%} are not "
+        "compared",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
         source="an e-value of 20 is wrong in at most 5 % of all tests, however often one looks (Ville's inequality; Turner, Ly "
-        "and Grünwald, arXiv 2106.02693); the 10 % are our own",
+        "and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
         remedy="Turn off the variants with fewer replies.",
     ),
 )
@@ -267,7 +268,7 @@ WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
         title="Unused daily limits",
         severity=Severity.WARNING,
         wording="sent_30days of the workspace's mailboxes is below {share:.1%} of their daily_limit x 22 working days, and its "
-        "live campaigns have {days} times the sum of daily_limit or more left to send; mailboxes and campaigns younger than 30 "
+        "live campaigns have at least {days} times the sum of daily_limit left to send; mailboxes and campaigns younger than 30 "
         "days do not count",
         thresholds=MappingProxyType({"share": 0.30, "days": 5}),
         applies=conditions.check_unused_limits,

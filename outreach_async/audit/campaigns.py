@@ -1,8 +1,8 @@
-"""Campaigns in an audit: their problems, their figures, and the verdicts about A/B variants.
+"""Report the campaigns of an audit: their problems, their numbers, and verdicts about A/B variants.
 
-`audit(client, spaces, campaigns=True)` also reads the campaigns of each workspace, and `outreach-async audit --campaigns` does so
-on the command line. This costs one request for each page of 100 campaigns, one steps request for each campaign that has steps,
-and one request for the fields of each workspace whose templates contain placeholders. It is therefore off by default:
+`audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns` on the command line, also reads the campaigns of
+each workspace. This takes one request for each page of 100 campaigns, one steps request for each campaign that has steps, and one
+request for the fields of each workspace whose templates contain placeholders. Therefore, campaigns are off by default:
 
 ```python
 import anyio
@@ -26,26 +26,27 @@ anyio.run(main)
 
 Findings
 --------
-The rules `OA201` to `OA290` judge campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. They
-work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and `since`
-marks new and resolved findings. Findings about campaigns count in the verdict and in the exit code, but deduct no points from a
-score, because scores describe mailboxes. With a critical finding, the overall score is at most 40, as with one about a mailbox.
+The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. These
+rules work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and
+`since` marks new and resolved findings. Findings about campaigns count in the verdict and in the exit code. They deduct no points
+from a score, because scores describe mailboxes, but a critical finding limits the overall score to 40.
 
-Some figures are never judged: open rates, because Apple's Mail Privacy Protection loads the images of unopened e-mails
-(Litmus counts half of all opens as such; benchmarkemail 2025), and personalized templates against A/B variants, because their
-contacts are not chosen at random. `Report.not_judged` lists both.
+Two things are never evaluated. Open rates are unreliable, because Apple's Mail Privacy Protection loads the images of unopened
+e-mails (half of all opens, according to Litmus; benchmarkemail 2025). Personalized templates are not compared with A/B variants,
+because their contacts are not chosen at random. `Report.not_judged` lists both.
 
-Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; the rest is checked.
+Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 
-Figures
+Numbers
 -------
-`report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign with its figures; a figure that
-is missing or invalid is `None`, and so are the figures from the steps if a campaign's steps were not read. `end` is the estimated
-end. `totals` adds up the rows of each workspace. `comparisons` has a row for each step that has several variants; see the guide
+`report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign. A number in a row is `None` if
+the number is missing or invalid, or if it is a total over steps that were not read. `end` is the estimated end of the campaign.
+`totals` has the sums over the rows of each workspace. `comparisons` has a row for each step with several variants; see the guide
 `outreach_async.audit.variants`.
 
-To follow the campaigns from day to day, compare with the report of the day before. `planned_end` is the first estimate of the end
-since contacts were last added; `since` takes it over from the earlier report, and rule `OA204` fires when the end slips:
+To follow the campaigns from day to day, compare each report with the report of the day before. `planned_end` is the first
+estimate of the end since contacts were last added. `since` copies `planned_end` from the earlier report, and rule `OA204` reports
+campaigns whose end slips:
 
 ```python
 import anyio
@@ -81,14 +82,14 @@ from outreach_async.models import Number
 from outreach_async.vocabulary import CampaignStatus
 
 MAX_CAMPAIGN_ROWS: Final = 10_000
-"""Maximum number of campaigns, and of compared steps, that a report lists individually. The worst are kept."""
+"""Maximum number of campaigns, and of compared steps, that a report lists individually. The worst come first."""
 
 LIVE: Final = CampaignStatus.LIVE.value
 
 
 @attrs.frozen(kw_only=True)
 class CampaignRow:
-    """A campaign, for tables and comparisons. A figure is `None` if it is invalid, or if the steps it comes from were not read.
+    """A campaign in a report. A number is `None` if it is invalid, or if it is a total over steps that were not read.
 
     Attributes:
         id: Id of the campaign.
@@ -100,14 +101,15 @@ class CampaignRow:
         steps: Number of steps.
         contacts: Number of contacts.
         sent: E-mails sent, over all templates of all steps.
-        opens: Open rate, in percent; never judged.
-        replies_num: Count of replies.
-        interested_num: Count of interested replies.
-        bounces_num: Count of bounces.
-        unsubscribed_num: Count of unsubscribes, over all templates of all steps.
+        opens: Open rate, in percent; no rule uses it.
+        replies_num: Number of replies.
+        interested_num: Number of interested replies.
+        bounces_num: Number of bounces.
+        unsubscribed_num: Number of unsubscribes, over all templates of all steps.
         left_to_send: E-mails left to send, over all steps.
         end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
-        planned_end: First estimate of the end since contacts were last added, in this report or those it was compared with.
+        planned_end: First estimate of the end since contacts were last added, in Unix seconds, from this report or from the
+            earlier reports that it was compared with.
         created: Creation time, in Unix seconds.
         last_activity: Time since the last activity, as human-readable text.
 
@@ -141,15 +143,15 @@ class CampaignRow:
 
 @attrs.frozen(kw_only=True)
 class CampaignTotals:
-    """The sums over the campaigns of a workspace. Missing and invalid figures count as 0.
+    """The sums over the campaigns of a workspace. Missing and invalid numbers count as 0.
 
     Attributes:
         campaigns: Number of campaigns.
         live: Number of campaigns with the status `live`.
         contacts: Number of contacts; a contact in two campaigns counts twice.
         sent: E-mails sent.
-        replies_num: Count of replies.
-        bounces_num: Count of bounces.
+        replies_num: Number of replies.
+        bounces_num: Number of bounces.
         left_to_send: E-mails left to send in live campaigns.
 
     Example:
@@ -169,7 +171,7 @@ class CampaignTotals:
 
     @classmethod
     def of(cls, rows: Iterable[CampaignRow]) -> Self:
-        """Add up rows.
+        """Return the sums over the rows of a workspace.
 
         Example:
             ```python
@@ -196,11 +198,12 @@ class Variant:
 
     Attributes:
         id: Id of the template.
-        letter: Letter of the variant; `PER` for the personalized entry.
+        letter: Letter of the variant; `PER` for a personalized template.
         name: Name of the template.
-        sent: E-mails sent; `None` if the figure is invalid.
-        replied_num: Count of replies; `None` if the figure is invalid.
-        compared: Whether the variant is compared with others; false for a personalized entry and for invalid figures.
+        sent: E-mails sent; `None` if the number is invalid.
+        replied_num: Number of replies; `None` if the number is invalid.
+        compared: Whether the variant is compared with others. False for a personalized template, for invalid numbers, and if
+            another variant has the same letter or id.
 
     Example:
         ```python
@@ -221,18 +224,18 @@ class Variant:
 
 @attrs.frozen(kw_only=True)
 class StepComparison:
-    """The live templates of a step, and whether one of the variants gets more replies. See `outreach_async.audit.variants`.
+    """The comparison of a step's live templates by their replies; see the guide `outreach_async.audit.variants`.
 
     Attributes:
         workspace: Id of the workspace.
         campaign: Id of the campaign.
         campaign_name: Name of the campaign.
         step: Id of the step.
-        order: Position of the step, from 1.
+        order: Position of the step in the campaign; the first is 1.
         variants: The live templates of the step, in the service's order.
         verdict: `better`, `too_early`, `unequal_sends` or `not_compared`.
-        better: Letter of the variant that gets more replies; `None` without that verdict.
-        worse: Letters of the variants that certainly get fewer replies than `better`.
+        better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
+        worse: Letters of the variants that are proven to get fewer replies than `better`.
         evidence: The largest e-value of a pair of variants; `None` if no pair could be compared.
         sends_needed: Estimated further e-mails per variant until the difference is proven; `None` if unknown.
 
@@ -265,8 +268,8 @@ class CampaignResults:
     Attributes:
         checked: Number of campaigns read.
         totals: Sums by workspace id, in the order of the audit; a workspace without campaigns has zeros.
-        rows: The campaigns: those with findings first, the worst first, then live ones; at most 10,000.
-        comparisons: The steps that have sent e-mails of several templates: those with a better variant first; at most 10,000.
+        rows: At most 10,000 campaigns: those with findings, the worst first, then live campaigns, then all others.
+        comparisons: At most 10,000 steps that have sent e-mails of several templates; steps with a better variant come first.
 
     Example:
         ```python
@@ -283,7 +286,7 @@ class CampaignResults:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceCampaigns:
-    """The results for the campaigns of one workspace. A part of an audit stores them as JSON.
+    """The results for the campaigns of one workspace. An `AuditPart` stores these results as JSON.
 
     Attributes:
         rows: The campaigns, in the service's order.
@@ -301,7 +304,7 @@ class WorkspaceCampaigns:
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
-        """Convert JSON values back. `msgspec.ValidationError`, a `ValueError`, is raised if they are damaged."""
+        """Create the results from JSON values; raise `msgspec.ValidationError`, a `ValueError`, if the values are damaged."""
         return msgspec.convert(values, cls)
 
 
@@ -321,5 +324,5 @@ def build_results(workspaces: Sequence[str], parts: Sequence[WorkspaceCampaigns 
 
 
 def sort_rows(rows: Iterable[CampaignRow]) -> list[CampaignRow]:
-    """Return rows with findings first, the worst first, then live ones. Equal rows keep their order."""
+    """Sort rows: those with findings, the worst first, then live campaigns, then all others. The sort is stable."""
     return sorted(rows, key=lambda row: (len(Severity) if row.severity is None else row.severity.rank, row.status != LIVE))

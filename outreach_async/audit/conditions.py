@@ -1,7 +1,9 @@
-"""The conditions of the audit rules, as pure functions. The tables in `rules.py` supply the thresholds.
+"""The conditions of the audit rules about mailboxes, domains and servers, as pure functions.
+
+The tables in `rules.py` supply the thresholds.
 
 A relative time, such as `2 months ago`, is treated as an interval. A comparison such as "younger than 14 days" is true only if it
-holds for the whole interval. An invalid figure is replaced by NaN. Every comparison is written so that a condition does not apply
+holds for the whole interval. An invalid number is replaced by NaN. Every comparison is written so that a condition does not apply
 to NaN.
 """
 
@@ -13,8 +15,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.base_rule import Sign, Thresholds
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Severity, Sign, Thresholds
 from outreach_async.audit.values import (
     DAY,
     MAX_FIGURE,
@@ -36,13 +37,13 @@ WORKDAYS = 22
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """Facts about the mailboxes of one domain, as input for the rules. A mailbox listed in two workspaces counts once.
+    """The input of a domain rule's condition: totals over the domain's mailboxes. A mailbox of two workspaces counts once.
 
     Attributes:
         daily_limit: Sum of the daily limits of the domain's mailboxes, in e-mails per day.
         mailboxes: Number of mailboxes of the domain.
         sent_30days: E-mails sent by the domain's mailboxes in 30 days.
-        lacking: Kinds of authentication that at least one mailbox of the domain does not have, such as `SPF record`.
+        lacking: Kinds of authentication that at least one mailbox of the domain lacks, such as `SPF record`.
 
     Example:
         ```python
@@ -60,7 +61,7 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """Facts about the mailboxes of one sending server, as input for the rules.
+    """The input of a server rule's condition: numbers of mailboxes on one sending server.
 
     Attributes:
         mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count: all Google customers
@@ -132,8 +133,8 @@ class Case:
     """The input of a mailbox rule's condition: a mailbox, the time at which it was read, and facts about its domain.
 
     Attributes:
-        mailbox: The mailbox; invalid figures are replaced by NaN.
-        doubts: Description of the invalid figures, such as `blacklists is below 0`; empty if every figure is valid.
+        mailbox: The mailbox; invalid numbers are replaced by NaN.
+        doubts: Description of the invalid numbers, such as `blacklists is below 0`; empty if every number is valid.
         now: Time at which the mailbox was read, in Unix seconds; `None` if unknown.
         facts: Facts about the mailbox's domain; `None` if unknown.
 
@@ -151,7 +152,7 @@ class Case:
 
     @classmethod
     def of(cls, mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
-        """Create a case from a mailbox that the service returned. Invalid figures are replaced by NaN.
+        """Create a case from a mailbox that the service returned. Invalid numbers are replaced by NaN.
 
         Example:
             ```python
@@ -168,13 +169,13 @@ class Case:
 
     @property
     def domain(self) -> DomainFacts:
-        """The facts about the mailbox's domain. If they are unknown, the domain is assumed to have no other mailbox."""
+        """The facts about the mailbox's domain. If these facts are unknown, the domain is assumed to have no other mailbox."""
         return self.facts or DomainFacts(daily_limit=valid_or_zero(self.mailbox.daily_limit))
 
     def age(self) -> Interval | None:
         """Return the age of the mailbox in seconds, as an interval; `None` if the age is unknown.
 
-        The age is computed from `created_at` and `now`. If that is not possible, the relative time in `age` or `created` is used.
+        The age is computed from `created_at` and `now` if both are valid; otherwise from the relative time in `age` or `created`.
 
         Example:
             ```python
@@ -204,7 +205,7 @@ class Case:
 
 
 def _has_valid_figures(box: Mailbox) -> bool:
-    """Return whether every figure is between 0 and `MAX_FIGURE`; false if a figure is NaN."""
+    """Return whether every number of a mailbox is valid: between 0 and `MAX_FIGURE`, and not NaN."""
     return (
         0 <= box.campaigns <= MAX_FIGURE
         and 0 <= box.daily_limit <= MAX_FIGURE
@@ -269,7 +270,7 @@ def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
+    """Return a `Sign` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
     if case.doubts:
         return Sign(case.doubts)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
@@ -306,7 +307,7 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the daily limit of a new mailbox is too high for its age: a new mailbox needs a warm-up."""
+    """Return a `Sign` if the daily limit of a new mailbox is too high for the age of the mailbox, which needs a warm-up."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
@@ -316,7 +317,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox uses only a small share of its daily limit and is not certainly new."""
+    """Return a `Sign` if the mailbox uses only a small share of its daily limit. Certainly new mailboxes are skipped."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
@@ -352,7 +353,7 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
     ago = parse_relative_time(case.mailbox.last_activity)
-    if ago is not None and ago.least >= thresholds["days"] * DAY:  # nothing was sent recently, so nothing could be opened
+    if ago is not None and ago.least >= thresholds["days"] * DAY:  # no e-mails were sent recently, so none could be opened
         return None
     message = f"{opened:.1f} % opened in 14 days; its average is {usual:.1f} %"
     return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
@@ -378,7 +379,7 @@ _NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # one object for al
 
 
 def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox's type or status is not one of the values that the interface lists."""
+    """Return a `Sign` if the mailbox's type or status is a value that the interface does not list."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
@@ -387,12 +388,12 @@ def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
 
 
 def severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
-    """Return the worst severity whose threshold the figure reaches; `None` if the figure is below every threshold."""
+    """Return the worst severity whose threshold the number reaches; `None` if the number is below every threshold."""
     return next((severity for severity in Severity if severity in thresholds and figure >= thresholds[severity]), None)
 
 
 def format_quantity(count: Number, noun: str) -> str:
-    """Format a valid figure with its noun."""
+    """Format a number with its noun, such as `1 campaign` or `3 e-mails`."""
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
@@ -402,18 +403,18 @@ def _format_age(case: Case) -> str:
 
 
 def format_days(seconds: float) -> str:
-    """Format a time span in whole days, rounded down."""
+    """Format a duration in seconds as whole days, rounded down."""
     days = int(seconds // DAY)
     return "less than a day" if days < 1 else format_quantity(days, "day")
 
 
 def quote(text: str) -> str:
-    """Quote a string for a message, and shorten it if it is long."""
+    """Return a string in quotes for a message, shortened if it is long."""
     return repr(shorten(str(text), _MAX_STRING_SHOWN))
 
 
 def describe_invalid(figure: Number) -> str:
-    """Describe why a figure is invalid."""
+    """Return why a number is invalid: `below 0`, `implausibly large` or `not a number`."""
     if figure < 0:
         return "below 0"
     return "implausibly large" if figure > MAX_FIGURE else "not a number"

@@ -1,4 +1,4 @@
-"""Evaluate the rules for mailboxes. This module performs no I/O, and does not store mailboxes without findings."""
+"""Evaluate the rules about mailboxes, domains and servers, page by page and without I/O."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, build_missing_authentication_sign, email_domain
-from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind
+from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind, Rule, Sign
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.totals import (
     BLACKLISTED,
@@ -46,7 +45,7 @@ def check(
     Args:
         mailbox: The mailbox (section "Mailbox" of the service's interface).
         policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the mailbox was read, in Unix seconds. If omitted, the mailbox's age is taken from `age` or `created`.
+        now: Time at which the mailbox was read, in Unix seconds. If omitted, the age is read from the fields `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
         domain: Facts about the mailbox's domain. By default, the domain is assumed to have no other mailbox.
 
@@ -78,7 +77,7 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
 
 
 def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
-    """Build a finding from a rule and the sign that its condition returned; `subject` holds further fields of the finding."""
+    """Build a finding from a rule and the `Sign` of its condition. `subject` contains further fields of the finding."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -105,7 +104,7 @@ _OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
 FIGURES: Final = (
     "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
 )  # fmt: skip
-"""The figures that a report shows of a mailbox with findings."""
+"""Names of the number fields that a report shows for a mailbox with findings."""
 
 
 @attrs.define(eq=False)
@@ -119,7 +118,7 @@ class FlaggedMailbox:
         type: Mailbox type, as the service returned it.
         status: Mailbox status, as the service returned it.
         server_ip: Address of the sending server.
-        figures: The numbers named in `FIGURES`; an invalid one is 0.
+        figures: The values of the fields in `FIGURES`; an invalid number is 0.
         findings: Findings about the mailbox, in the order of the rules.
     """
 
@@ -134,36 +133,35 @@ class FlaggedMailbox:
 
     @classmethod
     def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
-        """Keep the values of a mailbox that a report shows."""
+        """Create a flagged mailbox from the values of `mailbox` that a report shows."""
         figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
         kind, status = str(mailbox.type), str(mailbox.status)
         return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
 
 
 _KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
-"""The kinds of groups whose number is limited, and the column with their indexes."""
+"""Kinds of groups whose number is limited, each with the column of `MailboxColumns` that contains its indexes."""
 
 MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
-"""The values of a mailbox for its groups: digest, domain, server, type, sent e-mails and daily limit in thousandths, flags.
-
-The domain, server or type is `None` if there is none, or if a part did not keep it."""
+"""The values of a mailbox that its groups need: digest, domain, server, type, sent e-mails in thousandths, daily limit in
+thousandths, and flags. The domain, server or type is `None` if the mailbox has none, or if a part of the audit dropped it."""
 
 
 class AuditState:
-    """The state of a running audit, with methods that check mailboxes page by page and collect the findings and totals.
+    """Checks mailboxes page by page, and collects the findings and totals of an audit.
 
     The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
     findings about domains and servers become final only after every mailbox has been read.
 
-    The result does not depend on the order in which the workspaces are read. If a mailbox is listed in several workspaces, its
-    domain and its server count it as the first of these workspaces lists it.
+    The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
+    about its domain and its server count the mailbox once, with its values in the first of these workspaces.
 
     Args:
         workspaces: Ids of the workspaces, in the order of the audit.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
-        key: Key of the digests of mailboxes, if the audit is a part of a larger one; `None` for a whole audit.
-        most: Maximum number of domains, of types and of servers to keep.
+        key: Key of the digests of mailboxes, if this audit is a part of a larger audit; `None` for a whole audit.
+        most: Maximum number of domains, of types and of servers whose totals are stored.
 
     Attributes:
         totals: Totals of the checked mailboxes, by workspace, domain, type and server.
@@ -176,7 +174,7 @@ class AuditState:
     ) -> None:
         self.workspaces = workspaces
         self.policy = policy
-        self.now = float(now)  # an integer would be written differently in a report
+        self.now = float(now)  # an integer would look different in a JSON report
         self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals(most) for kind in GROUP_KINDS}
         self.flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
         self.columns = [MailboxColumns() for _ in workspaces]
@@ -239,7 +237,7 @@ class AuditState:
             self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
 
     def _trim(self, *, pages_follow: bool) -> None:
-        """Drop domains, types and servers if there are too many, and the mailboxes that are no longer needed."""
+        """Drop domains, types and servers if there are too many, and then mailboxes that no remaining group needs."""
         for kind, column in _KEPT_KINDS.items():
             totals = self.totals[kind]
             indexes = totals.trim(totals.slack if pages_follow else 0)
@@ -257,7 +255,7 @@ class AuditState:
         self._trim(pages_follow=False)
 
     def _count_once(self) -> None:
-        """Count each mailbox once for its domain and its server, as the first of its workspaces lists it."""
+        """Count each mailbox once for its domain and its server, with its values in the first workspace that lists it."""
         seen = CompactSet()
         for columns in self.columns:
             for digest, domain, server, _, sent, limit, flags in columns.rows():
@@ -357,7 +355,7 @@ class FinalFindings:
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, the worst first; those of one severity in the order of workspaces, mailboxes and rules."""
+        """All findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules."""
         findings: list[Finding] = []
         for mailboxes, campaigns, errors in zip(self.flagged, self.campaigns, self.errors, strict=True):
             findings += chain.from_iterable(flagged.findings for flagged in mailboxes)

@@ -1,9 +1,12 @@
-"""Findings of an audit, and the groups and rows of mailboxes in its report."""
+"""Define rules and their findings, and the groups and rows of mailboxes in a report."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Literal, get_args
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -11,8 +14,22 @@ from outreach_async.audit.values import to_json_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
+Thresholds: TypeAlias = Mapping[str, float]
+"""Thresholds of a rule, by name."""
+
 FindingState = Literal["new", "unchanged", "resolved"]
 """State of a finding compared with an earlier audit. SARIF's `baselineState` also has the values `new` and `unchanged`."""
+
+RuleScope = Literal["mailbox", "domain", "server_ip", "workspace", "campaign", "step"]
+"""Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, a workspace or errors while reading it, one
+campaign, or one step of a campaign."""
+
+GroupKind = Literal["workspace", "domain", "type", "server_ip"]
+
+GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
+
+_PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
+"""Pattern of a percent sign and an optional `.0` before it, as `str.format` writes them. Reports write `2 %`, not `2.0%`."""
 
 
 class Severity(StrEnum):
@@ -31,7 +48,7 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Position in the order of severity; 0 is the worst."""
+        """Position in the order of severities; 0 is the worst."""
         return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
@@ -64,6 +81,91 @@ class Severity(StrEnum):
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
+@attrs.define(eq=False)
+class Sign:
+    """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
+
+    Attributes:
+        message: Description of the problem, with the relevant numbers.
+        figures: The numbers in the message, by name.
+        severity: Severity of the finding; `None` to use the severity of the rule.
+        sure: Whether the sample is large enough to be certain of the finding.
+
+    Example:
+        ```python
+        sign = Sign("not in any campaign", {"campaigns": 0}, Severity.WARNING)
+        print(sign.sure)  # -> True
+        ```
+    """
+
+    message: str
+    figures: dict[str, Number] = attrs.field(factory=dict)
+    severity: Severity | None = None
+    sure: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """A rule of the audit.
+
+    Attributes:
+        id: Id such as `OA101`; never reused for another rule.
+        title: Short title.
+        severity: Severity of a finding, unless a threshold determines the severity.
+        wording: Description of the condition, with thresholds as placeholders `{name}`.
+        source: Source of the thresholds.
+        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
+        thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
+        others: Further severities that the condition may return, besides `severity` and those named in `thresholds`.
+        scope: Subject of the findings.
+
+    Example:
+        ```python
+        print(CATALOGUE["OA903"].condition)  # -> total_found is higher than the number of mailboxes listed
+        ```
+    """
+
+    scope: ClassVar[RuleScope] = "workspace"
+
+    id: str
+    title: str
+    severity: Severity
+    wording: str
+    source: str
+    remedy: str
+    thresholds: Thresholds = MappingProxyType({})
+    others: tuple[Severity, ...] = ()
+
+    @property
+    def severities(self) -> list[Severity]:
+        """Severities that a finding of the rule can have, mildest first.
+
+        Example:
+            ```python
+            print([severity.value for severity in CATALOGUE["OA110"].severities])  # -> ['error', 'critical']
+            ```
+        """
+        known = {self.severity, *self.others}
+        return [severity for severity in reversed(Severity) if severity in known or severity in self.thresholds]
+
+    @property
+    def severity_range(self) -> str:
+        """The mildest and the worst severity of the rule's findings, such as `error to critical`.
+
+        Example:
+            ```python
+            print(CATALOGUE["OA110"].severity_range, "-", CATALOGUE["OA160"].severity_range)  # -> error to critical - info
+            ```
+        """
+        mildest, worst = self.severities[0], self.severities[-1]
+        return mildest.value if mildest is worst else f"{mildest} to {worst}"
+
+    @property
+    def condition(self) -> str:
+        """Description of the rule's condition, with the thresholds filled in."""
+        return _PERCENT.sub(" %", self.wording.format_map(self.thresholds))
+
+
 @attrs.frozen(kw_only=True)
 class Finding:
     """A problem that an audit found.
@@ -76,7 +178,7 @@ class Finding:
             could not be read.
         email: Address of the mailbox, as the service returned it.
         domain: Domain of the mailbox, or the domain that the finding is about, in lower case; `None` if there is none.
-        message: Description of the problem, with its figures.
+        message: Description of the problem, with the relevant numbers.
         remedy: Recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
         sent_30days: E-mails that the mailbox, domain or server sent in 30 days. Mean scores weight a mailbox by this number.
@@ -124,17 +226,12 @@ class Finding:
         return to_json_values(self)
 
 
-GroupKind = Literal["workspace", "domain", "type", "server_ip"]
-
-GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
-
-
 @attrs.frozen(kw_only=True)
 class Group:
     """A group of mailboxes with the same workspace, domain, type or sending server.
 
     Attributes:
-        kind: The property that the mailboxes share.
+        kind: Name of the property that the mailboxes share, such as `domain`.
         key: The workspace id, the domain, the type as the service returned it, or the server's address.
         mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
         score: Score of the group, from 0 to 100.
@@ -163,7 +260,7 @@ class Group:
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """A mailbox with findings, for tables and charts. Invalid figures are 0.
+    """A mailbox with findings, for tables and charts. Invalid numbers are 0.
 
     Attributes:
         id: Id of the mailbox.

@@ -1,4 +1,4 @@
-"""Measure the progress of an audit."""
+"""Measure the progress of an audit, and estimate the time left."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class AuditProgress:
     """The progress of an audit.
 
     Attributes:
-        workspaces: Number of workspaces that were read, or could not be read.
+        workspaces: Number of finished workspaces, including those that could not be read.
         total: Number of workspaces of the audit.
         mailboxes: Number of mailboxes read.
         campaigns: Number of campaigns read, with their steps.
         rate: Recent mailboxes per second.
         state: `running`; `throttled` while a rate limit delays requests; `paused` while nothing is sent, because the service
-            asked for a wait or is down.
+            requested a wait or is down.
         resumes: Seconds until the pause ends; 0.0 if the audit is not paused.
         eta: Estimated seconds until the last workspace is read; `None` if unknown. The estimate assumes that the workspaces not
-            yet started have as many pages as the others.
+            yet started need as many requests as the others do on average.
         why: Reason for the pause; an empty string if the audit is not paused.
 
     Example:
@@ -49,23 +49,23 @@ class AuditProgress:
 
 
 class ProgressMeter:
-    """Counts the workspaces, mailboxes and campaigns that an audit has read.
+    """Counts the workspaces, mailboxes and campaigns that an audit has read, and measures the rate.
 
     Args:
         workspaces: Number of workspaces of the audit.
         throttle: The throttle of the audit.
-        now: The current time, on the event loop's clock.
+        now: The current time of the event loop's clock, in seconds.
     """
 
     def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
         self._total = workspaces
         self._throttle = throttle
         self._mailboxes = self._campaigns = self._ended = self._pages_read = 0
-        self._pages_left: dict[str, int] = {}  # by workspace, of the workspaces that were started
+        self._pages_left: dict[str, int] = {}  # for each workspace that was started
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
     def add_page(self, workspace: str, page: Page[Mailbox]) -> None:
-        """Count a page, and estimate how many more the workspace has."""
+        """Count a page, and update the number of pages that the workspace has left."""
         left = self._pages_left.get(workspace, max(1, int(page.total_pages)))
         self._pages_left[workspace] = max(0, left - 1)
         self._pages_read += 1
@@ -76,7 +76,7 @@ class ProgressMeter:
         self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
 
     def add_request(self, workspace: str) -> None:
-        """Count a response that is not a page of mailboxes. Its request counts like a page in the estimate of the time left."""
+        """Count a response other than a page of mailboxes. The response counts like a page in the estimate of the time left."""
         self._pages_left[workspace] = max(0, self._pages_left.get(workspace, 0) - 1)
         self._pages_read += 1
         self._page_rate.add(1)
@@ -91,7 +91,7 @@ class ProgressMeter:
         self._mailbox_rate.add(count)
 
     def end_workspace(self, workspace: str) -> None:
-        """Count a workspace of which no further page is read."""
+        """Count a workspace as finished, and expect no further requests about the workspace."""
         self._pages_left[workspace] = 0
         self._ended += 1
 

@@ -1,7 +1,7 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
-`audit_part` reads some of the workspaces; `merge` makes the report of all of them. The guide `outreach_async.audit` shows both
-with a pool of processes. With Dask (extra `dask`), map the same function over groups of workspaces:
+`audit_part` reads some of the workspaces; `merge` builds the report about all workspaces. The guide `outreach_async.audit` shows
+how to call both with a process pool. With Dask (extra `dask`), map the same function over groups of workspaces:
 
 ```python
 import os
@@ -35,9 +35,10 @@ if __name__ == "__main__":
 ```
 
 For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` where the workers start. If a worker
-dies, Dask runs its part again on another worker; after four deaths, the part fails. A part starts again from its beginning, so
-choose groups of workspaces that take minutes rather than hours. Dask shows task arguments, including the salt, to everybody who
-can reach the scheduler. All clients share the service's limit: give them a `RedisRate`, or divide the limit among the workers.
+dies, Dask runs its part again on another worker; after four such failures, the part fails. A part always starts from its
+beginning, so choose groups of workspaces that take minutes rather than hours to read. Dask shows task arguments, including the
+salt, to everybody who can reach the scheduler. All clients share the service's rate limit: give each a `RedisRate`, or divide the
+limit among the workers.
 """
 
 from __future__ import annotations
@@ -55,11 +56,10 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.base_rule import Rule, Sign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
-from outreach_async.audit.findings import Finding, GroupKind, Severity
+from outreach_async.audit.findings import Finding, GroupKind, Rule, Severity, Sign
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
 from outreach_async.audit.rules import UNREADABLE
@@ -76,14 +76,14 @@ PART_VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class WorkspacePart:
-    """The data of one workspace in a part.
+    """The data of one workspace in an `AuditPart`.
 
     Attributes:
         workspace: Id of the workspace.
         complete: Whether the workspace was read completely.
         mailboxes: Number of mailboxes read.
         campaigns: Number of campaigns read; `None` if the audit does not read campaigns.
-        data: The mailboxes as columns and the findings, compressed.
+        data: The mailboxes and the findings as compressed data.
 
     Example:
         ```python
@@ -103,14 +103,14 @@ class WorkspacePart:
 class AuditPart:
     """The result of `audit_part`: a value that can be pickled, compared and stored as JSON.
 
-    Healthy mailboxes are in it as digests and figures, without their addresses. Mailboxes with findings, domains and addresses of
-    servers are in it as in a report. It contains no API key and no salt.
+    A part stores healthy mailboxes as digests and numbers, without their addresses. It contains mailboxes with findings, domains
+    and server addresses in plain text, as a report does. It contains neither API keys nor the salt.
 
     Attributes:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
-        salt: Hash of the salt, so that only parts with the same salt are merged.
-        dropped: By kind of group, the largest digest of those that were kept, if there were more than an audit keeps.
+        salt: Hash of the salt; `merge` rejects parts with different salts.
+        dropped: Largest digest that was kept, for each kind of group that has more members than an audit stores.
         workspaces: The workspaces of the part.
 
     Example:
@@ -127,7 +127,7 @@ class AuditPart:
     workspaces: tuple[WorkspacePart, ...] = attrs.field(repr=lambda parts: str([part.workspace for part in parts]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the part as JSON-compatible values. `from_dict` converts them back.
+        """Return the part as JSON-compatible values. `from_dict` converts these values back to a part.
 
         Example:
             ```python
@@ -173,15 +173,15 @@ async def audit_part(
 ) -> AuditPart:
     """Read and check the mailboxes of some workspaces of an audit. `merge` combines the parts of all workspaces.
 
-    Reading, waiting and giving up work as in `audit`. Run a part again if its process died.
+    This function reads, waits and gives up like `audit`. Run a part again if its process died.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces of this part; a duplicate is read once.
         at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
-        salt: Key of the digests of mailboxes; the same for all parts. Keep it secret: with it, anyone can test whether a part
-            contains an address.
-        policy: The policy to apply; the same for all parts, and by default all rules with their default thresholds.
+        salt: Key of the digests of mailboxes; the same for all parts. Keep the salt secret: anyone who knows the salt can test
+            whether a part contains an address.
+        policy: The policy to apply; the same for all parts. By default, all rules with their default thresholds.
         campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
         deadline: Limit in seconds for this part; `None` for no limit.
@@ -204,14 +204,14 @@ async def audit_part(
 
 def _require_time(at: object) -> float:
     if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-        raise InvalidRequest(f"at: expected a time in Unix seconds, got {type_name(at)}; pass time.time() of the start")
+        raise InvalidRequest(f"at: expected a time in Unix seconds, got {type_name(at)}; pass the same time.time() to all parts")
     return at
 
 
 def _require_key(salt: object) -> bytes:
-    """Return the key of the digests. A digest of the salt has the length of a key, regardless of the length of the salt."""
+    """Check the salt, and return the key of the digests: a hash of the salt, because a key has a maximum length."""
     if not isinstance(salt, str) or not salt:
-        raise InvalidRequest("salt: expected a string that is not empty; pass the same random string to all parts")
+        raise InvalidRequest("salt: expected a non-empty string; pass the same random string to all parts")
     return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -229,9 +229,10 @@ def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart
 
 
 def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Policy | None = None) -> Report:
-    """Merge parts into the report that `audit` of all their workspaces returns. Parts may come in any order, and repeatedly.
+    """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order, and repeated.
 
-    If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is unreadable.
+    If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is reported
+    as unreadable.
 
     Args:
         parts: The parts.
@@ -240,7 +241,7 @@ def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Poli
 
     Raises:
         InvalidRequest: There are no parts; the parts differ in time, salt or policy; or a part is damaged or contains a workspace
-            that `workspaces` does not.
+            that is not in `workspaces`.
 
     Example:
         ```python
@@ -253,7 +254,7 @@ def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Poli
 
 
 def merge_parts(parts: Iterable[AuditPart], workspaces: Sequence[str], policy: Policy, most: int) -> Report:
-    """Merge parts like `merge`; an audit keeps at most `most` domains, types and servers."""
+    """Merge parts like `merge`, but store at most `most` domains, `most` types and `most` servers."""
     known = list(parts)
     _require_equal(known, policy)
     best = _most_complete(known, set(workspaces))
@@ -276,7 +277,7 @@ def _require_equal(parts: Sequence[AuditPart], policy: Policy) -> None:
             if (got := getattr(part, name)) != value:
                 space = part.workspaces[0].workspace if part.workspaces else "no workspace"
                 raise InvalidRequest(
-                    f"parts: expected parts with {name} {value}, got {got} for {space}; pass the same `{name}` everywhere"
+                    f"parts: expected parts with {name} {value}, got {got} for {space}; pass the same `{name}` to all parts"
                 )
 
 
@@ -288,10 +289,10 @@ def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str
         if each.workspace not in workspaces:
             shown = shorten(repr(each.workspace), 80)
             raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add it to `workspaces`")
-        # The data decides between equally complete readings, so that the order of the parts does not.
+        # Equally complete readings are compared by their data, so that the order of the parts has no effect.
         best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
     if len(reads_campaigns) > 1:
-        raise InvalidRequest("parts: expected all or none with campaigns, got both; pass the same `campaigns` everywhere")
+        raise InvalidRequest("parts: expected all or no parts with campaigns, got both; pass the same `campaigns` to all parts")
     return best
 
 
@@ -319,7 +320,7 @@ _NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "
 def _encode(
     summary: ReadSummary, columns: MailboxColumns, flagged: Iterable[FlaggedMailbox], names: Mapping[GroupKind, Sequence[str]]
 ) -> WorkspacePart:
-    """Encode a workspace. Its columns refer to name lists that belong to this workspace, so it can be merged alone."""
+    """Encode a workspace with the names that its columns refer to, so that the workspace can be merged on its own."""
     used: dict[str, list[str]] = {}
     packed: dict[str, str] = {}
     for name, column in columns.arrays.items():
@@ -356,7 +357,7 @@ def _encode_flagged(flagged: FlaggedMailbox) -> list[Any]:
 
 
 def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
-    """Add a workspace to the state of the merged audit."""
+    """Decode a workspace, and add its mailboxes to the state of the merged audit."""
     try:
         content = json.loads(zlib.decompress(part.data))
         state.add_facts(part.workspace, _decode_facts(content["columns"], content["names"]))
@@ -374,7 +375,7 @@ def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]])
     for name, code in COLUMN_TYPES.items():
         content = b64decode(packed[name])
         columns[name] = array(code, struct.unpack(f"<{len(content) // struct.calcsize('<' + code)}{code}", content))
-    # A name that the part did not keep has the index -1: the last element.
+    # A missing or dropped name has the index -1, which selects the last element: `None`.
     domains, servers, types = ([*names[name], None] for name in ("domains", "servers", "types"))
     for digest, domain, server, kind, sent, limit, flags in zip(*columns.values(), strict=True):
         yield digest, domains[domain], servers[server], types[kind], sent, limit, flags

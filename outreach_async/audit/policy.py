@@ -1,4 +1,4 @@
-"""Policies: the rules that an audit applies, and their thresholds.
+"""Define policies, which turn rules of an audit off and change their thresholds.
 
 A policy file is TOML, for example:
 
@@ -28,10 +28,9 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from outreach_async.audit import campaign_rules, rules
-from outreach_async.audit.base_rule import Rule, Thresholds
 from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit.conditions import Condition, quote
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Rule, Severity, Thresholds
 from outreach_async.audit.rules import DomainRule, MailboxRule, ServerRule
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import type_name
@@ -81,7 +80,7 @@ class Policy:
         campaign_rules: Rules about one campaign.
         step_rules: Rules about one step of a campaign.
         workspace_rules: Rules about the mailboxes and campaigns of a workspace.
-        comparison_rules: Rules about a campaign in two audits, which `Report.since` applies.
+        comparison_rules: Rules that compare a campaign in two audits. `Report.since` applies these rules.
         conditions: Condition and thresholds of each rule in `mailbox_rules`, prepared once because every mailbox needs them.
 
     Example:
@@ -186,8 +185,8 @@ class Policy:
         """
         known = rules.CATALOGUE
         if name not in known:
-            hint = _suggest(name, known) or "; pass one of its keys"
-            raise InvalidRequest(f"rule: expected an id in CATALOGUE, such as OA120, got {quote(name)}{hint}")
+            hint = _suggest(name, known) or "; pass a key of `CATALOGUE`"
+            raise InvalidRequest(f"rule: expected the id of a rule, such as OA120, got {quote(name)}{hint}")
         return _apply_thresholds(known[name], self.used)
 
 
@@ -219,7 +218,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
-    """Return the rules about a campaign in two audits, given the policy of the later audit."""
+    """Return the enabled rules that compare a campaign in two audits, with the thresholds of the later audit's policy."""
     return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
 
 
@@ -240,7 +239,7 @@ def _require_off(value: object) -> list[str]:
 
 
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
-    """Check that a name is the id of a rule that a policy may change, and return the id."""
+    """Check that `name` is the id of a rule that a policy may change, and return the id."""
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
     if name in rules.INCOMPLETE:
@@ -279,7 +278,7 @@ def _require_figure(where: str, value: object) -> float:
 
 
 def _check_order(key: str, figures: Mapping[str, float]) -> None:
-    """Reject thresholds where a worse severity has a lower value than a milder severity."""
+    """Raise `InvalidRequest` if a severity has a lower threshold than a milder severity."""
     graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
     for (worse, high), (milder, low) in pairwise(graded):
         if high < low:

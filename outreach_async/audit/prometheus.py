@@ -1,7 +1,7 @@
 """Export the metrics of an audit to Prometheus, in a file for the textfile collector of node_exporter.
 
-All metrics are gauges for the whole audit, a workspace or a domain. There are none for a single mailbox or campaign: a million
-mailboxes would need a million time series, which would overload a Prometheus server.
+All metrics are gauges for the whole audit, a workspace or a domain. There are no metrics for single mailboxes or campaigns: a
+million mailboxes would need a million time series, which would overload a Prometheus server.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from outreach_async.audit.report import Report
 from outreach_async.errors import InvalidRequest
 
 Samples: TypeAlias = Mapping[tuple[str, ...], float]
-"""Maps the values of the labels to the value of the metric."""
+"""Mapping from the values of the labels to the value of the metric."""
 
 
 @attrs.frozen
 class Gauge:
-    """A metric with its samples.
+    """A Prometheus gauge with its samples.
 
     Attributes:
         name: Name of the metric, without its prefix and with its unit as a suffix.
@@ -113,21 +113,21 @@ def require_client() -> None:
         InvalidRequest: The library is not installed; the message contains the pip command.
     """
     try:
-        import prometheus_client  # noqa: F401 - only whether it can be imported
+        import prometheus_client  # noqa: F401 - imported only to check that it is installed
     except ImportError:
         raise InvalidRequest("prometheus_client is not installed; run: pip install 'outreach_async[prometheus]'") from None
 
 
 def escape_label(value: str) -> str:
-    r"""Escape control characters, such as `\x1b`, lone surrogates and bidirectional marks, and double backslashes.
+    r"""Escape backslashes, control characters (such as `\x1b`), lone surrogates and bidirectional marks in a label value.
 
-    Different values stay different, because node_exporter rejects a file with a duplicate time series.
+    Different values have different results, because node_exporter rejects a file with a duplicate time series.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), value)
 
 
 def _audit_gauges(report: Report) -> Iterator[Gauge]:
-    """Yield the gauges for the whole audit, including one for each workspace that states whether it could be read."""
+    """Yield the gauges for the whole audit, including one that shows for each workspace whether it could be read."""
     counts = Counter(finding.severity for finding in report.findings)
     unreadable = set(report.unreadable)
     score = math.nan if report.scores.overall is None else report.scores.overall
@@ -153,11 +153,11 @@ _CAMPAIGN_FIGURES: Final = (
     ("campaign_bounces", "Bounced e-mails of the campaigns of the workspace", "bounces_num"),
     ("campaign_left_to_send_emails", "E-mails that the live campaigns of the workspace have left to send", "left_to_send"),
 )
-"""Name, help text and figure of `CampaignTotals` of the gauges about the campaigns of a workspace."""
+"""Gauges about the campaigns of a workspace: for each, its name, its help text and the field of `CampaignTotals`."""
 
 
 def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
-    """Yield the gauges for the campaigns of at most 1,000 workspaces, those with the most campaigns."""
+    """Yield the gauges about campaigns, for at most the 1,000 workspaces with the most campaigns."""
     if campaigns is None:
         return
     kept = sorted(campaigns.totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]
@@ -167,7 +167,7 @@ def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
 
 
 def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:
-    """Yield the gauges for the workspaces or for the domains."""
+    """Yield the gauges for each workspace or for each domain, depending on `kind`."""
     groups = {group.key: group for group in report.groups if group.kind == kind}
     for name, description, figure in _GROUP_FIGURES:
         samples: Samples = {(key,): figure(group) for key, group in groups.items()}

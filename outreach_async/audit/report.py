@@ -1,4 +1,4 @@
-"""The report of an audit, and the comparison of two reports."""
+"""Define the report of an audit, and compare two reports."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings, the worst first; those of one severity in the order of workspaces, mailboxes and rules, and findings
-            about domains and servers after them.
+        findings: Findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules,
+            followed by those about domains and servers.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
-        denied: True if no mailbox could be read because the service answered 401 or 403 for every workspace.
+        denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
@@ -53,11 +53,11 @@ class Report:
         not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
             more than a million domains, types or servers.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
-        history: Figures of the earlier audits that the report was compared with, and the history in their reports, oldest first;
-            at most 100.
-        last_read: For a baseline of briefs: time of the last complete reading, in Unix seconds, of each workspace that could not
-            be read completely this time. The data about these workspaces is from that time.
-        campaigns: The campaigns and their figures; `None` if the audit did not read campaigns.
+        history: Scores and counts of at most 100 earlier audits, oldest first: the audits that this report was compared with,
+            and the audits in the history of their reports.
+        last_read: Only in a baseline of briefs: for each workspace that could not be read completely this time, the time of the
+            last complete reading, in Unix seconds. The data about these workspaces is from that time.
+        campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
 
     Example:
         ```python
@@ -98,14 +98,14 @@ class Report:
 
     @property
     def incomplete(self) -> bool:
-        """True if some mailboxes could not be read and were not checked."""
+        """True if something could not be read, such as a mailbox or the campaigns of a workspace, and was not checked."""
         return any(finding.rule in INCOMPLETE for finding in self.findings)
 
     def exit_code(self, fail_on: str = "error") -> int:
         """Return the exit code for a command: 0 clean, 1 findings, 3 incomplete (even with findings), 77 access denied.
 
         Args:
-            fail_on: The mildest severity that leads to exit code 1.
+            fail_on: The mildest severity that results in exit code 1.
 
         Raises:
             InvalidRequest: `fail_on` is not the name of a severity.
@@ -130,7 +130,7 @@ class Report:
 
         Args:
             earlier: An earlier report.
-            others: More earlier reports, in any order. `diff` compares with the latest report; `history` covers all of them.
+            others: More earlier reports, in any order. `diff` compares with the latest report; `history` covers all reports.
 
         Example:
             ```python
@@ -145,7 +145,7 @@ class Report:
         return attrs.evolve(later, findings=findings, diff=diff, history=merge_history(reports, before=self.at))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-compatible values. `from_dict` converts them back to a report.
+        """Return the report as JSON-compatible values. `from_dict` converts these values back to a report.
 
         Example:
             ```python
@@ -193,7 +193,7 @@ def _compare_campaigns(earlier: Report, later: Report) -> Report:
 
 @attrs.frozen(kw_only=True)
 class HistoryPoint:
-    """The figures of one audit in the history of audits.
+    """Score and counts of one audit, for the history in later reports.
 
     Attributes:
         at: Time of the audit, in Unix seconds.
@@ -217,7 +217,7 @@ class HistoryPoint:
 
     @classmethod
     def of(cls, report: Report) -> Self:
-        """Return the figures of a report.
+        """Return the score and the counts of a report as a history entry.
 
         Example:
             ```python
@@ -229,11 +229,11 @@ class HistoryPoint:
 
 
 def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
-    """Return the figures of the reports and of their histories, sorted by time; at most the latest `MAX_HISTORY`.
+    """Combine reports and their histories into one history, sorted by time, of at most the latest `MAX_HISTORY` audits.
 
     Args:
         reports: The earlier reports, in any order.
-        before: Time of the later audit, in Unix seconds. Audits without a time, or not before this time, are omitted.
+        before: Time of the later audit, in Unix seconds. Only earlier audits are included, and only if their time is known.
     """
     points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
     return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
@@ -244,17 +244,17 @@ SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "c
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """A figure that changed between two audits.
+    """A number, such as a score, that changed between two audits.
 
     Attributes:
-        kind: Kind of the subject that the figure describes.
+        kind: Kind of the subject that the number describes.
         key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the audit
             as a whole.
         name: Display name of the subject: a mailbox's address, a campaign's name, otherwise the key.
-        rule: Id of the rule whose finding contains the figure; `None` if the figure is not part of a finding.
-        figure: Name of the figure, such as `score` or `blacklists`; `severity` is a number from 1 (info) to 4 (critical).
-        before: Earlier value; `None` if the earlier report does not contain the figure.
-        after: Current value; `None` if the later report does not contain the figure.
+        rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
+        figure: Name of the number, such as `score` or `blacklists`; a `severity` is a number from 1 (info) to 4 (critical).
+        before: Earlier value; `None` if the earlier report does not contain the number.
+        after: Current value; `None` if the later report does not contain the number.
 
     Example:
         ```python
@@ -282,10 +282,11 @@ class Diff:
     Attributes:
         at: Time of the earlier audit, in Unix seconds.
         new: Findings that are not in the earlier audit.
-        unchanged: Findings that are in both audits; `deltas` holds the changes of their figures.
+        unchanged: Findings that are in both audits, even if their numbers have changed.
         resolved: Earlier findings that no longer apply.
-        not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was off.
-        deltas: Changed figures of unchanged findings.
+        not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was turned
+            off.
+        deltas: Changed numbers of unchanged findings.
         scores: Changed scores and totals.
         added_workspaces: Ids of workspaces that only the later audit covers.
         removed_workspaces: Ids of workspaces that only the earlier audit covers.
@@ -372,7 +373,7 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key without the workspace, unless the finding has no other subject, such as a mailbox or a domain."""
+    """Return a key that matches a finding across workspaces, unless the finding is about a workspace as a whole."""
     shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
@@ -408,7 +409,7 @@ _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity 
 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
-    """Yield the figures that differ between two matching findings."""
+    """Yield the numbers that differ between two matching findings."""
     old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
     kind = _subject_kind(after)
     key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace

@@ -1,4 +1,4 @@
-"""The rules of the audit: about one mailbox, about the mailboxes of a domain or server, and about errors while reading."""
+"""Define the rules of the audit about mailboxes, domains and servers, and about errors while reading mailboxes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import ClassVar, Final, TypeAlias
 import attrs
 
 from outreach_async.audit import conditions
-from outreach_async.audit.base_rule import Rule, RuleScope, Thresholds
 from outreach_async.audit.campaign_rules import (
     CAMPAIGN_READING_RULES,
     CAMPAIGN_RULES,
@@ -21,7 +20,7 @@ from outreach_async.audit.campaign_rules import (
     WorkspaceRule,
 )
 from outreach_async.audit.conditions import Condition, DomainCondition, ServerCondition
-from outreach_async.audit.findings import Severity
+from outreach_async.audit.findings import Rule, RuleScope, Severity, Thresholds
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +90,7 @@ _BULK_SOURCE: Final = (
 
 
 def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> MailboxRule:
-    """Return the rule that reports missing SPF, DKIM or DMARC. `name` in lower case is the name of the mailbox field to check."""
+    """Return the rule that reports missing SPF, DKIM or DMARC. The mailbox field to check is `name` in lower case."""
     field = name.lower()
     return MailboxRule(
         id=id_,
@@ -147,8 +146,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         thresholds=MappingProxyType({"error": 1, "critical": 3}),
         applies=conditions.check_blacklists,
         source="major lists such as Spamhaus cause rejections within hours, other lists after a review (inframail.io)",
-        remedy="Pause its campaigns, look up <domain> and its server_ip at check.spamhaus.org and mxtoolbox.com/blacklists, "
-        "fix the cause, then ask each list to delist them.",
+        remedy="Pause the mailbox's campaigns, look up <domain> and the server_ip at check.spamhaus.org and "
+        "mxtoolbox.com/blacklists, fix the cause, then ask each list to delist them.",
     ),
     MailboxRule(
         id="OA120",
@@ -161,8 +160,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
-        remedy="Pause its campaigns, verify the addresses of the remaining contacts, remove those that fail, and resume with "
-        "fewer e-mails a day.",
+        remedy="Pause the mailbox's campaigns, verify the addresses of the remaining contacts, remove those that fail, and "
+        "resume with fewer e-mails a day.",
     ),
     MailboxRule(
         id="OA121",
@@ -191,9 +190,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "{days:,} days; error above {error:,}, critical above {critical:,}",
         thresholds=MappingProxyType({"warning": 100, "young": 40, "days": 365, "error": 500, "critical": 2000}),
         applies=conditions.check_provider_limit,
-        source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace caps "
-        "at 2,000 a day, a trial at 500 (support.google.com/a/answer/166852)",
-        remedy="Lower its daily limit, and spread its volume over more mailboxes.",
+        source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace "
+        "allows 2,000 a day, and a trial 500 (support.google.com/a/answer/166852)",
+        remedy="Lower the daily limit of the mailbox, and spread its volume over more mailboxes.",
     ),
     MailboxRule(
         id="OA132",
@@ -205,7 +204,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_warm_up,
         source="warm up for 21 to 28 days before cold e-mail, 10 to 20 e-mails at a time (wordtothewise.com 2017; allstonlabs; "
         "coldconvert; mailflo)",
-        remedy="Lower its daily limit, then raise it by a few e-mails a day over four weeks.",
+        remedy="Lower the daily limit of the mailbox, then raise it by a few e-mails a day over four weeks.",
     ),
     MailboxRule(
         id="OA133",
@@ -216,7 +215,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         thresholds=MappingProxyType({"share": 0.10, "days": 30}),
         applies=conditions.check_unused_capacity,
         source="the mailbox's own daily_limit over the working days of a month",
-        remedy="Add it to campaigns, or cancel it to save its cost.",
+        remedy="Add the mailbox to campaigns, or cancel it to save its cost.",
     ),
     MailboxRule(
         id="OA140",
@@ -247,7 +246,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_open_rate,
         source="only the trend of an open rate is meaningful, and a sudden drop is a warning (coldmailopenrate; coldconvert; "
         "benchmarkemail 2025)",
-        remedy="Run an inbox placement test; if its e-mails miss the inbox, pause its campaigns and warm it up again.",
+        remedy="Run an inbox placement test; if e-mails of the mailbox miss the inbox, pause its campaigns and warm it up again.",
     ),
     MailboxRule(
         id="OA151",
@@ -258,7 +257,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         applies=conditions.check_automated_opens,
         source="50 to 60 % of opens are images that Apple Mail prefetches, and scanners follow links (benchmarkemail 2025, "
         "citing Litmus)",
-        remedy="Measure its campaigns by replies; its opens and clicks are not meaningful.",
+        remedy="Measure the mailbox's campaigns by replies; its opens and clicks are not meaningful.",
     ),
     MailboxRule(
         id="OA160",
@@ -267,7 +266,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="domain_ip is null",
         applies=conditions.check_domain_ip,
         source="recipients open a sender's domain in a browser, and do not trust a domain without a website",
-        remedy="Add an A record for <domain>, or redirect it to the company's website.",
+        remedy="Add an A record for <domain>, or redirect the domain to the company's website.",
     ),
     MailboxRule(
         id="OA190",
@@ -386,13 +385,13 @@ def rule_title(name: str) -> str:
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
     "the DMARC policy itself (p=): look up the TXT record at `_dmarc.<domain>`",
-    "which blacklists list a mailbox (the service only shows how many)",
+    "the names of the blacklists that list a mailbox (the service shows only their number)",
     "the number of DNS lookups of an SPF record (10 at most)",
 )
 """Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
-    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens are never judged",
-    "personalized templates against A/B variants: their contacts are not chosen at random, so they are shown and never compared",
+    "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
+    "comparisons of personalized templates with A/B variants: the contacts of these templates are not chosen at random",
 )
 """Properties that an audit of campaigns cannot check."""

@@ -16,13 +16,12 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.audit.base_rule import Rule
 from outreach_async.audit.campaign_evaluation import WorkspaceUse, evaluate_workspace
 from outreach_async.audit.campaign_reading import MAX_ERROR_SHOWN, CampaignReader, CampaignsRead, explain_end
 from outreach_async.audit.campaigns import WorkspaceCampaigns, build_results
 from outreach_async.audit.conditions import email_domain
 from outreach_async.audit.evaluation import AuditState, FinalFindings
-from outreach_async.audit.findings import Finding, GroupKind
+from outreach_async.audit.findings import Finding, GroupKind, Rule
 from outreach_async.audit.meter import AuditProgress, ProgressMeter
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
@@ -44,13 +43,13 @@ _PAGES_AT_ONCE: Final = 2
 """Maximum number of pages of one workspace to request concurrently."""
 _MIN_LARGE_AT_ONCE: Final = 2
 _MAX_LATER_MAILBOXES: Final = 8_000
-"""Maximum number of mailboxes on all second and later pages in memory, except that `_MIN_LARGE_AT_ONCE` workspaces may always be
-read. The limit bounds the memory: decoding a page of 2,000 mailboxes takes 4 MB."""
+"""Maximum number of mailboxes on second and later pages that are in memory at the same time. The limit bounds memory: decoding a
+page of 2,000 mailboxes takes 4 MB. `_MIN_LARGE_AT_ONCE` large workspaces are always read concurrently, even above the limit."""
 
 
 @attrs.frozen
 class ReadSummary:
-    """A summary of reading one workspace, for the report.
+    """The results of reading one workspace that a report needs.
 
     Attributes:
         workspace: Id of the workspace.
@@ -71,7 +70,7 @@ class ReadSummary:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceReadResult:
-    """Result of reading one workspace, without its mailboxes.
+    """The result of reading one workspace, without its mailboxes.
 
     Attributes:
         workspace: Id of the workspace.
@@ -90,7 +89,7 @@ class WorkspaceReadResult:
     campaigns: CampaignsRead | None = None
 
     def summary(self) -> ReadSummary:
-        """Return the part of the result that a report needs."""
+        """Return the results that a report needs, with errors as findings."""
         error = self.error
         denied = error is not None and explain_status(error.status_code).is_denied
         read, findings = self.campaigns, self._findings()
@@ -133,11 +132,12 @@ async def audit(
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and the rest is checked. Mailboxes without findings are not stored, except about 50 bytes of each, and the totals of at most a
-    million domains, types and servers.
+    and everything else is still checked. Besides the mailboxes with findings, the audit stores about 50 bytes per mailbox, and
+    the totals of at most a million domains, a million types and a million servers.
 
-    While the service is down or throttling, the audit waits. These waits do not use up the client's deadline. After 15 minutes
-    without any success, and if the service was never reached, the audit ends, and the other workspaces are unreadable.
+    While the service is down or limits the rate, the audit waits. The client's deadline does not limit these waits. The audit
+    ends after 15 minutes without a success, or if the service was never reached; the remaining workspaces are reported as
+    unreadable.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -148,7 +148,7 @@ async def audit(
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
-        clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
+        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` or
@@ -173,7 +173,7 @@ def stream(
     deadline: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AuditRun:
-    """Create an audit like `audit`, but one that yields each finding as soon as the finding is final.
+    """Return an audit that yields each finding as soon as the finding is final; otherwise, it works like `audit`.
 
     Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and findings
     about domains and servers) are yielded after every mailbox has been read.
@@ -187,7 +187,7 @@ def stream(
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
-        clock: Returns the time of the audit, in Unix seconds. The ages of mailboxes are computed from this time.
+        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` or
@@ -206,7 +206,7 @@ def stream(
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
-    """Check the ids of the workspaces of an audit, and return them without duplicates."""
+    """Check the workspace ids of an audit, and return the ids without duplicates."""
     ids: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not ids:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
@@ -230,8 +230,8 @@ class AuditRun:
     def __init__(
         self, client: OutreachClient, state: AuditState, display: int, deadline: float | None, *, campaigns: bool = False
     ) -> None:
-        engine = client._engine  # noqa: SLF001 - an audit is run by the client's engine, as a bulk run is
-        # One more than requests in flight: while a failing workspace waits to be retried, another shows if the service works.
+        engine = client._engine  # noqa: SLF001 - an audit uses the client's engine, like a bulk run
+        # One more than requests in flight: while a failing workspace waits for a retry, another shows whether the service works.
         self._workers = engine.max_in_flight + 1
         self._throttle = RunThrottle(engine.limiter, engine.policy)
         self._client = client
@@ -260,9 +260,9 @@ class AuditRun:
         return findings.report
 
     async def __aenter__(self) -> Findings:
-        """Start reading; return the findings to iterate over."""
+        """Start reading the workspaces, and return the findings to iterate over."""
         if self._started:
-            raise InvalidRequest("stream: this audit was already started; call stream() again")
+            raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
         self._started = True
         if self._deadline is not None:
             self._deadline_at = anyio.current_time() + self._deadline
@@ -287,7 +287,7 @@ class AuditRun:
         )
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel all remaining reads. An exception of the block propagates unchanged."""
+        """Cancel all remaining reads. An exception that the block raised propagates unchanged."""
         self._group.cancel_scope.cancel()
         # The block's exception is not passed to the group, which would raise it again inside an exception group.
         try:
@@ -296,7 +296,7 @@ class AuditRun:
             self._findings.close()
 
     def __aiter__(self) -> NoReturn:
-        """Raise an error that requires `async with`, because only the end of a block can cancel the remaining reads."""
+        """Raise `InvalidRequest`: an audit needs `async with`, because only the end of a block can cancel the remaining reads."""
         raise InvalidRequest(
             "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
         )
@@ -312,7 +312,7 @@ class AuditRun:
             findings.end(error)
 
     async def _read_workspaces(self, findings: Findings) -> list[WorkspaceReadResult]:
-        """Read every mailbox of the workspaces; return the results in the order of the audit."""
+        """Read every workspace, and return the results in the order of the audit."""
         workspaces = self._state.workspaces
         results: dict[str, WorkspaceReadResult] = {}
         waiting = iter(workspaces)
@@ -334,10 +334,10 @@ class AuditRun:
             return await self._read_mailboxes(workspace, findings, None)
         use = WorkspaceUse(self._state.now)
         result = await self._read_mailboxes(workspace, findings, use)
-        if result.error is not None and not result.mailboxes:  # the campaigns of such a workspace cannot be read either
+        if result.error is not None and not result.mailboxes:  # its campaigns cannot be read either
             return attrs.evolve(result, campaigns=CampaignsRead(campaigns=WorkspaceCampaigns(), errors=[], error=result.error))
         read = await self._campaigns.read(workspace)
-        if result.error is None and read.error is None:  # otherwise, the sums would be too low
+        if result.error is None and read.error is None:  # after an error, the sums would be too low
             found = evaluate_workspace(use.facts(read.campaigns.rows), self._state.policy, workspace)
             judged = attrs.evolve(read.campaigns, findings=[*read.campaigns.findings, *found])
             read = attrs.evolve(read, campaigns=judged)
@@ -356,7 +356,7 @@ class AuditRun:
             if use is not None:
                 use.add_mailboxes(mailboxes)
             found = self._state.add_page(workspace, mailboxes)
-            mailboxes.clear()  # frees their memory while the findings wait for the consumer
+            mailboxes.clear()  # frees memory while the findings wait for the consumer
             await findings.put(found)
             # The size of a workspace is known only after its first page. Many small workspaces are read concurrently, but a
             # large workspace waits here for a slot before its second page, and holds the slot until it is read completely.
@@ -387,7 +387,7 @@ class AuditRun:
         return page
 
     async def _run_in_time(self, workspace: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a call that is not about mailboxes unless the audit's deadline passes first."""
+        """Await a request other than for mailboxes, unless the audit's deadline passes first."""
         result = await self._await_in_time(call)
         self._progress.add_request(workspace)
         return result
@@ -400,7 +400,7 @@ class AuditRun:
 
 
 class Findings(AsyncIterator[Finding]):
-    """The findings of a running audit. The iteration ends when every mailbox is read and checked.
+    """An iterator over the findings of a running audit. The iteration ends when every mailbox has been read and checked.
 
     Example:
         ```python
@@ -458,7 +458,7 @@ class Findings(AsyncIterator[Finding]):
         return self
 
     async def __anext__(self) -> Finding:
-        """Return the next finding. If the audit failed, raise its error after the last finding."""
+        """Return the next finding. If the audit failed, raise the audit's error after the last finding."""
         if not self._batch:
             # Both exceptions mean that there are no more findings: the audit has ended, or its block was exited.
             with self._guard, suppress(anyio.EndOfStream, anyio.ClosedResourceError):
@@ -507,4 +507,5 @@ _KIND_NAMES: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types"
 def _describe_dropped(totals: Mapping[GroupKind, GroupTotals]) -> Iterator[str]:
     for kind, name in _KIND_NAMES.items():
         if totals[kind].threshold is not None:
-            yield f"{name} as a whole beyond {len(totals[kind]):,} of about {totals[kind].distinct:,}: audit fewer workspaces"
+            kept, count = len(totals[kind]), totals[kind].distinct
+            yield f"{max(0, count - kept):,} of about {count:,} {name} as a whole: audit fewer workspaces"

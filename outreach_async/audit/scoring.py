@@ -18,7 +18,7 @@ from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
 DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING: 8, Severity.INFO: 0}
-"""Points that a rule deducts from the score of a mailbox, by the severity of the finding."""
+"""Points that a finding deducts from the score of a mailbox, by severity."""
 
 CRITICAL_CAP: Final = 40
 """Maximum score of a domain, and of all mailboxes, if one of their mailboxes, groups or campaigns has a critical finding.
@@ -115,8 +115,8 @@ class GroupStats:
     """Points deducted from the mailboxes of a group and from the group as a whole, and the number of findings.
 
     Attributes:
-        weighted_points: For each mailbox, the deducted points times the e-mails that it sent in 30 days, added up.
-        points: For each mailbox, the deducted points, added up.
+        weighted_points: Sum over the mailboxes of the deducted points times the e-mails sent in 30 days.
+        points: Sum over the mailboxes of the deducted points.
         group_points: Points deducted from the group as a whole.
         capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.
@@ -149,7 +149,7 @@ class GroupStats:
 
     @property
     def severity(self) -> Severity | None:
-        """Severity of the worst finding."""
+        """Severity of the group's worst finding; `None` if there are no findings."""
         return next((severity for severity, count in zip(Severity, self.counts, strict=True) if count), None)
 
 
@@ -157,7 +157,7 @@ _NO_FINDINGS: Final = GroupStats()
 
 
 class GroupScores:
-    """The groups of an audit, with their scores.
+    """Computes the scores of an audit, and its groups and rows of mailboxes.
 
     Args:
         totals: Totals of the checked mailboxes, by kind of group.

@@ -1,4 +1,4 @@
-"""Totals of mailboxes by group, and columns with the data of each mailbox that the group rules need, in bounded memory."""
+"""Store, in bounded memory, totals of mailboxes by group and the mailbox data that rules about groups need."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import attrs
 from outreach_async.models import Number
 
 MAX_KEPT: Final = 1_000_000
-"""Maximum number of domains, of types and of servers whose totals an audit keeps. A million domains take about 250 MB."""
+"""Maximum number of domains, of types and of servers whose totals an audit stores. A million domains take about 250 MB."""
 
 _HASH_BITS: Final = 64
 _MAX_SUM: Final = 2**63 - 1
-"""A sum, in thousandths, does not exceed this number. The order of addition never affects a sum that is limited in this way."""
+"""Maximum of a sum, in thousandths. Larger sums are reduced to this number, so the order of addition has no effect."""
 
 
 def to_thousandths(figure: Number) -> int:
-    """Convert a valid figure to whole thousandths. Sums of whole numbers do not depend on the order of addition."""
+    """Convert a number to whole thousandths, because sums of whole numbers do not depend on the order of addition."""
     return round(figure * 1000)
 
 
@@ -31,7 +31,7 @@ def _from_thousandths(total: int) -> Number:
 
 
 def digest64(value: str, key: bytes = b"") -> int:
-    """Return a 64-bit digest of a string, which is the same in every process; another `key` gives another digest."""
+    """Return a 64-bit digest of a string. The digest depends on `key`, and is the same in every process."""
     return int.from_bytes(blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "little")
 
 
@@ -43,7 +43,7 @@ class MailboxTotals:
         mailboxes: Number of mailboxes.
         sent_30days: E-mails sent in 30 days.
         daily_limit: Sum of the daily limits, in e-mails per day.
-        first: Lowest index of a workspace that lists one of the mailboxes; the workspaces are in the order of the audit.
+        first: Index of the first workspace, in the order of the audit, that lists one of the mailboxes.
     """
 
     mailboxes: int = 0
@@ -53,12 +53,12 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Totals of mailboxes for each key, such as a domain. A key has an index, which `trim` changes.
+    """Totals of mailboxes by key, such as the domain. Each key has an index, which `trim` changes.
 
     Arrays store the totals to save memory, because a million mailboxes may have 250,000 domains.
 
-    The number of keys is limited by keeping those with the smallest digests. Which keys these are depends only on all keys that
-    were added, not on their order, and the totals of the kept keys are exact: a kept key was never dropped before.
+    If there are too many keys, those with the smallest digests are kept. The order in which keys are added therefore does not
+    affect which keys are kept. The totals of the kept keys are exact, because a kept key has never been dropped before.
 
     Args:
         most: Maximum number of keys that `trim` keeps.
@@ -101,12 +101,12 @@ class GroupTotals:
         return self._mailboxes, self._sent, self._limits, self._first, self._own, self._listed
 
     def add_own(self, index: int, *, listed: bool) -> None:
-        """Count a mailbox of type `SMTP & IMAP` on the server with this index; `listed` if it is on a blacklist."""
+        """Count a mailbox of type `SMTP & IMAP` on a server; `listed` is true if the mailbox is on a blacklist."""
         self._own[index] += 1
         self._listed[index] += listed
 
     def add_repeated(self, index: int, sent: int, limit: int) -> None:
-        """Record that a mailbox of the domain with this index is counted in another workspace, too."""
+        """Record that the totals of a domain contain a mailbox again, because another workspace lists the mailbox too."""
         mailboxes, all_sent, all_limits = self._repeated.get(index, (0, 0, 0))
         self._repeated[index] = mailboxes + 1, min(_MAX_SUM, all_sent + sent), min(_MAX_SUM, all_limits + limit)
 
@@ -114,10 +114,10 @@ class GroupTotals:
         """Drop the keys with the largest digests if there are too many keys.
 
         Args:
-            slack: Number of keys that may be kept beyond the maximum, because dropping keys one by one is slow.
+            slack: Number of keys that may exceed the maximum before any key is dropped.
 
         Returns:
-            The new index of each old index, -1 for a dropped key; `None` if no key was dropped.
+            The new index for each old index, or -1 for a dropped key; `None` if no key was dropped.
         """
         if len(self) <= self._most + slack:
             return None
@@ -132,17 +132,17 @@ class GroupTotals:
         return array("i", (next(numbers) if is_kept else -1 for is_kept in kept))
 
     def limit(self, threshold: int) -> None:
-        """Do not keep a key with a digest above this threshold, because a part of the audit did not keep such keys either."""
+        """Keep no keys with digests above `threshold`, for example because a part of the audit dropped such keys."""
         self.threshold = min(threshold, threshold if self.threshold is None else self.threshold)
 
     @property
     def slack(self) -> int:
-        """Number of keys by which the maximum may be exceeded. Dropping fewer keys at a time would cost too much."""
+        """Number of keys that may exceed the maximum before keys are dropped, because dropping a few at a time is slow."""
         return self._most // 4
 
     @property
     def distinct(self) -> int:
-        """Number of different keys that were added; an estimate if keys were dropped (0.1 % off for a million kept keys)."""
+        """Number of different keys that were added; if keys were dropped, an estimate (0.1 % error for a million kept keys)."""
         return len(self) if self.threshold is None else round((len(self) - 1) * 2**_HASH_BITS / max(1, self.threshold))
 
     def __len__(self) -> int:
@@ -161,7 +161,7 @@ class GroupTotals:
         return MailboxTotals() if index is None else self._totals(index, (0, 0, 0))
 
     def once(self, key: str) -> MailboxTotals:
-        """Return the totals of a key, like `[]`, but a mailbox of several workspaces counts once."""
+        """Return the totals of a key, like `[]`, but count a mailbox of several workspaces only once."""
         index = self._indexes.get(key)
         return MailboxTotals() if index is None else self._totals(index, self._repeated.get(index, (0, 0, 0)))
 
@@ -174,7 +174,10 @@ class GroupTotals:
         )
 
     def own_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the servers with a blacklisted mailbox: address, mailboxes of type `SMTP & IMAP`, blacklisted ones of them."""
+        """Yield the address, the number of mailboxes and the number of blacklisted mailboxes of each server.
+
+        Only mailboxes of type `SMTP & IMAP` count. Servers without a blacklisted mailbox are left out.
+        """
         for key, own, listed in zip(self._indexes, self._own, self._listed, strict=True):
             if listed:
                 yield key, own, listed
@@ -183,22 +186,22 @@ class GroupTotals:
 COLUMN_TYPES: Final = {
     "digests": "Q", "domains": "i", "servers": "i", "types": "i", "sent": "q", "limits": "q", "flags": "B",
 }  # fmt: skip
-"""The columns of `MailboxColumns`, and the type codes of their arrays."""
+"""The columns of `MailboxColumns`, each with the type code of its array."""
 
 OWN_SERVER: Final = 1
-"""Flag of a mailbox of type `SMTP & IMAP`."""
+"""Flag for a mailbox of type `SMTP & IMAP`."""
 BLACKLISTED: Final = 2
-"""Flag of a mailbox on a blacklist."""
+"""Flag for a mailbox on a blacklist."""
 
 
 class MailboxColumns:
-    """The figures of each mailbox of a workspace that the rules about groups need, in arrays of 37 bytes per mailbox.
+    """The mailboxes of a workspace as columns, with the data that rules about groups need, in 37 bytes per mailbox.
 
     Attributes:
         digests: Digest of the mailbox's id and address.
-        domains: Index of the domain in the totals of domains; -1 if there is none, or if it is not kept.
-        servers: Index of the server, likewise.
-        types: Index of the type, likewise.
+        domains: Index of the domain in the totals of domains; -1 if the mailbox has no domain, or if the domain is not kept.
+        servers: Index of the server in the totals of servers, or -1.
+        types: Index of the type in the totals of types, or -1.
         sent: E-mails sent in 30 days, in thousandths.
         limits: Daily limit, in thousandths.
         flags: `OWN_SERVER` and `BLACKLISTED`.
@@ -214,7 +217,7 @@ class MailboxColumns:
         return {name: getattr(self, name) for name in COLUMN_TYPES}
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """Yield the values of each mailbox, in the order of the attributes."""
+        """Yield a tuple of the values of each mailbox, in the order of the attributes."""
         return zip(*self.arrays.values(), strict=True)
 
     def append(self, *values: int) -> None:
@@ -229,11 +232,11 @@ class MailboxColumns:
         self.flags.append(flags)
 
     def replace_indexes(self, name: str, indexes: array[int]) -> None:
-        """Replace the indexes of a column by new ones; `indexes` is what `GroupTotals.trim` returned."""
+        """Replace the indexes in a column by new indexes, which `GroupTotals.trim` returned."""
         setattr(self, name, array("i", (index if index < 0 else indexes[index] for index in getattr(self, name))))
 
     def drop_unused(self) -> None:
-        """Drop the mailboxes that no rule about groups needs any more, because neither domain nor server is kept."""
+        """Drop the mailboxes that no rule about groups needs, because their domain and their server are no longer kept."""
         used = bytearray(map(is_used, self.domains, self.servers, self.flags))
         if not all(used):
             for name, column in self.arrays.items():
@@ -241,7 +244,7 @@ class MailboxColumns:
 
 
 def is_used(domain: int, server: int, flags: int) -> bool:
-    """Return whether a rule about groups needs a mailbox."""
+    """Return whether a rule about groups needs a mailbox, given the indexes of its domain and server, and its flags."""
     return domain >= 0 or (server >= 0 and flags & OWN_SERVER > 0)
 
 

@@ -1,4 +1,4 @@
-"""Validate and format figures, and parse relative times.
+"""Validate and format numbers, compute confidence bounds, and parse relative times.
 
 A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may describe. The
 JavaScript library dayjs uses the first unit that fits, and rounds to the nearest number. Other libraries round down, and write
@@ -28,26 +28,26 @@ _Z_95: Final = 1.6448536269514722
 
 
 MAX_FIGURE: Final = 10**15
-"""The largest plausible figure. Sums of whole numbers up to this size are exact in floating point."""
+"""The largest plausible number in a response. Sums of whole numbers up to this size are exact in floating point."""
 
 
 def valid_or_none(value: Number) -> Number | None:
-    """Return the figure; `None` if it is negative, not a number or implausibly large."""
+    """Return the number; `None` if it is negative, NaN or larger than `MAX_FIGURE`."""
     return value if 0 <= value <= MAX_FIGURE else None
 
 
 def figure_or_none(value: object) -> Number | None:
-    """Return a value of any type if it is a valid figure; otherwise `None`."""
+    """Return the value if it is a valid number; `None` for every other value."""
     return valid_or_none(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def valid_or_zero(value: Number) -> Number:
-    """Return the figure, or 0 if it is invalid. Use this for sums."""
+    """Return the number, or 0 if it is invalid. Use this function for sums."""
     return valid_or_none(value) or 0
 
 
 def format_number(value: Number) -> str:
-    """Format a valid figure. A whole number has no decimals."""
+    """Format a number with two decimals, or with none if it is whole."""
     return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
 
 
@@ -90,7 +90,7 @@ DAY: Final = 24 * HOUR
 
 @attrs.frozen
 class Interval:
-    """Time since an event, as a range in seconds; negative for an event in the future.
+    """The time since an event, as a range in seconds. The range is negative for an event in the future.
 
     Attributes:
         least: Minimum time since the event, in seconds.

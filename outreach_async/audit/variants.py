@@ -3,38 +3,41 @@
 A report shows the verdict of each step whose e-mail has variants:
 
 - `better`: one variant gets more replies than another.
-- `too_early`: no difference is proven yet. `sends_needed` estimates how many more e-mails each variant needs to prove it, if the
-  rates stay as they are.
-- `unequal_sends`: every two variants differ by more than 10 % in e-mails sent, so their totals cannot be compared.
+- `too_early`: no difference is proven yet. `sends_needed` estimates how many more e-mails each variant needs to prove the
+  difference, if the rates stay the same.
+- `unequal_sends`: any two variants differ by more than 10 % in e-mails sent, so their totals cannot be compared.
 - `not_compared`: fewer than two variants can be compared, or more than 26.
 
 A policy changes these limits: the thresholds `odds` and `difference` of the rule `OA230`.
 
 Method
 ------
-The usual test of two proportions is designed for one look at the end. A person who reads a report every day, and stops at the
-first "significant" difference, sees one in almost half of all tests of equal variants. The comparison here is an e-process
-(Turner, Ly and Grünwald: arXiv 2106.02693): a bet against "both variants have the same reply rate", whose expected value under
-that hypothesis never exceeds 1, at any time. By Ville's inequality, it ever reaches 20 in at most 5 % of the tests of equal
-variants. The bet is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that explains
-them best: the result is the minimum over all common rates, so it also holds for the true rate, which is unknown. With several
-variants, each pair needs 20 times the number of pairs.
+The usual test of two proportions is designed for a single look at the end. If a reader looks every day, and stops at the first
+"significant" difference, almost half of all tests of equal variants end with a false verdict. The comparison here is an e-process
+(Turner, Ly and Grünwald: arXiv 2106.02693). An e-process is a running measure of the evidence against a hypothesis, here "both
+variants have the same reply rate". If the hypothesis is true, the expected evidence is at most 1 at any time. By Ville's
+inequality, the evidence then reaches 20 in at most 5 % of all tests, however often one looks.
 
-In 4,000 simulated years of daily looks at equal variants with 50 e-mails a day each, at most 0.6 % had a false verdict, and a
-z-test with the level 5 % had one in 44 to 48 %. A doubled reply rate is found after about 1,100 e-mails per variant (3 % against
-6 %; half of the tests take longer), 1,800 (2 % against 4 %) or 800 (5 % against 10 %).
+The evidence is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that explains the
+totals best. This quotient is the minimum over all common rates, so the bound also applies to the true rate, which is unknown. In
+a step with several variants, each pair needs an evidence of 20 times the number of pairs.
 
-The service gives totals only, so the comparison is valid while the contacts of both variants are exchangeable: the variants take
-turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and a larger share
-of its e-mails has had little time for replies. Its total is therefore not compared until the totals of e-mails differ by at most
-10 %, so at most a tenth of the e-mails of the older variant are from the time before. This limits the error; it does not remove
-it: if the contacts of the first two weeks reply twice as often, and a variant misses these weeks, 0.6 % of the simulated years
-have a false verdict, and 95 % with the z-test. The error grows with the number of replies: with 200 e-mails a day, and replies to
-20 % of them in the first two weeks and to 10 % later, 10 % of the years have a false verdict. To compare a new variant fairly,
-restart all variants of the step.
+In a simulation of 4,000 years with daily looks at equal variants, each with 50 e-mails a day, at most 0.6 % of the years had a
+false verdict. A z-test at the 5 % level had a false verdict in 44 to 48 % of the years. A doubled reply rate is found after about
+1,100 e-mails per variant (3 % against 6 %; half of the tests take longer), 1,800 (2 % against 4 %) or 800 (5 % against 10 %).
 
-Personalized templates (`PER`) are shown and never compared, because the service does not choose their contacts at random. Opens
-and clicks are not compared: Apple Mail and link scanners cause many of them.
+The service returns totals only. The comparison is therefore valid while the contacts of both variants are exchangeable: the
+variants take turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and a
+larger share of its e-mails has had little time for replies. Variants are therefore compared only if their numbers of e-mails
+differ by at most 10 %; at most a tenth of the older variant's e-mails are then from the time before the newer variant started.
+
+This limit reduces the error but does not remove it. If the contacts of the first two weeks reply twice as often, and a variant
+misses these weeks, 0.6 % of the simulated years have a false verdict (95 % with the z-test). The error grows with the number of
+replies: with 200 e-mails a day, and reply rates of 20 % in the first two weeks and 10 % later, 10 % of the years have a false
+verdict. To compare a new variant fairly, restart all variants of the step.
+
+Personalized templates (`PER`) are never compared, because the service does not choose their contacts at random. Opens and clicks
+are not compared, because Apple Mail and link scanners cause many of them.
 """
 
 from __future__ import annotations
@@ -50,15 +53,15 @@ Verdict = Literal["better", "too_early", "unequal_sends", "not_compared"]
 
 _PRIOR_REPLIES: Final = 2.0
 _PRIOR_SILENCES: Final = 50.0
-"""The prior of each variant's reply rate: a beta distribution with a mean of 4 %. The guarantee holds for any prior; one close to
-the reply rates of cold e-mail (1 to 10 %) finds a difference sooner."""
+"""Parameters of the prior of each variant's reply rate: a beta distribution with a mean of 4 %. The bound holds for any prior. A
+prior close to the reply rates of cold e-mail (1 to 10 %) finds a difference sooner."""
 
 MAX_EVIDENCE: Final = 1e12
-"""Evidence above this number is reported as this number, because JSON has no infinity."""
+"""Maximum evidence that is reported, in place of larger numbers, because JSON has no infinity."""
 
 _MAX_SENDS: Final = 10_000_000
 _MAX_COMPARED: Final = 26
-"""Maximum number of variants that are compared: one for each letter."""
+"""Maximum number of variants in a comparison, one for each letter."""
 
 
 @attrs.frozen
@@ -82,8 +85,8 @@ class VariantVerdict:
 
     Attributes:
         verdict: The conclusion; see the guide `outreach_async.audit.variants`.
-        better: Letter of the variant that gets more replies; `None` without that verdict.
-        worse: Letters of the variants that certainly get fewer replies than `better`.
+        better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
+        worse: Letters of the variants that are proven to get fewer replies than `better`.
         evidence: The largest e-value of a pair; `None` if no pair could be compared. With two variants, 20 proves a difference.
         sends_needed: Estimated further e-mails per variant until the difference is proven, rounded up to two digits; `None` if
             unknown.
@@ -97,7 +100,7 @@ class VariantVerdict:
 
 
 def compare_variants(variants: Sequence[VariantTotals], *, odds: float = 20, difference: float = 0.10) -> VariantVerdict:
-    """Compare the variants of a step. This function performs no I/O.
+    """Compare the variants of a step by their replies. This function performs no I/O.
 
     Args:
         variants: The variants to compare, each sent to contacts chosen at random.
@@ -158,14 +161,14 @@ _LOG_PRIOR: Final = _log_beta(_PRIOR_REPLIES, _PRIOR_SILENCES)
 
 
 def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> int | None:
-    """Return the further e-mails per variant after which the rates seen so far would be proof; `None` if above ten million."""
+    """Estimate the further e-mails per variant that prove a difference at the current rates; `None` if above ten million."""
     sent = max(one.sent, other.sent)
     low, high = sent, sent
     while log_evidence(_scale(one, high), _scale(other, high)) < needed:
         low, high = high, 2 * high
         if high > _MAX_SENDS:
             return None
-    while high - low > max(1, low // 100):  # an estimate: one percent is exact enough
+    while high - low > max(1, low // 100):  # a precision of one percent is enough for an estimate
         middle = (low + high) // 2
         proven = log_evidence(_scale(one, middle), _scale(other, middle)) >= needed
         low, high = (low, middle) if proven else (middle, high)
@@ -173,7 +176,7 @@ def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> 
 
 
 def _round_up(count: int) -> int:
-    """Round an estimate up to two significant digits, because more would suggest a precision that it does not have."""
+    """Round an estimate up to two significant digits, because more digits would suggest a false precision."""
     unit = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // unit) * unit
 

@@ -20,7 +20,7 @@ from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.prometheus import require_client, write_prometheus
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
-from outreach_async.audit.reports.terminal import StyledReport
+from outreach_async.audit.reports.text import StyledReport
 from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer

@@ -14,7 +14,7 @@ from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import BRIEF_WRITERS, brief_schema, has_brief_format, has_format, write, write_brief
 from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
 from outreach_async.audit.reports.brief_view import format_brief_changes, format_brief_headline
-from outreach_async.audit.reports.terminal import StyledReport
+from outreach_async.audit.reports.text import StyledReport
 from outreach_async.cli import files
 from outreach_async.cli.auditing import (
     choose_formats,

@@ -21,7 +21,7 @@ from outreach_async.audit import Report, Severity
 from outreach_async.audit.reports import BRIEF_WRITERS, brief_schema, write_brief
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief, build_brief
 from outreach_async.audit.reports.brief_view import format_span
-from outreach_async.audit.reports.terminal import StyledReport
+from outreach_async.audit.reports.text import StyledReport
 from outreach_async.errors import InvalidRequest
 
 BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.one_of(st.none(), HOSTILE_REPORTS))
@@ -105,7 +105,7 @@ def test_warnings_have_a_remedy_if_nothing_is_worse() -> None:
     lines = lines_of(brief_of(finding("OA132", severity=Severity.WARNING)))
 
     assert "LESS URGENT" not in lines
-    assert "            Lower its daily limit" in "\n".join(lines)
+    assert "            Lower the daily limit" in "\n".join(lines)
 
 
 def test_notes_are_only_counted() -> None:
@@ -142,7 +142,7 @@ def test_a_workspace_that_is_up_to_date_is_not_mentioned() -> None:
         ({"error": "refused"}, "  space_1: refused (last read 2026-03-01 08:00 UTC)"),
         ({"error": "refused", "since": None}, "  space_1: refused (never read before)"),
         ({"since": None}, "  space_1: is covered for the first time."),
-        ({"since": AT - 3 * DAY}, "  space_1: its changes are since 2026-02-27 08:00 UTC, when it was last read."),
+        ({"since": AT - 3 * DAY}, "  space_1: changes are counted since 2026-02-27 08:00 UTC, the last reading."),
     ],
 )
 def test_a_workspace_that_is_not_up_to_date_is_named(about: dict[str, Any], line: str) -> None:

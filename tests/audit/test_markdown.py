@@ -14,7 +14,7 @@ from support.pages import MARKDOWN_TOKENS, tokens
 from outreach_async.audit import PolicyUsed, Report
 from outreach_async.audit.report import Delta, Diff
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports.markdown import escape_markdown, format_code
+from outreach_async.audit.reports.text import escape_markdown, format_code
 
 
 @given(HOSTILE_REPORTS)

@@ -166,8 +166,8 @@ def test_a_merge_needs_a_part() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"salt": ""}, "salt: expected a string that is not empty"),
-        ({"salt": b"pepper"}, "salt: expected a string"),
+        ({"salt": ""}, "salt: expected a non-empty string"),
+        ({"salt": b"pepper"}, "salt: expected a non-empty string"),
         ({"at": True}, "at: expected a time in Unix seconds, got bool"),
         ({"at": float("nan")}, "at: expected a time in Unix seconds"),
         ({"at": "now"}, "at: expected a time in Unix seconds, got str"),

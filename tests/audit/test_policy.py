@@ -139,7 +139,7 @@ def test_every_rule_can_be_explained(rule: str) -> None:
 
 def test_an_unknown_rule_is_refused_with_the_nearest_rule() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"rule: expected an id in CATALOGUE, such as OA120, got 'OA12'; did you mean 'OA12\d'\?"
+        InvalidRequest, match=r"rule: expected the id of a rule, such as OA120, got 'OA12'; did you mean 'OA12\d'\?"
     ):
         explain("OA12")
 

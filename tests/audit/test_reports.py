@@ -17,10 +17,8 @@ from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_repo
 from support.examples import scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
-from outreach_async.audit.reports.markdown import render_markdown
 from outreach_async.audit.reports.summary import build_changes
-from outreach_async.audit.reports.terminal import StyledReport
-from outreach_async.audit.reports.text import render_text
+from outreach_async.audit.reports.text import StyledReport, render_markdown, render_text
 from outreach_async.audit.reports.view import build_overview
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
@@ -111,7 +109,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], st
     assert joined("No sender authentication: 3 mailboxes on worst.example") in joined(text)
     assert "Stop sending from worst.example" in text
     assert "1 domain without findings." in text
-    for unknowable in ("complaint rates", "(p=)", "which blacklists", "DNS lookups"):
+    for unknowable in ("complaint rates", "(p=)", "names of the blacklists", "DNS lookups"):
         assert unknowable in text
     assert "good.example" not in text
 

@@ -1,4 +1,4 @@
-"""Render a report as a string, with one pure function per format.
+"""Render a report or a brief as a string, with one pure function for each format.
 
 ```python
 import anyio
@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The formats `html` and `prometheus` need the extras of the same names. `terminal.StyledReport` renders a report on a rich console,
+The formats `html` and `prometheus` need the extras of the same names. `text.StyledReport` renders a report on a rich console,
 and needs the extra `cli`.
 """
 
@@ -40,8 +40,7 @@ from outreach_async.audit.prometheus import render_prometheus
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.audit.reports.html_page import render_brief_html, render_html
-from outreach_async.audit.reports.markdown import render_brief_markdown, render_markdown
-from outreach_async.audit.reports.text import render_brief_text, render_text
+from outreach_async.audit.reports.text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
 from outreach_async.spreadsheets import escape_formula
@@ -50,7 +49,7 @@ from outreach_async.spreadsheets import escape_formula
 def render_csv(report: Report) -> str:
     r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule.
 
-    Strings are written unchanged, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate as a
+    Strings are written unchanged, with two exceptions: an apostrophe precedes a string that a spreadsheet would evaluate as a
     formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     """
     page = io.StringIO()
@@ -68,7 +67,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def render_json(report: Report) -> str:
-    """Render a report as one JSON object. `Report.from_dict` reads this object, for comparison with a later audit."""
+    """Render a report as one JSON object, which `Report.from_dict` can read for comparison with a later audit."""
     return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
 
 
@@ -108,7 +107,7 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
         "prometheus": render_prometheus,
     }
 )
-"""Writers by format name; `terminal` is plain text of at most 80 columns."""
+"""Functions that render a report, by format name. The format `terminal` is plain text of at most 80 columns."""
 
 BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
     {
@@ -118,7 +117,7 @@ BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
         "html": render_brief_html,
     }
 )
-"""Writers of briefs by format name."""
+"""Functions that render a brief, by format name."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -153,7 +152,7 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a report of this format.
+    """Return whether the first bytes of a file are those of a report in this format.
 
     Raises:
         OSError: The file cannot be read.
@@ -162,7 +161,7 @@ def has_format(form: str, path: Path) -> bool:
 
 
 def has_brief_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a brief of this format.
+    """Return whether the first bytes of a file are those of a brief in this format.
 
     Raises:
         OSError: The file cannot be read.
@@ -208,7 +207,7 @@ def _find_writer(writers: Mapping[str, Callable[[T], str]], form: str) -> Callab
 
 
 def format_of(name: str) -> str:
-    """Return the format for a file name.
+    """Return the name of the format for a file name, such as `markdown` for `audit.md`.
 
     Raises:
         InvalidRequest: No format has the suffix of the name.

@@ -1,6 +1,6 @@
-"""Daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
+"""Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
-A brief summarizes a report and compares it with an earlier one. All findings of a rule become one task with a remedy.
+A brief summarizes a report and compares it with an earlier report. All findings of a rule become one task with a remedy.
 `build_brief` and `build_baseline` are pure functions: read and write the files as you like.
 
 ```python
@@ -35,15 +35,17 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The command `outreach-async brief --since last.json` does the same. The file is a JSON report, such as `audit --output` writes.
+The command `outreach-async brief --since last.json` does the same. The file is a JSON report, as written by `audit --output`.
 
 Workspaces that cannot be read
 ------------------------------
-If a workspace cannot be read completely, `build_baseline` keeps the data of the earlier report about it: its findings, unless
-they were checked again, and the figures of its campaigns. The next brief that can read the workspace compares it with this data.
-Nothing is reported as new twice, and no increase of a figure is skipped or counted twice. A figure that decreased has no
-increase. `Report.last_read` holds the times. If nothing could be read, the baseline is the earlier report, unchanged; without
-one, it is `None`. A workspace that the later audit does not cover is dropped.
+If a workspace cannot be read completely, the result of `build_baseline` contains the data about this workspace from the earlier
+report: the findings that were not checked again, and the numbers of its campaigns. `Report.last_read` contains the time of this
+data. The next brief that can read the workspace compares it with this data. Therefore, each finding is reported as new only once,
+and each increase of a number is counted exactly once. If a number has decreased, its increase is `None`.
+
+If nothing could be read, the baseline is the earlier report, or `None` if there is no earlier report. Workspaces that the later
+audit does not cover are dropped.
 """
 
 from __future__ import annotations
@@ -70,12 +72,12 @@ BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
 
 _FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
-"""Figures of a campaign whose increase a brief shows."""
+"""Fields of a campaign whose increase a brief shows."""
 
 
 @attrs.frozen(kw_only=True)
 class Task(Action):
-    """The findings of one rule, with the recommended action. The other attributes are those of an action in a report.
+    """The findings of one rule, with the recommended action. The other attributes are inherited from `Action`.
 
     Attributes:
         new: Number of findings that the earlier report does not have.
@@ -96,15 +98,16 @@ class Task(Action):
 
 @attrs.frozen(kw_only=True)
 class WorkspaceBrief:
-    """A workspace in a brief.
+    """A workspace in a brief: its score, and whether it could be read.
 
     Attributes:
         id: Id of the workspace.
         mailboxes: Number of checked mailboxes.
         score: Score of its mailboxes; `None` if no mailbox was checked.
-        score_before: Score in the earlier report; `None` if there was none.
+        score_before: Score in the earlier report; `None` if the earlier report has no score for the workspace.
         error: Description of the error, if the workspace could not be read completely; otherwise `None`.
-        since: Time since which its changes are counted, in Unix seconds; `None` if the earlier report does not cover it.
+        since: Start of the period whose changes are counted, in Unix seconds; `None` if the earlier report does not cover the
+            workspace.
 
     Example:
         ```python
@@ -123,24 +126,23 @@ class WorkspaceBrief:
 
 @attrs.frozen(kw_only=True)
 class CampaignBrief:
-    """A campaign in a brief. A figure is `None` if it is unknown.
+    """A campaign in a brief. Unknown numbers are `None`.
 
     Attributes:
         id: Id of the campaign.
         name: Name of the campaign, as the service returned it.
         workspace: Id of the workspace.
         status: Status of the campaign, as the service returned it.
-        status_before: Status in the earlier report; `None` if the campaign is not in it.
+        status_before: Status in the earlier report; `None` if the earlier report does not contain the campaign.
         contacts: Number of contacts.
         sent: E-mails sent, over all steps.
-        replies_num: Count of replies.
-        bounces_num: Count of bounces.
+        replies_num: Number of replies.
+        bounces_num: Number of bounces.
         left_to_send: E-mails left to send, over all steps.
-        new_contacts: Contacts added since the earlier report. This and the next three figures are `None` if the earlier report
-            does not have the figure, or if the figure has decreased.
-        new_sent: E-mails sent since the earlier report.
-        new_replies: Replies since the earlier report.
-        new_bounces: Bounces since the earlier report.
+        new_contacts: Contacts added since the earlier report; `None` if the number of contacts is unknown or has decreased.
+        new_sent: E-mails sent since the earlier report; `None` if unknown.
+        new_replies: Replies since the earlier report; `None` if unknown.
+        new_bounces: Bounces since the earlier report; `None` if unknown.
         end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
         end_before: Estimated end in the earlier report, in Unix seconds.
 
@@ -181,18 +183,18 @@ class Brief:
         verdict: Conclusion in one or two sentences.
         mailboxes: Number of checked mailboxes.
         score: Score of all mailboxes; `None` if no mailbox was checked.
-        score_before: Score in the earlier report; `None` if there was none.
+        score_before: Score in the earlier report; `None` if the earlier report has no score.
         counts: Number of findings by severity.
         new: Number of findings that the earlier report does not have.
         unchanged: Number of findings that both reports have.
         not_judged: Number of earlier findings that could not be checked again.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: The open tasks, the most urgent first: warnings or worse, and then new notes. Of one severity, new and worse
-            findings come first.
+        tasks: The open tasks, the most urgent first: warnings and worse, then new notes. Within a severity, tasks with new or
+            worse findings come first.
         resolved: Earlier findings that no longer apply, by rule. Notes are left out.
-        campaigns: The campaigns, by workspace, those that have sent most since the earlier report first; `None` if the audit did
-            not read campaigns.
+        campaigns: The campaigns, grouped by workspace; in each workspace, those that sent the most e-mails since the earlier
+            report come first. `None` if the audit did not read campaigns.
 
     Example:
         ```python
@@ -232,7 +234,7 @@ class Brief:
 
 
 def build_brief(report: Report, earlier: Report | None = None) -> Brief:
-    """Summarize a report, and compare it with an earlier one. This function performs no I/O.
+    """Summarize a report, and compare it with an earlier report. This function performs no I/O.
 
     Args:
         report: The report of an audit.
@@ -301,7 +303,7 @@ def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> 
 
 
 def _reading_errors(report: Report) -> dict[str, str]:
-    """Return the first error while reading each workspace, apart from errors about single mailboxes."""
+    """Return the first reading error of each workspace, by workspace id, without errors about single mailboxes."""
     errors = [finding for finding in report.findings if finding.rule in INCOMPLETE and not finding.mailbox]
     return {finding.workspace: finding.message for finding in reversed(errors)}
 
@@ -329,7 +331,7 @@ def _campaign_rows(report: Report | None) -> dict[tuple[str, str], CampaignRow]:
 
 
 def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
-    # Of a campaign that was created after the earlier audit, every figure is new.
+    # If the campaign was created after the earlier audit, all of its numbers are new.
     known = dict.fromkeys(_FIGURES, 0) if (row.created or 0) > since else {}
     if before is not None:
         known = {name: getattr(before, name) for name in _FIGURES}
@@ -360,15 +362,15 @@ def _increase(now: Number | None, before: Number | None) -> Number | None:
 def build_baseline(report: Report, earlier: Report | None = None) -> Report | None:
     """Return the report to compare the next brief with. This function performs no I/O.
 
-    It is `report`, completed with the data of `earlier` about everything that could not be read this time: findings that could
-    not be checked again, figures of campaigns, and the score of each workspace that could not be read completely.
+    The baseline is `report`, completed with data from `earlier` about everything that could not be read this time: findings that
+    could not be checked again, numbers of campaigns, and the scores of workspaces that could not be read completely.
 
     Args:
         report: The report of an audit.
-        earlier: The earlier baseline; `None` for the first brief.
+        earlier: The baseline of the last brief; `None` for the first brief.
 
     Returns:
-        The baseline. If nothing could be read, it is `earlier`, unchanged.
+        The baseline. If nothing could be read, `earlier` is returned unchanged.
 
     Example:
         ```python
@@ -398,12 +400,12 @@ def build_baseline(report: Report, earlier: Report | None = None) -> Report | No
 
 
 def _keep_campaigns(report: Report, earlier: Report) -> CampaignResults | None:
-    """Return the campaigns of a report, with earlier figures where the current ones could not be read."""
+    """Return the campaigns of a report, with numbers from an earlier report in place of those that could not be read."""
     if report.campaigns is None:
         return earlier.campaigns
     before = _campaign_rows(earlier)
     rows = [_keep_figures(row, before.pop((row.workspace, row.id), None)) for row in report.campaigns.rows]
-    # A campaign that is missing from a workspace that was read completely has been deleted.
+    # If a completely read workspace does not contain a campaign, the campaign has been deleted.
     incomplete = {finding.workspace for finding in report.findings if finding.rule in INCOMPLETE}
     missing = [row for row in before.values() if row.workspace in incomplete]
     return attrs.evolve(report.campaigns, rows=[*rows, *missing][:MAX_CAMPAIGN_ROWS])

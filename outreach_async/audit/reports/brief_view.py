@@ -1,4 +1,4 @@
-"""Prepare a brief for display: the sentences and selections that every format of a brief shows."""
+"""Prepare a brief for display: the sentences, tasks and campaigns that every format of a brief shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outreach_async.models import Number
 BRIEF_TITLE: Final = "Outreach brief"
 
 MAX_GAPS: Final = 5
-"""Maximum number of workspaces that are named because they are not up to date."""
+"""Maximum number of workspaces that a brief lists as missing or out of date."""
 
 _MINUTE: Final = 60
 _HOUR: Final = 3_600
@@ -26,13 +26,13 @@ _DAY: Final = 86_400
 
 
 def format_brief_headline(brief: Brief) -> str:
-    """Return the size of the audit and its score, in one line."""
+    """Return the title, the size of the audit and its score, in one line."""
     score = "No score." if brief.score is None else f"Score {format_score(brief.score, brief.score_before)}."
     return f"{BRIEF_TITLE}: {format_brief_size(brief)}. {score}"
 
 
 def format_brief_size(brief: Brief) -> str:
-    """Return the number of mailboxes, campaigns and workspaces."""
+    """Return the numbers of mailboxes, workspaces and, if the audit read them, campaigns."""
     sizes = {"mailbox": brief.mailboxes, "workspace": len(brief.workspaces)}
     if brief.campaigns is not None:
         sizes = {"mailbox": brief.mailboxes, "campaign": len(brief.campaigns), "workspace": len(brief.workspaces)}
@@ -40,7 +40,7 @@ def format_brief_size(brief: Brief) -> str:
 
 
 def format_score(score: float, before: float | None) -> str:
-    """Return a score, and the earlier score if it differs."""
+    """Return a score as a string, with the earlier score if the score has changed."""
     return f"{score:g} of 100" if before in {None, score} else f"{score:g} of 100, was {before:g}"
 
 
@@ -54,33 +54,33 @@ def format_brief_changes(brief: Brief) -> str:
 
 
 def format_span(seconds: float) -> str:
-    """Format a span of time in whole minutes, hours or days, such as `26 hours` or `2 days`."""
+    """Format a duration in seconds as whole minutes, hours or days, such as `26 hours` or `2 days`."""
     if seconds < 2 * _HOUR:
         return format_count(max(0, round(seconds / _MINUTE)), "minute")
     return format_count(round(seconds / _HOUR), "hour") if seconds < 2 * _DAY else format_count(round(seconds / _DAY), "day")
 
 
 def format_news(task: Task) -> str:
-    """Return how many findings of a task are new or worse, such as `new` or `5 new, 1 worse`; empty if there are none."""
+    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`; `new` if all are new; empty if none."""
     if task.new == task.findings:
         return "new"
     return ", ".join(f"{count:,} {word}" for word, count in (("new", task.new), ("worse", task.worse)) if count)
 
 
 def split_urgent(brief: Brief) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Split the tasks into urgent and less urgent ones. If no task is an error or worse, all tasks are urgent."""
+    """Split the tasks into urgent and less urgent tasks. If no task is an error or worse, all tasks are urgent."""
     urgent = sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks)
     return brief.tasks[:urgent], brief.tasks[urgent:]
 
 
 def format_notes(brief: Brief) -> str:
-    """Return the number of notes, which need no action; empty if there are none."""
+    """Return a sentence with the number of notes; an empty string if there are no notes."""
     count = brief.counts[Severity.INFO]
     return f"{count_severity(Severity.INFO, count)}. The audit lists every finding." if count else ""
 
 
 def list_gaps(brief: Brief) -> Iterator[tuple[str, str]]:
-    """Yield a workspace and a description for each gap in the data. The workspace is empty if the gap concerns several."""
+    """Yield a workspace id and a description for each gap in the data. The id is empty if the gap concerns several workspaces."""
     gaps = [(workspace.id, text) for workspace in brief.workspaces if (text := _describe_gap(workspace, brief.since))]
     gaps += [(workspace, "is no longer covered.") for workspace in brief.dropped]
     yield from ((replace_unprintable(name), replace_unprintable(text)) for name, text in gaps[:MAX_GAPS])
@@ -97,7 +97,7 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
     if since is not None and workspace.since is None:
         return "is covered for the first time."
     if workspace.since != since:
-        return f"its changes are since {format_time(workspace.since or 0)}, when it was last read."
+        return f"changes are counted since {format_time(workspace.since or 0)}, the last reading."
     return ""
 
 
@@ -108,13 +108,13 @@ class ActiveCampaign:
     Attributes:
         workspace: Id of the workspace.
         name: Name of the campaign.
-        status: Its status, if it is not live, and the earlier status, if it has changed; otherwise empty.
-        sent: E-mails sent since the earlier report, or so far if the campaign is not in the earlier report; `None` if unknown.
-        replies: Replies in the same time.
-        bounces: Bounces in the same time.
-        contacts: Contacts added in the same time.
-        since_start: Whether the figures are those so far.
-        end: Day of the estimated end and the days by which it has moved, or `all sent`; empty if unknown.
+        status: Status of the campaign, with the earlier status if the status has changed; empty for an unchanged live campaign.
+        sent: E-mails sent since the earlier report, or in total if that report does not contain the campaign; `None` if unknown.
+        replies: Replies in the same period; `None` if unknown.
+        bounces: Bounces in the same period; `None` if unknown.
+        contacts: Contacts added in the same period; `None` if unknown.
+        since_start: Whether the period starts with the campaign, rather than with the earlier report.
+        end: Date of the estimated end, with the number of days by which the date has moved, or `all sent`; empty if unknown.
     """
 
     workspace: str
@@ -129,7 +129,7 @@ class ActiveCampaign:
 
     @property
     def summary(self) -> str:
-        """The figures and the end, in one phrase."""
+        """The numbers of the campaign and its estimated end, in one phrase."""
         sent = "sent unknown" if self.sent is None else f"{format_figure(self.sent)} sent" if self.sent else "nothing sent"
         contact = "contact" if self.since_start else "new contact"
         counts = (("reply", "replies", self.replies), ("bounce", "", self.bounces), (contact, "", self.contacts))
@@ -138,7 +138,7 @@ class ActiveCampaign:
 
 
 def list_campaigns(brief: Brief) -> list[ActiveCampaign]:
-    """Return the campaigns that are live with e-mails to send, or that have changed."""
+    """Return the campaigns that are live and have e-mails left to send, or that have changed."""
     return [_build_line(campaign) for campaign in brief.campaigns or [] if _is_active(campaign)]
 
 
@@ -149,7 +149,7 @@ def _is_active(campaign: CampaignBrief) -> bool:
 
 
 def format_hidden(brief: Brief, shown: int) -> str:
-    """Return the number of campaigns that are not shown, in one sentence; empty if all are shown.
+    """Return a sentence with the number of campaigns that are not shown; an empty string if all are shown.
 
     Args:
         brief: The brief.
@@ -193,8 +193,8 @@ def _describe_end(campaign: CampaignBrief) -> str:
 
 
 def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
-    """Return the sums over all campaigns since the earlier report, each with its noun; empty if there is nothing to compare."""
-    if brief.since is None or not brief.campaigns:  # without campaigns, zeros would be a claim about what was not read
+    """Return the sums over all campaigns since the earlier report, each with its noun; empty if there is no earlier report."""
+    if brief.since is None or not brief.campaigns:  # if no campaigns were read, zeros would be misleading
         return []
     each = brief.campaigns
     sums = {
@@ -207,7 +207,7 @@ def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
 
 
 def format_campaign_sums(brief: Brief) -> str:
-    """Return the sums over all campaigns since the earlier report, in one sentence; empty if there is nothing to compare."""
+    """Return the sums over all campaigns since the earlier report, in one sentence; empty if there is no earlier report."""
     sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
     known = ", as far as known" if _is_missing_figures(brief) else ""
     return f"In {format_span(brief.at - (brief.since or 0))}{known}: {sums}." if sums else ""

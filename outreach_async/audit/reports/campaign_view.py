@@ -1,4 +1,4 @@
-"""Prepare the campaigns of a report for display, as strings that every human-readable format shows."""
+"""Prepare the campaigns of a report for display, as strings for every human-readable format."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from outreach_async.errors import shorten
 from outreach_async.models import Number
 
 MAX_NAME_SHOWN: Final = 60
-"""Maximum number of characters of a campaign's name in a report for people."""
+"""Maximum number of characters of a campaign's name in a human-readable report."""
 
+# With these limits, the table of campaigns fits into 80 columns, regardless of the service's data.
 _MAX_STATUS_SHOWN: Final = 7
 _MAX_AMOUNT: Final = 10_000_000
-"""With these limits, the table of campaigns fits into 80 columns, regardless of the service's data."""
 
 
 @attrs.frozen(kw_only=True)
 class CampaignLine:
-    """A campaign as strings.
+    """A campaign, formatted for display.
 
     Attributes:
         row: The campaign.
         name: Name of the campaign, or its id if it has no name.
         status: Status of the campaign.
-        severity: Severity of its worst finding; `None` if there are no findings.
+        severity: Severity of the campaign's worst finding; `None` if there are no findings.
         sent: E-mails sent.
         reply_rate: Share of these e-mails that got a reply, from 0 to 1; `None` if unknown.
-        replied: The same share as a string.
+        replied: The value of `reply_rate` as a percentage.
         bounce_rate: Share of these e-mails that bounced, from 0 to 1; `None` if unknown.
-        bounced: The same share as a string.
+        bounced: The value of `bounce_rate` as a percentage.
         left: E-mails left to send.
         end: Date of the estimated end.
     """
@@ -55,7 +55,7 @@ class CampaignLine:
 
 @attrs.frozen(kw_only=True)
 class ComparisonLine:
-    """The comparison of a step's variants as strings.
+    """The comparison of a step's variants, formatted for display.
 
     Attributes:
         comparison: The comparison.
@@ -72,7 +72,7 @@ class ComparisonLine:
 
 @attrs.frozen(kw_only=True)
 class CampaignView:
-    """The campaigns of a report.
+    """The campaigns of a report, formatted for display.
 
     Attributes:
         summary: Totals of all campaigns, in one sentence.
@@ -129,7 +129,7 @@ def _build_line(row: CampaignRow) -> CampaignLine:
 
 
 def _format_amount(value: Number | None) -> str:
-    """Format a figure for a narrow column; an implausibly large one in the notation `1.2e+10`."""
+    """Format a number for a narrow column; numbers of ten million and more look like `1.2e+10`."""
     if value is None:
         return "-"
     return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
@@ -144,7 +144,7 @@ def _format_share(share: float | None) -> str:
 
 
 _UNDECIDED: Final = {
-    "unequal_sends": "not compared yet: their e-mails sent differ too much",
+    "unequal_sends": "not compared yet: the numbers of e-mails sent differ too much",
     "not_compared": "not compared: fewer than two variants can be compared",
 }
 
@@ -164,7 +164,7 @@ def format_variant_verdict(comparison: StepComparison) -> str:
         return _UNDECIDED[comparison.verdict]
     if comparison.sends_needed is None:
         return "too early to tell; the replies hardly differ"
-    return f"too early to tell; at these rates, about {comparison.sends_needed:,} more e-mails per variant would tell"
+    return f"too early to tell; at these rates, about {comparison.sends_needed:,} more e-mails per variant are needed"
 
 
 def _join_letters(letters: Sequence[str]) -> str:

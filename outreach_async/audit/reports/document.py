@@ -1,4 +1,4 @@
-"""Build the content of a report or a brief as blocks, which the terminal, plain text and Markdown formats render."""
+"""Build the content of a report or a brief as blocks, which are rendered on a console, as plain text or as Markdown."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _MAX_CAMPAIGNS: Final = 20
 
 @attrs.frozen
 class Span:
-    """A part of a line.
+    """A piece of a line, in one style.
 
     Attributes:
-        text: The text, without control characters.
-        style: `code` for names and DNS records, `strong`, `soft`, a severity, `score` with its tone, or empty.
+        text: Content of the span, without control characters.
+        style: `code` for names and DNS records, `strong`, `soft`, a severity, or `score` and a tone; empty for plain text.
     """
 
     text: str
@@ -100,7 +100,7 @@ class Entries:
 
 @attrs.frozen
 class Grid:
-    """A table. The first column has names, and the other columns have short values."""
+    """A table. The first column contains names, and the other columns contain short values."""
 
     heads: Sequence[str]
     rows: Sequence[Line]
@@ -110,7 +110,7 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
-    """Yield the blocks of a report: the verdict, recommended actions, changes, campaigns, domains, and the limits of the audit.
+    """Yield the blocks of a report: verdict, recommended actions, changes, campaigns, domains, and the limits of the audit.
 
     Args:
         report: The report of an audit.
@@ -320,5 +320,5 @@ def _more_entries(count: int) -> list[Entry]:
 
 
 def plain(line: Line) -> str:
-    """Return the text of a line, without styles."""
+    """Return the content of a line as a string, without styles."""
     return replace_unprintable("".join(span.text for span in line))

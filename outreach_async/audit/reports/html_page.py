@@ -1,6 +1,6 @@
 """Render a report or a brief as one self-contained HTML page (extra `html`).
 
-The folder `templates` holds the markup, style and script of both pages.
+The folder `templates` contains the markup, style and script of both pages.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _MAX_BARS: Final = 8
 _MAX_CAMPAIGNS: Final = 200
 _MAX_MAILBOXES: Final = 1000
 _MAX_ROWS: Final = 2000
-"""Maximum number of rows of every other table."""
+"""Maximum number of rows of each table of a report, except the table of mailboxes."""
 
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|month|year)s?|UTC)(?!\w))")
-"""The space between a figure and its unit, where a line must not break."""
+"""The space between a number and its unit, where a line must not break."""
 
 _TILE_LABELS: Final = dict(zip(Severity, ("to stop now", "to fix", "to review", "with notes only"), strict=True))
 _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
@@ -141,7 +141,7 @@ def render_brief_html(brief: Brief) -> str:
 
 @cache
 def load_templates() -> Environment:
-    """Return the templates of the page. Every value is escaped, and its unprintable characters are replaced.
+    """Return the templates of the pages. The templates escape every value, and replace its unprintable characters.
 
     Raises:
         InvalidRequest: The extra `html` is not installed.
@@ -172,7 +172,7 @@ def load_templates() -> Environment:
 
 
 def _finalize(text: str) -> str:
-    """Return a string to show: without unprintable characters, and with a no-break space between a figure and its unit."""
+    """Return a string without unprintable characters, and with a no-break space between a number and its unit."""
     return _UNIT.sub("\N{NO-BREAK SPACE}", replace_unprintable(text))
 
 
@@ -206,7 +206,7 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _action_values(view: Overview) -> dict[str, Any]:
-    """Split the actions into visible and collapsed ones. If any action is an error or worse, milder actions are collapsed."""
+    """Split the actions into visible and collapsed actions. If any action is an error or worse, milder actions are collapsed."""
     urgent = sum(action.severity.reaches(Severity.ERROR) for action in view.actions) or len(view.actions)
     return {
         "urgent": view.actions[:urgent],
@@ -219,7 +219,7 @@ def _action_values(view: Overview) -> dict[str, Any]:
 
 @attrs.frozen
 class _Bar:
-    """A bar of a bar chart: its label, its length, the figure at its end, and the CSS class of its colour."""
+    """A bar of a bar chart: its label, its length, the number at its end, and the CSS class of its colour."""
 
     label: str
     length: float
@@ -245,7 +245,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class _Filter:
-    """A drop-down that filters rows by a `data-` attribute; each option is a value and its label."""
+    """A drop-down list that filters rows by a `data-` attribute. Each option has a value and a label."""
 
     name: str
     label: str
@@ -254,7 +254,7 @@ class _Filter:
 
 @attrs.frozen
 class _Table(Generic[T]):
-    """The rows of a table on the page, the total number of rows including omitted ones, and the filters."""
+    """A table on the page: its rows, the total number of rows including omitted rows, and its filters."""
 
     rows: Sequence[T]
     total: int
@@ -262,7 +262,13 @@ class _Table(Generic[T]):
 
 
 def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str, str] | Callable[[T], str]]) -> _Table[T]:
-    """Return a table. A filter has a label, and labels by value or a function that returns the value of a row."""
+    """Return a table of the first `most` rows.
+
+    Args:
+        rows: All rows.
+        most: Maximum number of rows to show.
+        filters: For each filter, its label, and either the option labels by value or a function that returns a row's value.
+    """
     shown = rows[:most]
     return _Table(
         shown,

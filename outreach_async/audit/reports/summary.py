@@ -1,4 +1,4 @@
-"""Summaries that every report shows: recommended actions, changes since an earlier audit, and the state of the mailboxes."""
+"""Summarize a report for display: recommended actions, changes since an earlier audit, and the state of the mailboxes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Action:
         severity: Severity of the worst finding.
         findings: Number of findings.
         mailboxes: Number of affected mailboxes.
-        groups: Affected campaigns, domains, servers or workspaces, each with its number of findings; the highest number first.
+        groups: Affected campaigns, domains, servers or workspaces, each with its number of findings, most findings first.
         group_kind: Kind of the groups: campaign, domain, server or workspace.
-        example: The worst finding, as `name: message`; the name is that of a mailbox, campaign, domain, server or workspace.
+        example: The worst finding, as `name: message`, with the name of the mailbox, campaign, domain, server or workspace.
         remedy: Recommended action.
         condition: Description of the rule's condition.
         source: Source of the rule's thresholds.
@@ -89,7 +89,7 @@ def group_kind(finding: Finding) -> str:
 
 
 def group_key(finding: Finding) -> Hashable:
-    """Return the key of a finding's group: for campaigns an id, because several may have the same name."""
+    """Return the key of a finding's group. A campaign is identified by its id, because several may have the same name."""
     return group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
 
 
@@ -123,7 +123,7 @@ def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
 
 
 def count_mailboxes(findings: Iterable[Finding]) -> int:
-    """Return the number of mailboxes that findings are about."""
+    """Return the number of different mailboxes that the findings are about."""
     return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
 
 
@@ -133,15 +133,15 @@ _MAX_NAMES: Final = 5
 
 @attrs.frozen(kw_only=True)
 class FigureChange:
-    """A changed figure, prepared for display.
+    """A number that changed since an earlier audit, prepared for display.
 
     Attributes:
-        name: Name of the mailbox, domain, server or workspace that the figure describes; `Overall` for the whole audit.
-        has_name: Whether the figure describes a mailbox, domain, server or workspace.
-        figure: Display name of the figure.
+        name: Name of the mailbox, domain, server or workspace that the number describes; `Overall` for the whole audit.
+        has_name: Whether `name` is the name of a mailbox, domain, server or workspace; false for `Overall`.
+        figure: Display name of the number, such as `daily limit`.
         before: Earlier value.
         after: Current value.
-        better: Whether the change is an improvement; `None` if it is neither better nor worse.
+        better: Whether the change is an improvement; `None` if the change is neutral.
     """
 
     name: str
@@ -158,11 +158,11 @@ class Changes:
 
     Attributes:
         summary: One sentence with the number of new, resolved and unchanged findings.
-        scope: One sentence that lists the workspaces covered by only one of the audits; empty if both cover the same workspaces.
+        scope: One sentence that lists the workspaces covered by only one audit; empty if both audits cover the same workspaces.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
-        figure_changes: Changed figures: figures of the whole audit, then scores, then other figures; in each of these groups, the
-            largest decrease first.
+        figure_changes: Changed numbers: those of the whole audit, then scores, then all others; in each of these groups, the
+            largest decrease comes first.
     """
 
     summary: str
@@ -201,7 +201,7 @@ def _name_some(names: Sequence[str]) -> str:
 
 
 def _build_figure_change(delta: Delta) -> FigureChange:
-    # An increase of a score is better, and so is a decrease of a finding's figure. Other changes are neither better nor worse.
+    # An increase of a score is better, and so is a decrease of a number in a finding. All other changes are neutral.
     gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
     return FigureChange(
         has_name=delta.kind != "audit",
@@ -214,7 +214,7 @@ def _build_figure_change(delta: Delta) -> FigureChange:
 
 
 def _format_value(delta: Delta, value: Number | None) -> str:
-    """Format a figure. A severity, a number from 1 (info) to 4 (critical), is formatted as its name."""
+    """Format a number for display. A severity, from 1 (info) to 4 (critical), is shown as its name."""
     if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
     return format_figure(value)

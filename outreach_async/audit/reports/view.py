@@ -1,4 +1,4 @@
-"""Prepare a report for display. Findings are grouped by domain, the worst first. The writers render the result."""
+"""Prepare a report for display: its verdict, its findings grouped by domain, and trends over earlier audits."""
 
 from __future__ import annotations
 
@@ -9,25 +9,35 @@ from typing import Final
 import attrs
 
 from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.report import Report
+from outreach_async.audit.report import HistoryPoint, Report
 from outreach_async.audit.reports import summary as summaries
 from outreach_async.audit.reports.campaign_view import CampaignView, build_campaign_view
-from outreach_async.audit.reports.trends import Trends, build_trends
-from outreach_async.audit.reports.wording import format_count, format_time, replace_unprintable
+from outreach_async.audit.reports.wording import format_count, format_figure, format_time, replace_unprintable
 from outreach_async.audit.rules import INCOMPLETE, rule_title
 from outreach_async.audit.scoring import Score
+from outreach_async.models import Number
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
-"""Severities whose findings are counted in the one-line summary of a domain."""
+"""Severities with a column of their own in the table of domains."""
 
 MAX_DETAILED: Final = 10
 """Maximum number of domains, and of unread workspaces, that are shown in detail."""
+
+MAX_POINTS: Final = 30
+"""Maximum number of audits that a trend line shows."""
 
 GOOD_SCORE: Final = 90
 """Lowest score that counts as good."""
 
 FAIR_SCORE: Final = 60
 """Lowest score that counts as fair; a lower score is critical."""
+
+AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
+"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+
+_COUNT_NAMES: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 @attrs.frozen(kw_only=True)
@@ -36,11 +46,11 @@ class Issue:
 
     Attributes:
         rule: Id of the rule.
-        title: Title of the rule, with the number of findings if it is more than one.
+        title: Title of the rule, followed by the number of findings if there are several.
         severity: Severity of the findings.
         findings: Number of findings.
-        subject: Name of the mailbox, domain or server of one of the findings.
-        message: Message of that finding.
+        subject: Name of the mailbox, domain or server of the first finding.
+        message: Message of the first finding.
     """
 
     rule: str
@@ -56,10 +66,10 @@ class Authentication:
     """The share of a domain's mailboxes that have SPF, DKIM or DMARC, prepared for display.
 
     Attributes:
-        name: SPF, DKIM or DMARC.
-        status: `yes`, `no`, or `some` if only some of the mailboxes have it; `-` if unknown.
-        share: Share of mailboxes that have it, from 0 to 1; empty if unknown.
-        detail: Number of mailboxes that have it, such as `3 of 10`, if the status is `some`; otherwise empty.
+        name: Name of the mechanism: SPF, DKIM or DMARC.
+        status: `yes` if all mailboxes have the mechanism, `some` or `no` if only some or no mailboxes do; `-` if unknown.
+        share: Share of mailboxes that have the mechanism, from 0 to 1; empty if unknown.
+        detail: Number of mailboxes that have the mechanism, such as `3 of 10`; empty unless the status is `some`.
     """
 
     name: str
@@ -69,7 +79,7 @@ class Authentication:
 
     @property
     def tone(self) -> str:
-        """The severity of the missing authentication; `good` if none is missing."""
+        """Tone of the status: `good`, `warning` or `error`; `unknown` if the status is unknown."""
         return {"yes": "good", "some": "warning", "no": "error"}.get(self.status, "unknown")
 
 
@@ -78,10 +88,10 @@ class DomainView:
     """A domain with findings, prepared for display. A server with findings is shown like a domain.
 
     Attributes:
-        name: Name of the domain; `server` and the address for a server.
-        score: Score of the domain; `None` if it has no score in the report.
+        name: Name of the domain, or `server` followed by the address of the server.
+        score: Score of the domain; `None` if the report has no score for the domain.
         mailboxes: Number of checked mailboxes.
-        authentication: Whether the mailboxes have SPF, DKIM and DMARC.
+        authentication: Shares of the mailboxes that have SPF, DKIM and DMARC.
         issues: Findings grouped by rule and severity, the worst first.
     """
 
@@ -107,44 +117,66 @@ class DomainView:
 
     @property
     def points(self) -> str:
-        """The score as text, such as `80`; `-` if there is no score."""
+        """The score as a string, such as `80`; `-` if there is no score."""
         return "-" if self.score is None else f"{self.score:g}"
 
     @property
     def tone(self) -> str:
-        """Tone of the score."""
+        """Tone of the domain's score, as defined by `score_tone`."""
         return score_tone(self.score, self.severity)
 
     @property
     def score_label(self) -> str:
-        """The score as text with a label, such as `score 80` or `not scored`."""
+        """The score with a label, such as `score 80` or `not scored`."""
         return "not scored" if self.score is None else f"score {self.points}"
 
 
-AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
-"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+@attrs.frozen
+class Trend:
+    """The values of one number, such as the score, over several audits.
+
+    Attributes:
+        name: Display name of the number.
+        values: The value in each audit, oldest first; `None` if an audit has no value.
+    """
+
+    name: str
+    values: Sequence[Number | None]
+
+    @property
+    def first(self) -> str:
+        """The oldest value, formatted for display."""
+        return format_figure(self.values[0])
+
+    @property
+    def last(self) -> str:
+        """The latest value, formatted for display."""
+        return format_figure(self.values[-1])
+
+    @property
+    def heights(self) -> list[float | None]:
+        """The values, scaled from 0 (lowest) to 1 (highest); 0.5 if all are equal, and `None` if missing."""
+        known = [value for value in self.values if value is not None]
+        low, high = min(known, default=0), max(known, default=0)
+        return [None if value is None else (value - low) / (high - low) if high > low else 0.5 for value in self.values]
+
+    @property
+    def sparkline(self) -> str:
+        """The values as a line of block characters, with a middle dot for a missing value."""
+        return "".join("·" if height is None else _BARS[round(height * (len(_BARS) - 1))] for height in self.heights)
 
 
-def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that maps a domain and its number of checked mailboxes to its authentication."""
-    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+@attrs.frozen
+class Trends:
+    """The history of an audit, prepared for display.
 
-    def describe(domain: str, mailboxes: int) -> list[Authentication]:
-        return [
-            Authentication(name, "-", "")
-            if rule in report.policy.off or not mailboxes
-            else _describe_authentication(name, max(0, mailboxes - counts[domain, rule]), mailboxes)
-            for name, rule in AUTHENTICATION_RULES.items()
-        ]
+    Attributes:
+        summary: Number of audits, time of the first audit, and number of audits that cover other workspaces, as sentences.
+        trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
+    """
 
-    return describe
-
-
-def _describe_authentication(name: str, having: int, mailboxes: int) -> Authentication:
-    share = f"{having / mailboxes:.3f}"
-    if 0 < having < mailboxes:
-        return Authentication(name, "some", share, f"{having:,} of {mailboxes:,}")
-    return Authentication(name, "yes" if having else "no", share)
+    summary: str
+    trends: list[Trend]
 
 
 @attrs.frozen(kw_only=True)
@@ -158,7 +190,7 @@ class Overview:
         tone: The worst severity, or `good` if there are no findings.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
-        unread: Workspace id and message of errors while reading workspaces, at most 10.
+        unread: Workspace id and message of each error while reading a workspace, at most 10.
         unread_names: Id of the workspace for each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         campaigns: The campaigns; `None` if the audit did not read campaigns.
@@ -194,7 +226,7 @@ class Overview:
 
 
 def build_overview(report: Report) -> Overview:
-    """Prepare a report for display."""
+    """Return a report prepared for display."""
     unread = [finding for finding in report.findings if _is_about_reading(finding)]
     names = [replace_unprintable(finding.workspace) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
@@ -236,17 +268,25 @@ def format_counts(counts: Mapping[Severity, int]) -> str:
 
 
 def count_severity(severity: Severity, count: int) -> str:
-    """Return a number of findings with their severity, such as `2 errors`."""
+    """Return a number of findings with its severity as the noun, such as `2 errors`."""
     noun = "note" if severity is Severity.INFO else severity.value
     return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
 
 
 def format_size(report: Report) -> str:
-    """Return the number of mailboxes, domains and workspaces, and of campaigns if the audit read them."""
+    """Return the numbers of mailboxes, domains and workspaces, and of campaigns if the audit read campaigns."""
     sizes = {"mailbox": report.mailboxes, "domain": len(report.scores.domains), "workspace": len(report.workspaces)}
     if report.campaigns is not None:
         sizes["campaign"] = report.campaigns.checked
     return ", ".join(format_count(count, noun) for noun, count in sizes.items())
+
+
+_VERDICTS: Final = {
+    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
+    Severity.ERROR: "Fix {extent} today; nothing is critical.",
+    Severity.WARNING: "Review {extent}; nothing is broken.",
+    Severity.INFO: "Nothing is unsafe; there are notes on {extent}.",
+}
 
 
 def format_verdict(report: Report) -> str:
@@ -260,14 +300,6 @@ def format_verdict(report: Report) -> str:
             return f"{partly}{verdict.format(extent=_format_extent(findings))}"
     checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
     return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
-
-
-_VERDICTS: Final = {
-    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
-    Severity.ERROR: "Fix {extent} today; nothing is critical.",
-    Severity.WARNING: "Review {extent}; nothing is broken.",
-    Severity.INFO: "Nothing is unsafe; there are notes on {extent}.",
-}
 
 
 def _format_extent(findings: Sequence[Finding]) -> str:
@@ -299,7 +331,7 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
 
 
 def _is_about_reading(finding: Finding) -> bool:
-    """Return whether a finding is about a list that could not be read, rather than about one item."""
+    """Return whether a finding is about a list that could not be read, rather than about one item of a list."""
     return finding.rule in INCOMPLETE and not _has_mailboxes(finding) and finding.campaign is None
 
 
@@ -349,4 +381,44 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
         findings=count,
         subject=replace_unprintable(summaries.subject_name(first)),
         message=replace_unprintable(first.message),
+    )
+
+
+def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
+    """Return a function that returns the authentication of a domain, given its name and its number of checked mailboxes."""
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+
+    def describe(domain: str, mailboxes: int) -> list[Authentication]:
+        return [
+            Authentication(name, "-", "")
+            if rule in report.policy.off or not mailboxes
+            else _describe_authentication(name, max(0, mailboxes - counts[domain, rule]), mailboxes)
+            for name, rule in AUTHENTICATION_RULES.items()
+        ]
+
+    return describe
+
+
+def _describe_authentication(name: str, having: int, mailboxes: int) -> Authentication:
+    share = f"{having / mailboxes:.3f}"
+    if 0 < having < mailboxes:
+        return Authentication(name, "some", share, f"{having:,} of {mailboxes:,}")
+    return Authentication(name, "yes" if having else "no", share)
+
+
+def build_trends(report: Report) -> Trends | None:
+    """Return the trends over the history of a report, up to the report itself; `None` if the report has no history."""
+    if not report.history:
+        return None
+    points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]
+    others = sum(point.scope != points[-1].scope for point in points)
+    scope = f" {format_count(others, 'of them covers', 'of them cover')} other workspaces than this one." if others else ""
+    counts = [Trend(name, [point.counts.get(severity, 0) for point in points]) for severity, name in _COUNT_NAMES.items()]
+    return Trends(
+        summary=f"{format_count(len(points), 'audit')} since {format_time(points[0].at)}.{scope}",
+        trends=[
+            Trend("Score", [point.score for point in points]),
+            *counts,
+            Trend("Mailboxes", [point.mailboxes for point in points]),
+        ],
     )

@@ -1,4 +1,4 @@
-"""Formatting shared by all human-readable reports: counts, figures, times, and strings that are safe to print."""
+"""Format counts, numbers and times for human-readable reports, and make strings safe to print."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def replace_unprintable(text: str) -> str:
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
-    """Split a string at its backticks into parts, each with a flag that is true for code, such as a DNS record."""
+    """Split a string at its backticks into pieces, each with a flag that is true for code, such as a DNS record."""
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
-    """Format a count with its noun.
+    """Format a count with its noun, such as `1 mailbox` or `2 mailboxes`.
 
     Args:
         count: The count.
@@ -34,17 +34,17 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def format_figure(value: Number | None) -> str:
-    """Format a figure. A whole number has no decimals."""
+    """Format a number with one decimal, or none if it is whole; `-` if it is `None`, infinite or NaN."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
 def format_time(at: float) -> str:
-    """Format a time in UTC.
+    """Format a time in UTC, such as `2026-03-02 08:00 UTC`.
 
     Args:
-        at: Unix seconds; 0 if the report does not contain a time.
+        at: The time in Unix seconds; 0 if unknown.
     """
     if not 0 < at < _YEAR_10000:
         return "an unknown time"
@@ -52,19 +52,19 @@ def format_time(at: float) -> str:
 
 
 def format_date(at: Number | None) -> str:
-    """Format a day in UTC; `-` if there is none.
+    """Format a date in UTC, such as `2026-03-02`; `-` if the time is unknown.
 
     Args:
-        at: Unix seconds.
+        at: The time in Unix seconds.
     """
     return "-" if at is None or not 0 < at < _YEAR_10000 else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 def figure_name(name: str) -> str:
-    """Return the display name of a figure.
+    """Return the display name of a number in a report, such as `sent in 30 days`.
 
     Args:
-        name: Name of the figure in the report, such as `sent_30days` or `score`.
+        name: Name of the number in the report, such as `sent_30days` or `score`.
     """
     return _FIGURE_NAMES.get(name) or replace_unprintable(name.replace("_", " "))
 
