@@ -26,8 +26,7 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal.object_log import encode_object
-from outreach_async.bulk.journal.objects import FolderObjects, open_objects
+from outreach_async.bulk.journal.objects import FolderObjects, encode_object, open_objects
 from outreach_async.bulk.recording import JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport

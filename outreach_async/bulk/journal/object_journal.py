@@ -15,8 +15,7 @@ import msgspec
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.database import STATEMENTS, Change, Database, Transaction
 from outreach_async.bulk.journal.identity import Earlier, Identity, require_same_run
-from outreach_async.bulk.journal.object_log import ObjectLog, TakenOverError
-from outreach_async.bulk.journal.objects import Objects, open_objects
+from outreach_async.bulk.journal.objects import ObjectLog, Objects, TakenOverError, open_objects
 from outreach_async.bulk.journal.protocol import JournalWriter
 from outreach_async.bulk.journal.reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
 from outreach_async.bulk.journal.records import DECODING_ERRORS
