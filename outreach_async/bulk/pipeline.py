@@ -15,10 +15,9 @@ from outreach_async.bulk import outcomes
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.progress import BulkProgress, RateEstimator, StateReporter
 from outreach_async.bulk.recording import JournalledThrottle, JournalRecorder, NullRecorder
-from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
+from outreach_async.bulk.rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
 from outreach_async.call import Call, CallOptions, Slots
 from outreach_async.engine import Engine

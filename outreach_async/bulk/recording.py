@@ -10,8 +10,7 @@ import anyio
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
-from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import DirectFeed, RowParser, Source
+from outreach_async.bulk.rows import DirectFeed, PossiblySent, RowParser, Source
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError

@@ -1,9 +1,10 @@
-"""Pull the caller's rows, and parse each into a row to send or, if the row is not sent, into its outcome."""
+"""Read the input of a run: pull the caller's rows, and parse each into a row to send or into the outcome of an unsent row."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +19,6 @@ from anyio.abc import TaskGroup
 
 from outreach_async.bulk.frames import ArrowStream, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.codec import encode_contact
 from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
@@ -62,6 +62,43 @@ class SpooledRow:
     index: int
     payload: bytes
     repeats: int | None = None
+
+
+@attrs.frozen
+class PossiblySent:
+    """A set of rows that may have been sent, stored as ranges of row indexes.
+
+    After a process was killed, its set contains every marked row; marked rows with an outcome are not sent again. A process that
+    ends normally records exactly which rows without an outcome may have been sent.
+
+    Attributes:
+        ranges: Half-open ranges (first row, row after the last), sorted; no two ranges overlap or touch.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> PossiblySent:
+        """Return the set of rows whose indexes are in `indexes` or in one of the half-open `ranges`."""
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted([*((index, index + 1) for index in indexes), *ranges]):
+            if joined and first <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            elif first < end:
+                joined.append((first, end))
+        return cls(tuple(joined))
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self.ranges, (index, float("inf")))
+        return at > 0 and index < self.ranges[at - 1][1]
+
+    def starting_at(self, index: int) -> PossiblySent:
+        """Return the subset of rows whose index is at least `index`."""
+        return PossiblySent.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
+
+
+NO_ROWS: Final = PossiblySent()
+"""The empty set of rows."""
 
 
 class RowParser:

@@ -15,8 +15,7 @@ from anyio.lowlevel import checkpoint
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, RowParser, Source, SpooledRow
+from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, SpooledRow
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000

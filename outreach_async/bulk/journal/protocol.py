@@ -8,8 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from outreach_async.bulk.journal.identity import Earlier, Identity, MarkedWindow
 from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import Repeats, SpooledRow
+from outreach_async.bulk.rows import NO_ROWS, PossiblySent, Repeats, SpooledRow
 
 
 class JournalWriter(Protocol):

@@ -19,8 +19,7 @@ from outreach_async.bulk.journal.identity import END_STATES, Earlier, Identity, 
 from outreach_async.bulk.journal.opening import open_locked
 from outreach_async.bulk.journal.records import checksum, require, to_json
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import WHOLE_INPUT, Repeats, SpooledRow
+from outreach_async.bulk.rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import require_choice
 
