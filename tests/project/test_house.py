@@ -24,7 +24,6 @@ TOOLS = Path(sys.executable).parent
 SMALL_MODULES = {
     "__main__.py": "runs the command, or says how to install it, without importing click",
     "audit/reports/terminal.py": "imports rich, which no other module of the audit needs",
-    "bulk/journal/writer_thread.py": "runs writing and reading alike, and imports neither",
     "cli/__init__.py": "a package",
     "conformance/__main__.py": "runs the suite",
     "conformance/test_conformance.py": "pytest looks for this name",

@@ -83,10 +83,9 @@ import attrs
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal.object_journal import ObjectJournal, translate_errors
 from outreach_async.bulk.journal.objects import is_url, list_folders
-from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter
+from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter, WriterThread
 from outreach_async.bulk.journal.reader import JournalReader, RunQuery, read_snapshot
 from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.rows import Repeats
 from outreach_async.errors import InvalidRequest
 

@@ -16,11 +16,10 @@ from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.database import STATEMENTS, Change, Database, Transaction
 from outreach_async.bulk.journal.identity import Earlier, Identity, require_same_run
 from outreach_async.bulk.journal.objects import ObjectLog, Objects, TakenOverError, open_objects
-from outreach_async.bulk.journal.protocol import JournalWriter
+from outreach_async.bulk.journal.protocol import JournalWriter, WriterThread
 from outreach_async.bulk.journal.reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
 from outreach_async.bulk.journal.records import DECODING_ERRORS
 from outreach_async.bulk.journal.writer import DatabaseWriter, create_metadata
-from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _HEARTBEAT_INTERVAL: Final = 5.0

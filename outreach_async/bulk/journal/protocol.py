@@ -1,14 +1,20 @@
-"""The protocols of journals: a store of journals, and the writer that the store opens for a bulk run."""
+"""The protocols of a journal and its writer, and the thread that runs the writer's calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+import anyio
+from anyio import to_thread
 
 from outreach_async.bulk.journal.identity import Earlier, Identity, MarkedWindow
-from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk.rows import NO_ROWS, PossiblySent, Repeats, SpooledRow
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class JournalWriter(Protocol):
@@ -127,6 +133,46 @@ class JournalWriter(Protocol):
 
     def close(self) -> None:
         """Close the journal; closing it again does nothing."""
+
+
+class WriterThread:
+    """Runs the calls of a journal's writer in a thread, one at a time.
+
+    When `run` returns or raises, its call has ended or will never start.
+
+    Args:
+        inline: Whether to run the calls on the event loop's own thread. A virtual clock requires this, because it does
+            not wait for threads.
+    """
+
+    def __init__(self, *, inline: bool) -> None:
+        self._inline = inline
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call and return its result. A cancellation takes effect after the call has ended."""
+        running, abandoned = Lock(), False
+
+        def job() -> T | None:
+            with running:  # held while the call runs; a job that starts too late sees `abandoned` and does nothing
+                return None if abandoned else call(*args, **kwargs)
+
+        # A commit cannot be undone, so a cancelled caller still has to learn whether it happened.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                try:
+                    result: T = await self._execute(job)
+                except BaseException:
+                    # A shield does not stop asyncio's own Task.cancel, which leaves the thread running. The caller must know the
+                    # result of the call, so wait for it here, even though this blocks the event loop for one commit.
+                    with running:
+                        abandoned = True
+                    raise
+        return result
+
+    async def _execute(self, job: Callable[[], Any]) -> Any:
+        return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)
 
 
 @runtime_checkable
