@@ -52,7 +52,8 @@ class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
 
     Attributes:
-        fires_at: The time at which the timer fires, unless it is woken earlier.
+        fires_at: The time on the event loop's clock at which the timer fires next, unless `wake` is called before; infinite
+            without a deadline.
     """
 
     def __init__(self) -> None:
@@ -62,16 +63,16 @@ class AttemptTimer:
         self._ended = False
 
     def create_deadline(self) -> WorkerDeadline:
-        """Return a new deadline for one worker, which the timer watches."""
+        """Create a deadline for one worker, and add it to the deadlines that the timer watches."""
         self._deadlines.append(deadline := WorkerDeadline(self))
         return deadline
 
     def wake(self) -> None:
-        """Make the timer recompute `fires_at`, because a deadline is now earlier than that time."""
+        """Make the timer recompute `fires_at`. Call this method when a deadline is set to a time before `fires_at`."""
         self._rescheduled.set()
 
     def end(self) -> None:
-        """Stop watching the deadlines, because no worker is left."""
+        """Make `run` return. Call this method when no worker is left."""
         self._ended = True
         self.wake()
 
@@ -125,7 +126,7 @@ _ROWS_PER_WORKER: Final = 4
 
 
 class _Worker:
-    """The row and call that a worker is processing. They outlive the worker's cancel scope, which is replaced on a timeout."""
+    """The state of a worker: its current row and call. Both outlive the worker's cancel scope, which is replaced on a timeout."""
 
     row: ParsedRow | None = None
     call: Call[CreateResult] | None = None
@@ -141,7 +142,7 @@ class _Worker:
 
 @attrs.frozen
 class Plan:
-    """The checked options of a run.
+    """The validated options of a run.
 
     Attributes:
         engine: The client's engine, which sends the requests.
@@ -150,9 +151,9 @@ class Plan:
         source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.
         order: Order in which outcomes are returned.
-        reject_streak: Stops a run whose first rows are all rejected.
+        reject_streak: Detects that all of the first rows are rejected, which stops the run.
         parser: The parser of the rows.
-        max_outage: Seconds that a run waits for a service that is down.
+        max_outage: Seconds without a successful request after which the run is suspended.
         total: Number of rows in the input; `None` if unknown.
     """
 
@@ -171,8 +172,8 @@ class Plan:
 class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
-    Iteration ends when every row has its outcome. If the iterable of rows raised an exception, or the run stopped early with
-    BulkStopped, that exception is then raised.
+    Iteration ends when every row has its outcome. If the iterable of rows raised an exception or the run stopped early, the
+    iteration then raises that exception, or BulkStopped.
 
     Example:
         ```python
@@ -226,7 +227,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def under_way(self) -> bool:
-        """True if any task of the run still has work to do."""
+        """True until every row has been processed and its outcome has been recorded."""
         return self._active_workers > 0 or not self._recording_done or not self._input_exhausted
 
     @property
@@ -253,10 +254,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Stop pulling rows, and let the requests in flight finish. Iteration ends when all of these requests are answered.
+        """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
 
-        Rows that wait for a pause to end, or for a retry, are left to a resumed run. Without a journal their outcome is
-        `not_applied`, or `unknown` if they may have been sent.
+        With a journal, rows that wait for a retry or for the end of a pause are left to a resumed run. Without a journal, the
+        outcome of such a row is `not_applied`, or `unknown` if the row may have been sent.
 
         Example:
             ```python
@@ -345,7 +346,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             worker.row, worker.call = self._next_row_of_key(row.key), None
 
     async def _next_row(self) -> ParsedRow | None:
-        """Pull rows until one can be sent now, and return it; `None` if no row is left.
+        """Pull rows until a row can be sent at once, and return that row; `None` if no row is left.
 
         A row whose key is busy is left to the worker that is sending a row with that key.
         """
@@ -371,7 +372,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return None
 
     def _next_row_of_key(self, key: str) -> ParsedRow | None:
-        """Return the row that has waited longest for this key. If no row waits for it, free the key and return `None`."""
+        """Return the row that has waited longest for the key. If no row waits for the key, release the key and return `None`."""
         if waiting := self._waiting_by_key[key]:
             return waiting.popleft()
         del self._waiting_by_key[key]
@@ -404,7 +405,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         """Check the contact id of an outcome, and return the outcome to record.
 
-        If a row of another contact received the same id, neither response can be trusted, so both outcomes are revised.
+        If a row with another e-mail received the same id, neither response can be trusted, so both outcomes are revised.
         """
         earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
         if earlier is None:
@@ -475,7 +476,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)
 
     def _next_window_size(self) -> int:
-        """Return how many rows to mark at once: about as many as are sent in two seconds."""
+        """Return the maximum size of the next window: about as many rows as are sent in two seconds."""
         # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
         # row of a window uncertain, so a window is no larger than the rate requires.
         rate = self._rate_estimator.rate(anyio.current_time())
