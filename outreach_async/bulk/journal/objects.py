@@ -38,7 +38,7 @@ SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _RETRY_SECONDS: Final = 60
-"""Seconds after which a request to the store is not retried any more. The run cannot send rows during such an outage."""
+"""Seconds for which a failing request to the store is retried. Meanwhile, the run sends no further rows."""
 _DETAILS: Final = (
     re.compile(r"HTTP error: ([a-z ]+)"),
     re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
@@ -47,9 +47,10 @@ _DETAILS: Final = (
     re.compile(r"\b(Connection refused|Connection reset|operation timed out|dns error|certificate verify failed)\b"),
     re.compile(r"error: (\w+ must be specified)"),
 )
-"""Patterns of the details that are copied from an error message of obstore."""
+"""Patterns of the details that may be copied from an error message of obstore."""
 
 _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
+"""The name of an object: its generation and its number."""
 _MAGIC: Final = b"OAOJ"  # outreach_async, object journal
 _VERSION: Final = b"\1"
 _CHECKSUM_SIZE: Final = 8
@@ -63,14 +64,14 @@ _COMMON_TEXT: Final = (
     b'\x94\xa8metadata\xa6totals\xd9\xbc{"rows":100,"outcomes":{"added":100,"skipped":0,"overwriten":0,"updated_missing_fields":0,'
     b'"rejected":0,"not_applied":0,"unknown":0},"uncertain":0,"repeats":0,"seconds":0.'
 )
-"""Preset dictionary for zlib: text that most objects contain. It is part of the format, so a change needs a new `_VERSION`."""
+"""Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
 _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
 _READERS: Final = 16
-"""Number of objects that are read at the same time: a store answers each request slowly."""
+"""Maximum number of objects that are read concurrently, because each request to a store has a high latency."""
 
 
 class Objects(Protocol):
-    """Objects under one prefix. Every method may be called from any thread, and raises `OSError` if it fails.
+    """Storage of objects under one prefix. Every method may be called from any thread, and raises `OSError` on failure.
 
     Example:
         ```python
@@ -82,9 +83,9 @@ class Objects(Protocol):
     """
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless it exists, and return whether it was created. Afterwards, the object is durable.
+        """Create an object unless the name exists, and return whether the object was created. Afterwards, the object is durable.
 
-        False may also mean that an earlier request created the object, and its reply was lost.
+        The result may also be false because an earlier request created the object and its response was lost.
         """
 
     def read(self, name: str) -> bytes:
@@ -99,25 +100,25 @@ class Objects(Protocol):
 
 
 def is_url(location: object) -> bool:
-    """Return whether the location of a journal is a URL, and not a path."""
+    """Return whether the location of a journal is a URL rather than a path."""
     return isinstance(location, str) and _URL.match(location) is not None
 
 
 def open_objects(url: str) -> StoredObjects | FolderObjects:
-    """Open the objects at a URL. Nothing is created or requested.
+    """Return the storage at a URL. No object is created, and no request is sent.
 
     Args:
         url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder` or `memory://name`.
 
     Raises:
-        InvalidRequest: The URL is not one of these, contains credentials, or the extra `lake` is missing.
+        InvalidRequest: The URL has another form or contains credentials, or the extra `lake` is missing.
     """
     # A URL with credentials must not appear in the message.
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidRequest(
             "journal: expected a URL without user, password, query and fragment;"
-            " pass credentials in the environment, as with AWS_ACCESS_KEY_ID"
+            " pass credentials in environment variables such as AWS_ACCESS_KEY_ID"
         )
     if parts.scheme not in SCHEMES:
         expected = ", ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -143,7 +144,7 @@ def _import_obstore(scheme: str) -> Any:
 
 
 def list_folders(url: str) -> list[str]:
-    """Return the sorted names of the folders directly under a URL. In a folder of journals, these are the names of the journals.
+    """Return the sorted names of the folders directly under a URL. If the URL contains journals, these are their names.
 
     Raises:
         InvalidRequest: The URL is invalid; see `open_objects`.
@@ -162,23 +163,23 @@ def _open_store(url: str) -> Any:
     retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     try:
         return obstore.store.from_url(url, retry_config=retry)  # client options would replace those of the environment
-    except Exception as error:  # noqa: BLE001 - obstore raises many kinds, whose messages may hold credentials
+    except Exception as error:  # noqa: BLE001 - obstore raises many kinds, whose messages may contain credentials
         problem = describe_problem(error)
     raise InvalidRequest(f"journal: {url} cannot be opened: {problem}; see the documentation of obstore")
 
 
 def describe_problem(error: Exception) -> str:
-    """Return what is known about an error of obstore, without its message, which may hold parts of URLs and credentials."""
+    """Return a short description of an obstore error. Its message is not returned, because it may contain credentials."""
     details = [match[1] for pattern in _DETAILS if (match := pattern.search(str(error)))]
     return ", ".join(details) or type(error).__name__
 
 
 class StoredObjects:
-    """Objects in a store of obstore: S3, Google Cloud Storage, Azure Blob Storage or memory.
+    """Storage in a store that obstore supports: S3, Google Cloud Storage, Azure Blob Storage or memory.
 
     Args:
         store: The store, such as `obstore.store.S3Store("bucket")`.
-        prefix: Prefix of the objects in the store; empty if the store has a prefix.
+        prefix: Prefix of the objects' paths in the store; empty if the store itself adds a prefix.
     """
 
     def __init__(self, store: Any, prefix: str) -> None:
@@ -189,7 +190,7 @@ class StoredObjects:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless it exists, and return whether it was created; see `Objects`."""
+        """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
         exceptions = self._obstore.exceptions
         taken = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
         try:
@@ -237,7 +238,7 @@ class StoredObjects:
 
 
 class FolderObjects:
-    """Objects in a folder, which may be on a network file system. Each object is a file that only its owner can read.
+    """Storage in a folder, which may be on a network file system. Each object is a file that only its owner can read.
 
     Args:
         folder: The folder. It is created with the first object.
@@ -247,7 +248,7 @@ class FolderObjects:
         self._folder = folder
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless it exists, and return whether it was created; see `Objects`."""
+        """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The file gets its name only when it is complete and on the disk. A link, unlike a rename, replaces no file.
         descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._folder)
@@ -275,7 +276,7 @@ class FolderObjects:
         return (self._folder / name).read_bytes()
 
     def names(self) -> Iterator[str]:
-        """Iterate over the names of all objects. Drafts, which a kill may leave, are no objects."""
+        """Iterate over the names of all objects. Temporary files, which a killed process may leave behind, are skipped."""
         try:
             yield from (entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".outreach-"))
         except FileNotFoundError:
@@ -290,16 +291,16 @@ class FolderObjects:
 
 
 class TakenOverError(JournalError):
-    """Another run has created the next object of the log."""
+    """Another run has taken over the journal: that run has created the next object of the log."""
 
 
 def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
     """Return the content of an object.
 
     Args:
-        writer: Random id of the writer (8 bytes), by which it recognises its own objects.
-        number: Number of the object in its generation.
-        previous: Digest of the object before it.
+        writer: Random id of the writer (8 bytes), which distinguishes the objects of different writers.
+        number: Number of the object in its generation, from 0.
+        previous: Digest of the previous object.
         changes: The changes of the transaction.
     """
     compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
@@ -309,19 +310,24 @@ def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence
 
 
 def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
-    """Return the changes that an object holds.
+    """Return the changes that an object contains.
+
+    Args:
+        content: The content of the object.
+        number: Expected number of the object.
+        previous: Digest of the previous object.
 
     Raises:
-        CorruptContentError: The object is not complete, not the one with this number, or does not follow the previous one.
+        CorruptContentError: The object is incomplete or changed, has another number, or does not follow the previous object.
     """
     start = len(_MAGIC) + len(_VERSION)
     checksum, body = content[start : start + _CHECKSUM_SIZE], content[start + _CHECKSUM_SIZE :]
-    require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "its checksum does not match")
-    require(int.from_bytes(body[8:16]) == number, "it has another number")
-    require(body[16 : 16 + _DIGEST_SIZE] == previous, "it does not follow the object before it")
+    require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "checksum mismatch")
+    require(int.from_bytes(body[8:16]) == number, f"expected object number {number}")
+    require(body[16 : 16 + _DIGEST_SIZE] == previous, "the digest of the previous object does not match")
     decompressor = zlib.decompressobj(wbits=_WBITS, zdict=_COMMON_TEXT)
     changes = decompressor.decompress(body[16 + _DIGEST_SIZE :])
-    require(decompressor.eof and not decompressor.unused_data, "it is not complete")
+    require(decompressor.eof and not decompressor.unused_data, "incomplete data")
     return msgspec.msgpack.decode(changes, type=list[list[Any]])
 
 
@@ -339,10 +345,10 @@ def _digest(content: bytes) -> bytes:
 
 
 class ObjectLog:
-    """The objects of a journal's last generation, as far as they have been read or written.
+    """The log of an object journal: reads the objects of the last generation in order, and appends new objects.
 
     Args:
-        objects: Where the objects are.
+        objects: Storage of the objects.
         name: Name of the journal, for messages.
 
     Attributes:
@@ -359,11 +365,11 @@ class ObjectLog:
         self._writer = token_bytes(8)
 
     def find(self) -> bool:
-        """Find the last generation and its last object. Return whether there is any object.
+        """Find the last generation and its last object. Return whether the log contains any objects.
 
         Raises:
-            InvalidRequest: There are objects that do not belong to a journal.
-            TakenOverError: Another run has set aside the generation that this log has begun to read.
+            InvalidRequest: The prefix contains objects that do not belong to a journal.
+            TakenOverError: Another run has replaced the generation that this log has started to read.
             OSError: The objects cannot be listed.
         """
         last = (self.generation, self.number - 1)
@@ -428,19 +434,19 @@ class ObjectLog:
         self._advance(content)
 
     def _create(self, number: int, content: bytes) -> bool:
-        """Create an object, and return whether it is ours."""
+        """Create an object, and return whether the stored object is the one that this log has written."""
         name = self._name_of(number)
         # A request whose reply was lost is retried, and the retry finds the object. Only its content shows whose it is.
         return self._objects.create(name, content) or self._objects.read(name) == content
 
     def _taken_over(self) -> TakenOverError:
         return TakenOverError(
-            f"journal {self.name}: another run has taken it over; this run sends nothing more,"
+            f"journal {self.name}: another run has taken over the journal; this run sends nothing more,"
             " and the other run continues with its rows"
         )
 
     def set_aside(self) -> None:
-        """Stop the writer of a damaged generation, if it still runs, and continue with a new generation.
+        """Start a new generation. First stop the writer of the damaged generation, which may still be running.
 
         Raises:
             OSError: The object that stops the writer cannot be written.

@@ -20,13 +20,14 @@ T = TypeVar("T")
 class JournalWriter(Protocol):
     """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
 
-    When a method returns, its changes are durable. After a JournalError nothing more is written: every later call raises the same
-    error. What was written before remains valid.
+    When a method returns, its changes are durable. After a JournalError, nothing more is written: every later call raises the
+    same error. Earlier changes remain valid.
 
     Attributes:
         resumed: Whether an earlier process started the run.
-        state: `running`, or how the run ended.
-        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless earlier runs are unknown.
+        state: State of the run: `running`, or the state in which the run ended.
+        hwm: High-water mark: the index of the last marked row plus 1. Later rows were not sent, except with `earlier="unknown"`,
+            where any row may have been sent.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -49,25 +50,25 @@ class JournalWriter(Protocol):
     def heartbeat_due(self) -> float | None:
         """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`.
 
-        A journal without a lock may be taken over by another run while this process stands still. A heartbeat, or any other
-        change, detects this.
+        Another run may take over a journal without a lock while this process is suspended. Writing a heartbeat, or any other
+        change, detects the takeover.
         """
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a change that began after the time `due` has been written.
+        """Write a heartbeat, unless another change has been written since the time `due`.
 
         Raises:
-            JournalError: Another run has taken over the journal, or it cannot be written.
+            JournalError: Another run has taken over the journal, or the journal cannot be written.
         """
 
     def create_counts(self) -> OutcomeCounts:
-        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
+        """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
 
     def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at row `first`; `None` if there is none."""
 
     def mark(self, window: MarkedWindow) -> None:
-        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
         Raises:
             InvalidRequest: The window was marked with other rows, or does not follow the previous one.
@@ -78,7 +79,7 @@ class JournalWriter(Protocol):
         """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes in one transaction: all of them, or none if it fails.
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded.
 
         Raises:
             InvalidRequest: A row was not marked.
@@ -127,12 +128,13 @@ class JournalWriter(Protocol):
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail; `coalesce` merges the later rows into the first, by
-                the rules of the run's `duplicates` option, and sends that; the remaining policies send every row.
+            policy: `first` and `last` send one row per e-mail. `coalesce` merges later rows with the same e-mail into the
+                first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies send
+                every row.
         """
 
     def close(self) -> None:
-        """Close the journal; closing it again does nothing."""
+        """Close the journal. Closing a closed journal does nothing."""
 
 
 class WriterThread:
@@ -141,8 +143,8 @@ class WriterThread:
     When `run` returns or raises, its call has ended or will never start.
 
     Args:
-        inline: Whether to run the calls on the event loop's own thread. A virtual clock requires this, because it does
-            not wait for threads.
+        inline: Whether to run the calls in the thread of the event loop. With a virtual clock, which does not wait for
+            threads, this must be true.
     """
 
     def __init__(self, *, inline: bool) -> None:
@@ -177,7 +179,7 @@ class WriterThread:
 
 @runtime_checkable
 class JournalStore(Protocol):
-    """A journal that can be passed to `create_many`. It opens the writer of the journal.
+    """A journal that `create_many` accepts, such as `Journal` or `ObjectJournal`.
 
     Example:
         ```python
@@ -193,26 +195,26 @@ class JournalStore(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming."""
+        """Fingerprint of the run's whole input, such as a file's digest. A run can be resumed only with the same fingerprint."""
 
     @property
     def mapping(self) -> Mapping[str, str] | None:
-        """Field codes by column name, if the input has columns; a different code for a column is refused on resuming."""
+        """Field codes by column name, if the input has columns. A run can be resumed only with the same code for a column."""
 
     @property
     def linger(self) -> float:
-        """Maximum seconds that an outcome waits for others to be recorded with it."""
+        """Maximum time in seconds that an outcome waits to be recorded together with other outcomes."""
 
     @property
     def backlog(self) -> int:
-        """Maximum number of rows that are in flight, or answered and not yet recorded."""
+        """Maximum number of rows that are in flight, or completed but not yet recorded."""
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
         """Open the journal for a run, and return its writer.
 
         Args:
             identity: Identity of the run.
-            resume: Whether to resume the run of an existing journal; a missing one is created.
+            resume: Whether to resume the run of an existing journal. A missing journal is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is set aside
                 and replaced.
 

@@ -38,7 +38,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PAGE_SIZE: Final = 2_000
-"""Number of rows per query. A longer query would keep the run from clearing its log."""
+"""Number of rows per query. A longer query would prevent the run from clearing its log."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -55,11 +55,12 @@ _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock, such as the lock of a reader that is recovering the file or reading an older state."""
+"""Seconds to wait for a lock, such as the lock of another reader that is recovering the file or reading an older state."""
 _MAX_ATTEMPTS: Final = 100
-"""Maximum number of times that a query is run. It is run again if the files changed meanwhile."""
+"""Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
 _MAX_FAILURES: Final = 3
-"""Number of failures in a row, with unchanged files, after which the error is raised. A single failure may be due to a write."""
+"""Number of consecutive failures, with unchanged files, after which the error is raised. A single failure may be caused by a
+concurrent write."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
 _LOG_HEADER_SIZE: Final = 32
