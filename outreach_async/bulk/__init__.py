@@ -22,9 +22,8 @@ anyio.run(main)
 
 Outcomes
 --------
-Enter the run with `async with` to get the `ContactOutcome` of each row. A row that fails has an outcome, and raises no exception.
-`status` is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of
-these three:
+Enter the run with `async with` to get the `ContactOutcome` of each row. A failed row has an outcome, and raises nothing. `status`
+is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of these:
 
     rejected     the row itself is invalid, according to a local check or the service; `error` contains the reason
     not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
@@ -63,9 +62,8 @@ Journal and resume
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
 outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True`
 continues: every remaining row gets exactly one outcome. A row that may have been sent is sent again, and its `possible` takes the
-earlier attempt into account. The workspace, the options and the rows must be the same, otherwise the call is refused. If the
-journal does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals
-"2026-01-01".
+earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. If the journal
+does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
 recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the
@@ -92,8 +90,8 @@ anyio.run(main)
 ```
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
-Keep the file on a local disk, because locks on network file systems are unreliable. Files are not supported on Windows. A URL
-such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.bulk.journal`).
+Keep the file on a local disk, because locks on network file systems are unreliable. Journal files are not supported on Windows. A
+URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.bulk.journal`).
 
 During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
 not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises

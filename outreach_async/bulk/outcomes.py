@@ -152,8 +152,8 @@ def affects_every_row(error: OutreachError) -> bool:
     """Return whether an error affects every row, as a wrong key, workspace, campaign or base URL does.
 
     Rows are validated before they are sent. An InvalidRequest is therefore raised by the transport, for example because it is
-    closed, and would be raised for every row. A temporary refusal (such as 429) is passed to this function only after it has
-    lasted too long.
+    closed, and would be raised for every row. A temporary refusal (such as 429) is passed to this function only after the
+    refusals have lasted too long.
     """
     if isinstance(error, InvalidRequest):
         return True
@@ -173,8 +173,8 @@ class BulkReport:
         rows: Number of rows whose outcome was returned.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
-            `not_applied`.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
+            as `not_applied`.
         seconds: Duration of the run so far, in seconds.
 
     Example:

@@ -205,7 +205,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._delivered_count = 0
 
     def record_in(self, journal: OpenJournal) -> None:
-        """Record the run in a journal."""
+        """Record the run in a journal. Call this method before `start`."""
         plan = self._plan
         self._recorder = recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
@@ -448,7 +448,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._changed.set()
 
     async def close(self) -> None:
-        """Record how the run ended. A second call records nothing more.
+        """Record how the run ended. Only the first call records anything.
 
         Raises:
             JournalError: The end could not be recorded.

@@ -89,7 +89,7 @@ class StateReporter:
 
     Args:
         throttle: The throttle of the run.
-        count_rows: Returns the number of rows with an outcome.
+        count_rows: Function that returns the number of rows with an outcome.
         observer: Emits every change to hooks; `None` if there are no hooks.
     """
 

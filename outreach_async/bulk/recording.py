@@ -16,7 +16,7 @@ from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
 _BATCH_SIZE: Final = 512
-"""Number of outcomes at which a batch is full, and is committed without further waiting."""
+"""Number of outcomes in a full batch, which is committed at once."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -61,7 +61,7 @@ class JournalRecorder:
         source: The input of the run.
         parser: The parser of the rows.
         deliver: Function that is called with the outcomes of each batch after its commit.
-        window_size: Returns the maximum number of rows of a new window.
+        window_size: Function that returns the maximum number of rows of a new window.
 
     Attributes:
         feed: The feed that supplies the rows.
@@ -101,7 +101,7 @@ class JournalRecorder:
             due: The time on the writer's clock at which the heartbeat became due; see `JournalWriter.heartbeat`.
 
         Raises:
-            JournalError: Another run has taken over the journal, or it cannot be written.
+            JournalError: Another run has taken over the journal, or the journal cannot be written.
         """
         await self._thread.run(self._writer.heartbeat, due)
 
@@ -197,7 +197,7 @@ class JournalledThrottle(RunThrottle):
 
         Raises:
             BulkStopped: The run ended or was drained, before or during the wait.
-            JournalError: Another run has taken over the journal, or it cannot be written. This also ends the run.
+            JournalError: Another run has taken over the journal, or the journal cannot be written. This error also ends the run.
         """
         await super().wait_and_start(not_before)
         # Only now: the wait may have been long. A run that was taken over during it must not send the row.

@@ -185,7 +185,7 @@ def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
     """Return for each row a value that msgspec encodes as `encode_contact` encodes the row.
 
     Raises:
-        TypeError: A row is invalid, or the rows are of a type or of a mix of types that must be parsed.
+        TypeError: A row is invalid, or the rows must be parsed because of their types.
         InvalidRequest: A row cannot be read.
     """
     kinds = {*map(type, rows)}
@@ -235,7 +235,7 @@ WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 """Policies that require the whole input to be read before the first row is sent."""
 
 _HISTORY_SIZE: Final = 10_000
-"""Number of recent rows whose e-mails are remembered."""
+"""Number of recent rows whose e-mails are stored."""
 
 
 def same_address_message(position: str) -> str:
@@ -267,7 +267,7 @@ class RecentEmails:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def find_earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with the same e-mail; if there is none, remember this row and return `None`."""
+        """Return the index of an earlier row with the same e-mail; if there is none, store this row and return `None`."""
         while self._rows and next(iter(self._rows.values())) < index - self._size:
             self._rows.popitem(last=False)
         earlier = self._rows.setdefault(email, index)
@@ -302,8 +302,8 @@ class Source:
         ready: Whether rows are available without waiting: true for an iterable, false for an async iterable.
 
     Raises:
-        InvalidRequest: `rows` is not an iterable of rows, is a single contact, a mapping, a string or bytes, or is a data frame
-            that cannot be read.
+        InvalidRequest: `rows` is a single contact, another value that is not an iterable of rows, or a data frame that cannot be
+            read.
     """
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream) -> None:

@@ -78,7 +78,7 @@ class RunThrottle:
         return max(self.gate.opens_at, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
-        """Return the state of the run at the time `now`."""
+        """Return the state of the run at the time `now`: running, throttled or paused."""
         if self.opens_at > now or not self._breaker.closed:
             return "paused"
         return "throttled" if self._limiter.is_throttled(now) else "running"

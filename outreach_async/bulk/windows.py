@@ -93,7 +93,7 @@ class WindowedFeed:
         journal: The open journal.
         source: The input of the run; not used if an earlier process has spooled all rows.
         parser: The parser of the rows.
-        window_size: Returns the maximum number of rows of a new window.
+        window_size: Function that returns the maximum number of rows of a new window.
     """
 
     def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:

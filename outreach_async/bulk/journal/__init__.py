@@ -118,9 +118,9 @@ class Journal(JournalReader):
     Args:
         path: Path of the journal's SQLite file.
         source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run can be resumed only with the same
-            fingerprint.
-        mapping: Field codes by column name, if the input has columns. The run can be resumed only with the same code for a
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with a
+            different fingerprint.
+        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with a different code for a
             column.
         inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
             be true.

@@ -38,7 +38,7 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
     "truncate spool": "DELETE FROM spool WHERE seq >= ?",
 }
-"""Every statement that changes a journal, by name. The names are part of the format of object journals: only append to them."""
+"""Every statement that changes a journal, by name. The names are part of the format of object journals: never change a name."""
 
 
 class Transaction:
@@ -210,8 +210,8 @@ class FileDatabase(Database):
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
 
-        The whole log is first moved into the file. If that fails, the log is kept: SQLite, which removes the log when it closes
-        the file, is prevented from doing so. The lock is released last, because that also drops SQLite's locks on the file.
+        The whole log is first moved into the file. If that fails, SQLite is prevented from removing the log, as it usually
+        does when it closes the file. The lock is released last, because releasing it also drops SQLite's locks on the file.
         """
         complete = False
         with suppress(JournalError):

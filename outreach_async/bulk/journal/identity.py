@@ -74,8 +74,8 @@ class JournalReport(BulkReport):
         rows: Number of rows with an outcome.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
-            `not_applied`.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
+            as `not_applied`.
         seconds: Duration of the run in seconds. If the run was resumed, the time between its processes does not count.
         marked: Number of rows that were marked as about to be sent. Rows after the last marked row were not sent.
         possibly_sent: Number of marked rows without an outcome.

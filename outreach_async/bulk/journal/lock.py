@@ -75,7 +75,7 @@ _MUTEX: Final = Lock()
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
 """Whether to lock a separate file beside the journal, as on every system except Linux. This file is never removed. On Linux,
 `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds of lock in one table: `flock` on the
-journal would lock SQLite out, and a POSIX lock would disappear when SQLite drops its own."""
+journal would block SQLite, and a POSIX lock would disappear when SQLite drops its own."""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -118,7 +118,7 @@ class JournalLock:
             return cls(descriptor, descriptors.pop_all())
 
     def release(self) -> None:
-        """Release the lock. Call this only after SQLite has closed the file: releasing also drops SQLite's locks."""
+        """Release the lock. Call this method only after SQLite has closed the file, because it also drops SQLite's locks."""
         with _MUTEX:
             self._descriptors.close()
             _LOCKED_FILES.discard(self._file_id)
@@ -131,7 +131,9 @@ def require_lockable(path: str) -> None:
         InvalidRequest: The system has no POSIX file locks, or the path is on a network file system.
     """
     if fcntl is None:
-        raise InvalidRequest("journal: this system has no POSIX file locks (Windows); use Linux or macOS, or pass no journal")
+        raise InvalidRequest(
+            "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
+        )
     require_local(path, read_mounts())
 
 

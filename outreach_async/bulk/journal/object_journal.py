@@ -151,7 +151,7 @@ class ObjectDatabase(Database):
 
 
 class ObjectWriter(DatabaseWriter):
-    """The writer of an object journal. Instead of a lock, each writer that resumes the run stops all earlier writers."""
+    """The writer of an object journal. There is no lock: a writer that resumes the run stops all earlier writers."""
 
     _database: ObjectDatabase
 
@@ -244,7 +244,7 @@ class ObjectWriter(DatabaseWriter):
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless another change has been written since the time `due`.
+        """Write a heartbeat, unless a successful write started at the time `due` or later.
 
         Raises:
             JournalError: This write or an earlier write failed.
@@ -271,9 +271,9 @@ class ObjectJournal(JournalReader):
         url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or `memory://name`. Objects
             in `memory://` last as long as the process. Credentials are read from the environment.
         source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run can be resumed only with the same
-            fingerprint.
-        mapping: Field codes by column name, if the input has columns. The run can be resumed only with the same code for a
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with a
+            different fingerprint.
+        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with a different code for a
             column.
         inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
             be true.

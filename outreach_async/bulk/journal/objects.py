@@ -50,7 +50,7 @@ _DETAILS: Final = (
 """Patterns of the details that may be copied from an error message of obstore."""
 
 _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
-"""The name of an object: its generation and its number."""
+"""Pattern of an object's name, which contains the object's generation and number."""
 _MAGIC: Final = b"OAOJ"  # outreach_async, object journal
 _VERSION: Final = b"\1"
 _CHECKSUM_SIZE: Final = 8
@@ -144,7 +144,7 @@ def _import_obstore(scheme: str) -> Any:
 
 
 def list_folders(url: str) -> list[str]:
-    """Return the sorted names of the folders directly under a URL. If the URL contains journals, these are their names.
+    """Return the sorted names of the folders directly under a URL. In a folder of journals, they are the names of the journals.
 
     Raises:
         InvalidRequest: The URL is invalid; see `open_objects`.

@@ -55,7 +55,7 @@ class JournalWriter(Protocol):
         """
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless another change has been written since the time `due`.
+        """Write a heartbeat, unless a successful write started at the time `due` or later.
 
         Raises:
             JournalError: Another run has taken over the journal, or the journal cannot be written.
@@ -76,7 +76,7 @@ class JournalWriter(Protocol):
         """
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
+        """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
         """Record outcomes in one transaction: if the transaction fails, none of them is recorded.
@@ -140,7 +140,7 @@ class JournalWriter(Protocol):
 class WriterThread:
     """Runs the calls of a journal's writer in a thread, one at a time.
 
-    When `run` returns or raises, its call has ended or will never start.
+    When `run` returns or raises an exception, its call has ended or will never start.
 
     Args:
         inline: Whether to run the calls in the thread of the event loop. With a virtual clock, which does not wait for
@@ -195,11 +195,11 @@ class JournalStore(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the run's whole input, such as a file's digest. A run can be resumed only with the same fingerprint."""
+        """Fingerprint of the run's whole input, such as a file's digest. A run cannot be resumed with a different one."""
 
     @property
     def mapping(self) -> Mapping[str, str] | None:
-        """Field codes by column name, if the input has columns. A run can be resumed only with the same code for a column."""
+        """Field codes by column name, if the input has columns. A run cannot be resumed with a different code for a column."""
 
     @property
     def linger(self) -> float:

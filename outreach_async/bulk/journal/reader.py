@@ -181,7 +181,7 @@ def _verify_spool(db: sqlite3.Connection) -> int:
 
 
 def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
-    """Return a page of outcomes, from row `first` on. Before the first page, check that no outcome is missing."""
+    """Return a page of outcomes that starts at row `first`. For the first page, also check that no outcome is missing."""
     metadata = read_metadata(db)
     if first == 0:
         require_structure(db, records.decode_totals(metadata["totals"]).rows)
@@ -220,7 +220,7 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
 
 
 RunQuery: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
-"""A function that runs a query on a journal and returns its result."""
+"""A function that runs a query on a journal and returns the result of the query."""
 
 
 class JournalReader(ABC):
@@ -254,7 +254,7 @@ class JournalReader(ABC):
                 first = page[-1].index + 1
 
     def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time, kind, details). The time is that of the writer's clock.
+        """Iterate over the events of the run as (Unix time, kind, details). The times are from the writer's clock.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -366,10 +366,10 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
     Args:
         path: Path of the journal.
         query: Function that queries the connection; raises CorruptContentError if the content is inconsistent.
-        mode: URI parameters with which a journal that has a log is opened.
+        mode: URI parameters for opening a journal that has a log.
 
     Returns:
-        The result, and whether there is a log that was left out.
+        The result of the query, and whether a log was left out.
 
     Raises:
         InvalidRequest: There is no journal.

@@ -156,7 +156,7 @@ class DatabaseWriter:
         self.hwm = window.end
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
+        """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
         with self._database.connection() as db:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
