@@ -150,8 +150,8 @@ class Breaker:
 
     def record_start(self, now: float) -> None:
         """Record the start of an attempt. If the breaker is not closed, this attempt is the probe."""
-        # `opens_at` is moved so that no other attempt starts while the probe is in flight. It is moved by a limited time, so a
-        # probe whose result never arrives cannot pause the run forever.
+        # Move `opens_at`, so that no other attempt starts while the probe is in flight. The time is limited, so a probe whose
+        # result never arrives cannot pause the run forever.
         if not self.closed:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 

@@ -24,8 +24,8 @@ from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 
 
-# One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered
-# after 0.5 s; the first attempt of B is never answered:
+# One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A gets
+# its response after 0.5 s; the first attempt of B never gets a response:
 #
 #   seconds        0.0        0.2        0.5                 30.0           30.2
 #                   |          |          |                   |              |
@@ -37,16 +37,16 @@ from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, Jo
 #     `fires_at`   30.0                                      30.2           60.0
 #
 #    0.0  set: A's deadline, 30.0, is earlier than `fires_at`, which was infinite. The timer is woken and sets itself to 30.0.
-#    0.2  left alone: B's deadline, 30.2, is later than `fires_at`. It is stored, and nothing else happens.
-#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `fires_at` is earlier than
-#         every deadline. This does no harm: the timer fires once without effect.
-#   30.0  fires and moves: no deadline has passed, so it moves to the earliest one, 30.2.
+#    0.2  unchanged: B's deadline, 30.2, is later than `fires_at`. The deadline is stored, and nothing else happens.
+#    0.5  unchanged: A's response arrives. A's deadline becomes infinite, then 30.5 with the next attempt. Now `fires_at` is
+#         earlier than every deadline, which is harmless: the timer fires once without effect.
+#   30.0  fires and moves: no deadline has passed, so the timer moves to the earliest deadline, 30.2.
 #   30.2  fires: B's deadline has passed, and B's scope is cancelled. B leaves the scope and continues its call in a new one,
 #         where the attempt counts as timed out. The timer moves to the earliest deadline left, 60.0.
 #
 # Why not a cancel scope with a deadline for each attempt? That adds a timer to the event loop, and removes it again, for every
 # attempt. With equal timeouts, an attempt that starts later also has a later deadline, so nearly every attempt costs only the two
-# assignments of the step at 0.5 s. While answers are quick, the timer fires about once per timeout, however many attempts there
+# assignments of the step at 0.5 s. While responses are quick, the timer fires about once per timeout, however many attempts there
 # are. Measured: about 1 us per attempt with the shared timer, 7.8 us with a scope for each attempt.
 class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
@@ -117,7 +117,7 @@ class WorkerDeadline:
     def expire(self, now: float) -> None:
         """Cancel the scope if its deadline has passed."""
         if self._deadline <= now:
-            self._deadline = math.inf  # cancelled once: otherwise the timer would fire again and again until the worker reacts
+            self._deadline = math.inf  # cancel once: otherwise the timer would fire again and again until the worker reacts
             self.scope.cancel()
 
 
@@ -293,7 +293,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._changed = anyio.Event()
             await self._changed.wait()
         outcome = self._buffer.popleft()
-        self._window_slots.release()  # not before the consumer takes the outcome, so that memory stays bounded
+        self._window_slots.release()  # only when the consumer receives the outcome, so that memory stays bounded
         self._recorder.counts.add(outcome)
         return outcome
 
@@ -350,7 +350,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
         A row whose key is busy is left to the worker that is sending a row with that key.
         """
-        # This worker does not wait for the key: while it waited, one request fewer would be in flight.
+        # This worker does not wait for a busy key: during the wait, one request fewer would be in flight.
         while not self._pulling_ended:
             if not self._window_slots.try_acquire():
                 await self._window_slots.acquire()
@@ -387,7 +387,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 answer, attempts = await self._plan.engine.execute(call, deadline)
                 return self._check_id(outcomes.answered_outcome(row.index, row.original, answer, attempts), row.key)
             except OutreachError as error:
-                error.__traceback__ = None  # its frames would keep the response in memory as long as the outcome
+                error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
                 if outcomes.affects_every_row(error):
                     self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
                 elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):

@@ -143,7 +143,7 @@ class JournalRecorder:
 
     async def _flush(self) -> None:
         """Commit and deliver the queued outcomes, and outcomes that an earlier, cancelled call left in the batch."""
-        async with self._flush_lock:  # two flushes at once would commit a batch twice, which is an error
+        async with self._flush_lock:  # concurrent flushes would commit a batch twice, which is an error
             self._batch += self._pending
             self._pending = []
             if not self._ended:
@@ -200,12 +200,12 @@ class JournalledThrottle(RunThrottle):
             JournalError: Another run has taken over the journal, or the journal cannot be written. This error also ends the run.
         """
         await super().wait_and_start(not_before)
-        # Only now: the wait may have been long. A run that was taken over during it must not send the row.
+        # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
         if self.recorder is None or self.recorder.heartbeat_due is None:
             return
         started = anyio.current_time()
         try:
-            # The process may also be suspended during a heartbeat, so check again: the write proves nothing about later times.
+            # The process may also be suspended during a heartbeat, so check again: a write proves nothing about later times.
             while (due := self.recorder.heartbeat_due) is not None:
                 await self.recorder.write_heartbeat(due)
         except BaseException as error:

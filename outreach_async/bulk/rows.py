@@ -218,7 +218,7 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
     return (*known, *codes)
 
 
-# Other libraries call such rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
+# Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row whose e-mail occurs in one of the previous 10,000 rows. `first`, `last` and `coalesce` send one row per e-mail, after the
@@ -345,7 +345,7 @@ def order_key(email: str) -> str:
     accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
     dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
     """
-    fold: Callable[[str], str] = str.lower  # enough for ASCII addresses, which are nearly all
+    fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
     if not email.isascii():
         fold, email = _fold, email.translate(_AT_SIGN_FORMS)
     local, _, domain = email.rpartition("@")
@@ -376,7 +376,7 @@ def _fold(text: str) -> str:
 
     Each character is folded separately, so a string may be split before or after folding, with the same result.
     """
-    # Both `upper` and `casefold` are needed: some characters fold to another letter than their upper case does.
+    # Both `upper` and `casefold` are needed: some characters are folded to a different letter than their upper-case form.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
 

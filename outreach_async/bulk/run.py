@@ -165,7 +165,7 @@ class BulkRun:
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
-            # The block's exception is not passed on, because the task group would wrap it in an exception group.
+            # The block's exception is not passed to the task group, which would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
         except BaseException:
             is_raising = True

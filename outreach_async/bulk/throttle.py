@@ -57,7 +57,7 @@ class RunThrottle:
         self._max_outage = max_outage
         self._fast_path = True  # nothing has failed, so only the limiter decides
         self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
-        self._failing_since = math.inf  # when the first failed attempt after the last success started
+        self._failing_since = math.inf  # start of the first failed attempt since the last success
         self._succeeded_at = -math.inf
         self._budget, self._paused = RetryBudget(policy.budget), FifoWaiters()
         self._waits: dict[anyio.CancelScope, None] = {}  # an ordered set, so that a simulated run can be reproduced
@@ -85,7 +85,7 @@ class RunThrottle:
 
     def try_start(self, now: float) -> bool:
         """Start an attempt at once if the limits allow it and no other attempt is waiting. Return whether the attempt started."""
-        if self._fast_path:  # of a healthy run, taken once per row
+        if self._fast_path:  # the path of a healthy run, executed once per row
             return self._limiter.try_start(now)
         if self.halted is not None or self._breaker.opens_at > now or not self._limiter.try_start(now):
             return False
@@ -109,10 +109,10 @@ class RunThrottle:
             self._raise_if_over()
 
     async def _wait_and_start(self, not_before: float) -> None:
-        # A retry sleeps outside the queues until its backoff ends: at the head of a queue it would hold up rows that may start.
+        # A retry sleeps outside the queues until its backoff ends: at the head of a queue, it would block rows that may start.
         await anyio.sleep_until(not_before)
         while True:
-            # Rows of a paused run wait in a queue of the run: in the client's queue, they would hold up other runs and calls.
+            # Rows of a paused run wait in a queue of the run: in the client's queue, they would block other runs and calls.
             # When the pause ends, the rows join the client's queue. The first one is the probe, and the others return.
             if self._breaker.opens_at > anyio.current_time():
                 await self._paused.wait(lambda _now: self._breaker.opens_at)
@@ -166,7 +166,7 @@ class RunThrottle:
         """Record a failed attempt and decide what to do next; see `Throttle`."""
         now = attempt.ended
         self._fast_path = False
-        if attempt.kind is FailureKind.FINAL:  # the row is refused for good, but the service answered: a success for the run
+        if attempt.kind is FailureKind.FINAL:  # the row is rejected permanently, but the service works: a success for the run
             self.on_success(now, attempt.started, attempt.error.headers)
             decision = RetryDecision.GIVE_UP
         else:
@@ -177,7 +177,7 @@ class RunThrottle:
         self.on_change(now)
         return decision
 
-    # Results of attempts
+    # Handling the results of attempts
 
     def _on_healthy(self, started: float) -> float | None:
         """Update the retry budget and the breaker after a success.
@@ -266,8 +266,8 @@ class RunThrottle:
         fault if another attempt has succeeded since the row first failed.
         """
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
-            # The attempt was in flight when the breaker opened. It failed in the same outage, which must not be counted twice,
-            # nor against the row.
+            # The attempt was in flight when the breaker opened. It failed in the same outage, which must neither be counted
+            # twice nor count against the row.
             return False
         verdict = self._failure_window.is_row_at_fault(attempt.earlier_failures)
         if verdict is None and self._succeeded_at > attempt.first_failed_at:
@@ -296,7 +296,7 @@ class RunThrottle:
         Probes are not charged, because the pauses between them already limit their number.
         """
         if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
-            self._breaker.trip(attempt.ended, MIN_PAUSE)  # the service may well be healthy
+            self._breaker.trip(attempt.ended, MIN_PAUSE)  # a short pause, because the service may be healthy
             self.pause_reason = f"too many retries: {attempt.description}"
 
     def _suspend(self, text: str, cause: OutreachError, retry_after: float | None = None) -> None:

@@ -81,7 +81,7 @@ class Prefetch:
         self._notify()
 
     def _notify(self) -> None:
-        # Tasks that wait for the old event wake up and check again. Tasks that start to wait from now on use the new event.
+        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -157,7 +157,7 @@ class WindowedFeed:
         """Fill windows until the input ends. For a finished run, only compare the rows with the marked rows."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
-                if not self._rows:  # every row has an outcome: the workers need not wake up to request the next window
+                if not self._rows:  # every row has an outcome, so continue before the workers request the next window
                     continue
                 # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
                 await self._window_wanted.wait()
@@ -172,7 +172,7 @@ class WindowedFeed:
         self._notify()
 
     def _notify(self) -> None:
-        # Tasks that wait for the old event wake up and check again. Tasks that start to wait from now on use the new event.
+        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -197,7 +197,7 @@ class WindowedFeed:
             marked = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
             await self._thread.run(self._writer.mark, marked)  # on the disk before any row of the window reaches a worker
             rows = [row for row in rows if row.index not in completed]
-        if self._ended:  # `stop` was called while this waited for the source or the disk
+        if self._ended:  # `stop` was called while this method waited for the source or the disk
             return False
         self._rows += rows
         self._first, self._last_size = marked.end, marked.rows
@@ -237,7 +237,7 @@ class WindowedFeed:
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
         """Read at most `size` rows. Unless `whole` is true, wait only for the first row, and then read rows that have arrived."""
-        # Rows of a slow stream must not be held back until a window is full. A window that is already marked must be read whole,
+        # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
         # because its digest is compared.
         source = Source(await self._read_spool(size)) if self._spools else self._source
         rows: list[Any] = []

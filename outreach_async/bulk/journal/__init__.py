@@ -108,7 +108,7 @@ __all__ = [
 def _to_path(path: str | os.PathLike[str]) -> Path:
     if is_url(path):
         raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
-    return Path(path)  # `Path` itself has no signature that tools could show
+    return Path(path)  # a function, because tools cannot show a signature for `Path` itself
 
 
 @attrs.define(eq=False, repr=False, slots=False)

@@ -20,8 +20,8 @@ Change: TypeAlias = tuple[Any, ...]
 
 def _insert_many(verb: str, table: str, columns: str) -> str:
     """Return an SQL statement that inserts the rows of a JSON array."""
-    # One statement inserts many rows. Each step of a statement releases the interpreter's lock, and a busy event loop delays
-    # getting the lock back.
+    # One statement inserts many rows. Each step of a statement releases the GIL, and a busy event loop delays reacquiring
+    # the GIL.
     values = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(columns.split(", "))))
     return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
 
@@ -34,7 +34,7 @@ STATEMENTS: Final[Mapping[str, str]] = {
     # OR IGNORE: an error is stored once for all its rows.
     "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
     "event": "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)",
-    # OR REPLACE: an existing row was left by a process that was killed while it spooled.
+    # OR REPLACE: an existing row was written by a process that was killed while spooling.
     "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
     "truncate spool": "DELETE FROM spool WHERE seq >= ?",
 }
@@ -131,7 +131,7 @@ class Database(ABC):
 
     @abstractmethod
     def _before_commit(self, transaction: Transaction) -> None:
-        """Complete a transaction, just before it is committed."""
+        """Add the final changes to a transaction, just before its commit."""
 
     @abstractmethod
     def close(self) -> None:

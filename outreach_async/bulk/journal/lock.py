@@ -118,7 +118,7 @@ class JournalLock:
             return cls(descriptor, descriptors.pop_all())
 
     def release(self) -> None:
-        """Release the lock. Call this method only after SQLite has closed the file, because it also drops SQLite's locks."""
+        """Release the lock. Call this method only after SQLite has closed the file: the release also drops SQLite's locks."""
         with _MUTEX:
             self._descriptors.close()
             _LOCKED_FILES.discard(self._file_id)

@@ -27,7 +27,7 @@ _HEARTBEAT_INTERVAL: Final = 5.0
 sent."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
-    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # it also counts while a machine is suspended
+    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # also counts while the machine is suspended
 else:  # pragma: no cover - only Linux has this clock
     _clock = time.monotonic
 
@@ -117,7 +117,7 @@ class ObjectDatabase(Database):
         while True:
             try:
                 self.write_heartbeat()
-            except TakenOverError:  # its writer has just written one more
+            except TakenOverError:  # an earlier writer has just written another object
                 self._log.find()
                 self.replay()
             else:
@@ -132,7 +132,7 @@ class ObjectDatabase(Database):
             self._append(transaction.changes)
 
     def _append(self, changes: Sequence[Change]) -> None:
-        # The time before the write: if the process is suspended during the write, the reply proves nothing about later times.
+        # The time before the write: if the process is suspended during the write, the response proves nothing about later times.
         begun = self._clock()
         self._log.append([_without_checksums(change) for change in changes])
         self.last_write = begun

@@ -113,7 +113,7 @@ def open_objects(url: str) -> StoredObjects | FolderObjects:
     Raises:
         InvalidRequest: The URL has another form or contains credentials, or the extra `lake` is missing.
     """
-    # A URL with credentials must not appear in the message.
+    # A URL with credentials must not appear in an error message.
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidRequest(
@@ -155,7 +155,7 @@ def list_folders(url: str) -> list[str]:
 
 @cache
 def _memory() -> Any:
-    return _import_obstore("memory").store.MemoryStore()  # one for the process, so that a run can be resumed
+    return _import_obstore("memory").store.MemoryStore()  # one store per process, so that a run can be resumed
 
 
 def _open_store(url: str) -> Any:
@@ -250,7 +250,7 @@ class FolderObjects:
     def create(self, name: str, content: bytes) -> bool:
         """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The file gets its name only when it is complete and on the disk. A link, unlike a rename, replaces no file.
+        # The file gets its final name only when it is complete and on the disk. Unlike a rename, a link never replaces a file.
         descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -395,7 +395,7 @@ class ObjectLog:
             InvalidRequest: An object was written by a newer version of this library.
             OSError: An object cannot be read.
         """
-        # Objects are read by number: a listing may miss objects that are created meanwhile, though not the last one that it has.
+        # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
         with ThreadPoolExecutor(_READERS) as pool:
             while self.number < self._end:
                 numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
@@ -436,7 +436,7 @@ class ObjectLog:
     def _create(self, number: int, content: bytes) -> bool:
         """Create an object, and return whether the stored object is the one that this log has written."""
         name = self._name_of(number)
-        # A request whose reply was lost is retried, and the retry finds the object. Only its content shows whose it is.
+        # A request whose response was lost is retried, and the retry finds the object. Only the content shows who created it.
         return self._objects.create(name, content) or self._objects.read(name) == content
 
     def _taken_over(self) -> TakenOverError:

@@ -72,7 +72,7 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
             if earlier == "known":
                 raise
-            with translate_os_errors(path):  # the file is still locked, because another run may be about to rename it, too
+            with translate_os_errors(path):  # the file is still locked: another run may be about to rename it, too
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
     with translate_os_errors(path):
         create_journal(path, metadata, link)
@@ -136,7 +136,7 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link)
 
 def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
     with closing(reader.connect(draft, "mode=rw")) as db:
-        db.execute("PRAGMA synchronous = OFF")  # the draft does not count until it is synced and linked
+        db.execute("PRAGMA synchronous = OFF")  # the draft is not a journal until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA application_id = {records.APPLICATION_ID}")

@@ -160,7 +160,7 @@ class WriterThread:
             with running:  # held while the call runs; a job that starts too late sees `abandoned` and does nothing
                 return None if abandoned else call(*args, **kwargs)
 
-        # A commit cannot be undone, so a cancelled caller still has to learn whether it happened.
+        # A commit cannot be undone, so a cancelled caller must still learn whether the commit succeeded.
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 try:
