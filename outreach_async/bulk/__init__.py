@@ -22,16 +22,16 @@ anyio.run(main)
 
 Outcomes
 --------
-Enter the run with `async with` to get each row's `ContactOutcome`. A failed row has an outcome and raises nothing. `status` is
-the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of these three:
+Enter the run with `async with` to get the `ContactOutcome` of each row. A failed row has an outcome, and raises nothing. `status`
+is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of these:
 
-    rejected     the row itself is invalid, according to a local check or the service; `error` holds the reason
+    rejected     the row itself is invalid, according to a local check or the service; `error` contains the reason
     not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
     unknown      the last attempt failed after the request may have taken effect
 
 Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost
 is retried. The retry cannot create a second contact, but it may report `skipped` for the contact that the lost attempt created.
-`possible` therefore holds every outcome that is consistent with the evidence, and `certain` is true if it holds only one.
+Therefore, `possible` contains every outcome that is consistent with the evidence, and `certain` is true if there is only one.
 
 ```python
 import anyio
@@ -60,10 +60,10 @@ anyio.run(main)
 Journal and resume
 ------------------
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
-outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True` gives
-every remaining row its outcome, and no row a second outcome. A row that may have been sent is sent again, and its `possible`
-takes the earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. Without
-a journal, `resume=True` starts a run. A row with an outcome is compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
+outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True`
+continues: every remaining row gets exactly one outcome. A row that may have been sent is sent again, and its `possible` takes the
+earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. If the journal
+does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
 recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the
@@ -90,8 +90,8 @@ anyio.run(main)
 ```
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
-Keep the file on a local disk, as locks on network file systems are unreliable; files do not work on Windows. A URL such as
-`"s3://bucket/prefix"` is a journal that outlives the machine (`outreach_async.bulk.journal`).
+Keep the file on a local disk, because locks on network file systems are unreliable. Journal files are not supported on Windows. A
+URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.bulk.journal`).
 
 During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
 not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises
@@ -100,9 +100,9 @@ JournalError. If the log is truncated, only outcomes are lost, and the rows with
 `earlier="unknown"` continues when the journal is damaged, empty or lost, and implies `resume=True`. Every row without an outcome
 then counts as possibly sent, in this run and in every run that resumes it, so `skipped` is never certain. A damaged journal and
 its log are renamed to `run.db.damaged` (or `run.db.damaged-1` and so on). A new journal starts without the old outcomes, and its
-event `damaged` gives the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
+event `damaged` contains the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
 
-If the rows can be read only once, pass `spool=True`: the journal then stores all rows first, and resuming needs no input.
+If the rows can be read only once, pass `spool=True`: the journal first stores all rows, and a resumed run needs no input.
 
 Repeated e-mails
 ----------------
@@ -131,11 +131,11 @@ anyio.run(main)
 Rate, pauses and early ends
 ---------------------------
 At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. The client learns the service's
-limit from 429 responses, `Retry-After` and quota headers; its runs, audits and calls share it. While the service is down, the
-run pauses and sends probes. A failure counts against a row only if other rows succeed at the time. `outcomes.progress` has
-the rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
+limit from 429 responses, `Retry-After` and quota headers. Its runs, audits and calls share this limit. While the service is down,
+the run pauses and sends probes. A failure counts against a row only if other rows succeed meanwhile. `outcomes.progress` has the
+rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
 
-    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or asked to wait over 15 minutes.
+    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or requested a wait over 15 min.
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
                    all rejected. Fix the cause and resume
@@ -143,11 +143,11 @@ the rows done, the total, the rows per second, the state, the seconds until a pa
                    journal has blocked the writer for 10 seconds. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
 
-BulkSuspended and BulkStopped carry the counts so far as `report`; `resumable` is true if there is a journal. Leaving the block
-early cancels the requests in flight; the journal records which of their rows may have been sent. Memory is bounded by a window of
-a few rows per request in flight, for inputs of any size: a row is pulled only while the window has room, and leaves the window
-when you take its outcome. A slow consumer slows the run down, and a million rows need as much memory as ten thousand.
-`order="input"` returns outcomes in the order of the rows, and holds back those that complete early.
+The attribute `report` of BulkSuspended and BulkStopped has the counts so far; `resumable` is true if there is a journal. Leaving
+the block early cancels the requests in flight; the journal records which of their rows may have been sent. Memory is bounded by a
+window of a few rows per request in flight, for inputs of any size: a row is pulled only while the window has room, and leaves the
+window when you receive its outcome. A slow consumer slows the run down, and a million rows need as much memory as ten thousand.
+`order="input"` returns outcomes in the order of the rows: each outcome is returned after those of all earlier rows.
 """
 
 from outreach_async.bulk.frames import ArrowStream

@@ -7,17 +7,17 @@ from collections import deque
 from typing import Final
 
 WINDOW_SIZE: Final = 100
-"""Number of the most recent attempts whose results are evaluated."""
+"""Maximum number of recent attempts whose results are evaluated."""
 MIN_RESULTS: Final = 20
-"""Minimum number of results needed to determine whether the service is failing."""
+"""Minimum number of results that are needed to decide whether the service, or a row, is at fault."""
 FAILING_SHARE: Final = 0.5
-"""Minimum share of failed attempts at which the service counts as failing."""
+"""The service counts as failing if at least this fraction of the recent attempts failed."""
 HEALTHY_SHARE: Final = 0.9
-"""A row's failure counts against that row if at least this share of the attempts of other rows succeeded."""
+"""A failure counts against its row if at least this fraction of the recent attempts of other rows succeeded."""
 
 
 class FailureWindow:
-    """The results of the most recent attempts.
+    """A sliding window over the results of the most recent attempts of a run.
 
     Only failures are stored, each with the sequence number of its result, so that recording a success is cheap.
 
@@ -48,7 +48,7 @@ class FailureWindow:
         self._drop_old()
 
     def clear(self) -> None:
-        """Forget all results so far."""
+        """Remove all results from the window."""
         self._since = self.results
         self._faults.clear()
 
@@ -69,11 +69,14 @@ class FailureWindow:
         return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
 
     def is_row_at_fault(self, earlier_failures: int) -> bool | None:
-        """Return whether a row's next failure is the row's fault; `None` if too few results of other rows are known.
+        """Return whether a row that has just failed is at fault; `None` if too few results of other rows are known.
 
-        The row is at fault if nearly all attempts of other rows succeed. Failures are stored without their row, so the row's own
-        failures must be estimated before they are left out: for each number below `earlier_failures`, one stored failure that was
-        recorded with this number is assumed to be the row's own.
+        The row is at fault if nearly all attempts of other rows succeed. The window does not store which row failed, so the
+        row's own failures are estimated and left out: for each number below `earlier_failures`, one stored failure with that
+        number of earlier failures is assumed to be the row's own.
+
+        Args:
+            earlier_failures: Number of earlier failures of the row.
         """
         self._drop_old()
         own = len({before for _, before, _ in self._faults if before < earlier_failures})
@@ -97,7 +100,7 @@ class Reachability:
         self._failed_at = -math.inf
 
     def record_failure(self, started: float, now: float) -> bool:
-        """Record an attempt that did not reach the service, and return whether it counts as a new round."""
+        """Record an attempt that did not reach the service, and return whether this failure starts a new round of failures."""
         if started < self._failed_at:  # concurrent with the last round: 64 failures at once prove no more than one
             return False
         self._failed_at = now
@@ -111,19 +114,20 @@ MAX_PAUSE: Final = 60.0
 """Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
 run stays paused for at most this long."""
 MIN_PAUSE: Final = 1.0
-"""Length in seconds of a pause after too many retries. It is short, because the service may be healthy. A pause after a failed
-probe is at least twice as long."""
+"""Length in seconds of the pause after too many retries. This pause is short, because the service may be healthy. The pause after
+a failed probe is at least twice as long."""
 PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
 
 class Breaker:
-    """A circuit breaker, closed at first. After it opens, no attempt may start until a set time.
+    """A circuit breaker, which blocks the attempts of a run for a limited time. Initially, the breaker is closed.
 
-    At that time, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
+    While the breaker is open, no attempt may start before `opens_at`. Then a single attempt may start: the probe. If the probe
+    succeeds, the breaker is closed.
 
     Attributes:
-        closed: Whether attempts may start freely.
+        closed: Whether attempts may start at any time.
         opens_at: The time from which an attempt may start; minus infinity while the breaker is closed.
         tripped_at: The time at which the breaker last went from closed to open.
     """
@@ -146,13 +150,13 @@ class Breaker:
 
     def record_start(self, now: float) -> None:
         """Record the start of an attempt. If the breaker is not closed, this attempt is the probe."""
-        # `opens_at` is moved so that no other attempt starts while the probe is in flight. It is moved by a limited time, so a
-        # probe whose result never arrives cannot pause the run forever.
+        # Move `opens_at`, so that no other attempt starts while the probe is in flight. The time is limited, so a probe whose
+        # result never arrives cannot pause the run forever.
         if not self.closed:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether the attempt that started at this time is the probe. Every other attempt started before the probe."""
+        """Return whether the attempt that started at the time `started` is the probe. All other attempts started earlier."""
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:
@@ -169,6 +173,6 @@ class Breaker:
         self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def close(self) -> None:
-        """Close the breaker: attempts may start freely again."""
+        """Close the breaker, so that attempts may start at any time."""
         self.closed = True
         self.opens_at, self._probed_at = -math.inf, math.inf

@@ -22,21 +22,24 @@ _SLICE_SIZE: Final = 500
 """Number of rows converted at once. A conversion blocks the event loop for about a millisecond."""
 _FIELDS: Final = frozenset({"email", *STANDARD_FIELDS})
 _PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
-"""The name that pyarrow gives to an unnamed pandas index, which holds row numbers after a filter or a sort."""
+"""Pattern of the column names that pyarrow generates for an unnamed pandas index. After a filter or a sort, these columns contain
+row numbers."""
 _MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
 """Strings to which pandas' `astype(str)` converts missing values."""
 _MAX_SHOWN: Final = 5
+"""Maximum number of unknown columns that an error message lists."""
 
 
 @runtime_checkable
 class ArrowStream(Protocol):
     """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
 
-    `create_many` reads it with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of `NewContact`, or
-    `custom_<n>`; an unknown column is an error before anything is sent. Null and NaN stay unset. Every other value must be a
-    string, otherwise the row is rejected. Two kinds of values come from pandas: integers in a column with missing values become
-    floats (`75001.0`), and `astype(str)` converts a missing value to the string `nan`; both are rejected. An unnamed pandas index
-    is ignored.
+    `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
+    `NewContact`, or `custom_<n>`; an unknown column is an error before anything is sent. Null and NaN leave a field unset. A row
+    with any other value that is not a string is rejected.
+
+    pandas converts integers in a column with missing values to floats (`75001.0`), and its `astype(str)` converts missing values
+    to the string `nan`. Rows with these values are rejected. An unnamed pandas index is ignored.
 
     Example:
         ```python
@@ -53,11 +56,11 @@ class ArrowStream(Protocol):
 
 @attrs.frozen
 class UnsendableRow:
-    """A row that cannot become a contact.
+    """A row of a data frame that cannot be converted to a contact.
 
     Attributes:
         values: The row's values by column, without missing values.
-        reason: The message of the row's error.
+        reason: The error message that explains why the row is rejected.
     """
 
     values: Mapping[str, object]
@@ -65,13 +68,14 @@ class UnsendableRow:
 
 
 FrameRow: TypeAlias = dict[str, str] | UnsendableRow
+"""A row of a data frame: its values by column, or the reason why it cannot be converted to a contact."""
 
 
 def is_frame(rows: object) -> TypeGuard[ArrowStream]:
-    """Return whether the rows are a data frame.
+    """Return whether `rows` is a data frame.
 
     Raises:
-        InvalidRequest: The rows are a dict of columns, or a data frame that cannot be read as an Arrow stream.
+        InvalidRequest: `rows` is a dict of columns, or a data frame that cannot be read as an Arrow stream.
     """
     if isinstance(rows, ArrowStream):
         return True
@@ -86,7 +90,7 @@ def is_frame(rows: object) -> TypeGuard[ArrowStream]:
 
 
 def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
-    """Check the columns of a data frame, and return an iterator over its rows. Rows omit missing values, which stay unset.
+    """Check the columns of a data frame, and return an iterator over its rows. The rows do not contain missing values.
 
     Raises:
         InvalidRequest: pyarrow is not installed, the columns cannot be read, a column is unknown, or there is no e-mail column.
@@ -101,7 +105,7 @@ def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
         names = [str(name) for name in reader.schema.names]
     except (pa.ArrowException, ValueError, TypeError) as error:
         reason = mask_keys("; ".join(str(argument).partition("\n")[0] for argument in error.args))
-        remedy = "pass a data frame whose columns have unique names and hold strings"
+        remedy = "pass a data frame whose columns have unique names and contain strings"
         raise InvalidRequest(f"rows: expected a data frame, got {type_name(frame)} ({reason}); {remedy}") from None
     _check_columns(names)
     return _read_rows(reader, names)

@@ -26,7 +26,7 @@ class ContactOutcome:
         id: Id of the contact; `None` if the service returned none.
         possible: Every outcome that is consistent with the evidence.
         attempts: Number of attempts to send the row.
-        error: The error that caused the row to fail or to be left out; `None` if there was no error.
+        error: The error of a row that failed or was not sent; `None` if there was no error.
         repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection; `None` if
             there is no such row.
 
@@ -54,7 +54,7 @@ class ContactOutcome:
 
 
 def answered_outcome(index: int, row: object, answer: CreateContactResponse, info: AttemptInfo) -> ContactOutcome:
-    """Return the outcome of a row for which the service returned a success response."""
+    """Return the outcome of a row whose request succeeded."""
     return ContactOutcome(
         index=index,
         contact=row,
@@ -66,7 +66,7 @@ def answered_outcome(index: int, row: object, answer: CreateContactResponse, inf
 
 
 def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
-    """Return the outcome of a row whose attempts failed."""
+    """Return the outcome of a row whose request failed."""
     outcome = unfinished_outcome(index, row, error, duplicates, attempts=error.attempts, maybe_applied=error.maybe_applied)
     if not is_refusal(error) or maybe_applied(error, FailureKind.FINAL):
         return outcome
@@ -78,7 +78,7 @@ def failed_outcome(index: int, row: object, error: OutreachError, duplicates: st
 def unfinished_outcome(
     index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, maybe_applied: bool
 ) -> ContactOutcome:
-    """Return the outcome of a row that was being processed when the run ended."""
+    """Return the outcome of a row that was still being processed when the run ended."""
     possible = {Outcome.NOT_APPLIED}
     if maybe_applied:
         possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
@@ -109,7 +109,7 @@ def is_superseded(outcome: ContactOutcome) -> bool:
 
 
 _HISTORY_SIZE: Final = 4096
-"""Number of recent responses whose ids are remembered."""
+"""Number of recent responses whose contact ids are stored."""
 
 
 class RecentIds:
@@ -123,13 +123,13 @@ class RecentIds:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of an earlier row that received this id for another contact; `None` if there is none.
+        """Return the index of an earlier row that received the same id for another contact; `None` if there is none.
 
-        If no earlier row received this id, this row is remembered.
+        If no earlier row received the id, the id is stored with this row.
 
         Args:
-            contact_id: The id that the row received, if any.
-            key: The row's order key. It is the same for all e-mails that the service may treat as equal.
+            contact_id: The id that the row received; `None` if the response had no id.
+            key: The row's order key, which is the same for all e-mails that the service may treat as equal.
             index: Index of the row.
         """
         if contact_id is None:
@@ -149,11 +149,11 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 
 
 def affects_every_row(error: OutreachError) -> bool:
-    """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
+    """Return whether an error affects every row, as a wrong key, workspace, campaign or base URL does.
 
     Rows are validated before they are sent. An InvalidRequest is therefore raised by the transport, for example because it is
-    closed, and would be raised for every row. A temporary refusal (such as 429) is passed to this function only after it has
-    lasted too long.
+    closed, and would be raised for every row. A temporary refusal (such as 429) is passed to this function only after the
+    refusals have lasted too long.
     """
     if isinstance(error, InvalidRequest):
         return True
@@ -173,8 +173,8 @@ class BulkReport:
         rows: Number of rows whose outcome was returned.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
-            `not_applied`.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
+            as `not_applied`.
         seconds: Duration of the run so far, in seconds.
 
     Example:
@@ -212,7 +212,7 @@ class OutcomeCounts:
     """Counts outcomes by status.
 
     Args:
-        begun: Counts to start with; all zero if not given.
+        begun: Initial counts; with `None`, all counts start at zero.
     """
 
     def __init__(self, begun: BulkReport | None = None) -> None:
@@ -232,13 +232,13 @@ class OutcomeCounts:
         self._repeats += is_superseded(outcome)
 
     def report(self, seconds: float) -> BulkReport:
-        """Return the counts so far as a report of a run of this many seconds."""
+        """Return a report of the counts so far; `seconds` is the duration of the run."""
         return BulkReport(self.rows, dict(self._outcomes), self._uncertain, seconds, self._repeats)
 
 
 Order = Literal["completion", "input"]
 """Order of the returned outcomes. `completion` returns each outcome as soon as it is known. `input` returns outcomes in the order
-of the rows, and holds back those that complete early.
+of the rows: an outcome is returned after the outcomes of all earlier rows.
 
 Example:
     ```python
@@ -256,13 +256,13 @@ class CompletionOrder(deque[ContactOutcome]):
     """A buffer that returns outcomes in the order in which they were added."""
 
     def expect(self, _index: int) -> None:
-        """Do nothing: the outcomes of later rows are never held back."""
+        """Do nothing, because this buffer delays no outcomes."""
 
     def forget(self, _index: int) -> None:
-        """Do nothing: the outcomes of later rows are never held back."""
+        """Do nothing, because this buffer delays no outcomes."""
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace the outcome of a row, if the caller has not taken it yet."""
+        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
         revise(self, index, revised)
 
 
@@ -277,11 +277,11 @@ class InputOrder:
         return len(self._outcomes) if self._expected and self._expected[0] in self._outcomes else 0
 
     def expect(self, index: int) -> None:
-        """Hold back the outcomes of later rows until this row has its outcome."""
+        """Delay the outcomes of later rows until the row with this index has its outcome."""
         self._expected.append(index)
 
     def forget(self, index: int) -> None:
-        """Stop waiting for this row's outcome, so that this row no longer holds back the outcomes of later rows."""
+        """Stop waiting for the outcome of the row with this index, so that it no longer delays the outcomes of later rows."""
         self._expected.remove(index)
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
@@ -289,7 +289,7 @@ class InputOrder:
         self._outcomes.update((outcome.index, outcome) for outcome in outcomes)
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace the outcome of a row, if the caller has not taken it yet."""
+        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
         if index in self._outcomes:
             self._outcomes[index] = revised(self._outcomes[index])
 
@@ -299,21 +299,21 @@ class InputOrder:
 
 
 def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revision) -> None:
-    """Replace the outcome of a row, if it is in this sequence."""
+    """Replace the outcome of the row with this index, if `outcomes` contains one, with the result of `revised`."""
     for position, outcome in enumerate(outcomes):
         if outcome.index == index:
             outcomes[position] = revised(outcome)
 
 
 OutcomeBuffer = CompletionOrder | InputOrder
-"""A buffer of outcomes that the caller has not taken yet. Its length is above 0 if an outcome can be taken now."""
+"""A buffer of outcomes that the caller has not received yet. Its length is greater than 0 if an outcome is ready."""
 
 
 class RejectStreak:
-    """Stops a run whose first outcomes are all rejections, for any reasons.
+    """Detects that all of the first rows of a run are rejected, whatever the reasons.
 
     Args:
-        rows: Number of rejections that stop the run; `None` never stops it.
+        rows: Number of rows after which the run is stopped if all of them were rejected; with `None`, it is never stopped.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -322,7 +322,7 @@ class RejectStreak:
         self._reasons: Counter[str] = Counter()
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Count an outcome. Return the error that stops the run if the number of rejections is reached; otherwise `None`."""
+        """Count an outcome. Return the error that stops the run if all of the first rows were rejected; otherwise `None`."""
         if not self._remaining:
             return None
         reason = _reject_reason(outcome)
@@ -344,7 +344,7 @@ class RejectStreak:
 def _reject_reason(outcome: ContactOutcome) -> str | None:
     """Return the error message of a rejected row; `None` if the row was not rejected.
 
-    The outcome of a refused row may be `unknown`.
+    A row that the service refused counts as rejected even if its status is `unknown`.
     """
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):

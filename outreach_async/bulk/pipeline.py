@@ -15,18 +15,17 @@ from outreach_async.bulk import outcomes
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.progress import BulkProgress, RateEstimator, StateReporter
 from outreach_async.bulk.recording import JournalledThrottle, JournalRecorder, NullRecorder
-from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
+from outreach_async.bulk.rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
 from outreach_async.call import Call, CallOptions, Slots
 from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 
 
-# One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A is answered
-# after 0.5 s; the first attempt of B is never answered:
+# One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A gets
+# its response after 0.5 s; the first attempt of B never gets a response:
 #
 #   seconds        0.0        0.2        0.5                 30.0           30.2
 #                   |          |          |                   |              |
@@ -38,22 +37,23 @@ from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, Jo
 #     `fires_at`   30.0                                      30.2           60.0
 #
 #    0.0  set: A's deadline, 30.0, is earlier than `fires_at`, which was infinite. The timer is woken and sets itself to 30.0.
-#    0.2  left alone: B's deadline, 30.2, is later than `fires_at`. It is stored, and nothing else happens.
-#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `fires_at` is earlier than
-#         every deadline. This does no harm: the timer fires once without effect.
-#   30.0  fires and moves: no deadline has passed, so it moves to the earliest one, 30.2.
+#    0.2  unchanged: B's deadline, 30.2, is later than `fires_at`. The deadline is stored, and nothing else happens.
+#    0.5  unchanged: A's response arrives. A's deadline becomes infinite, then 30.5 with the next attempt. Now `fires_at` is
+#         earlier than every deadline, which is harmless: the timer fires once without effect.
+#   30.0  fires and moves: no deadline has passed, so the timer moves to the earliest deadline, 30.2.
 #   30.2  fires: B's deadline has passed, and B's scope is cancelled. B leaves the scope and continues its call in a new one,
 #         where the attempt counts as timed out. The timer moves to the earliest deadline left, 60.0.
 #
 # Why not a cancel scope with a deadline for each attempt? That adds a timer to the event loop, and removes it again, for every
 # attempt. With equal timeouts, an attempt that starts later also has a later deadline, so nearly every attempt costs only the two
-# assignments of the step at 0.5 s. While answers are quick, the timer fires about once per timeout, however many attempts there
+# assignments of the step at 0.5 s. While responses are quick, the timer fires about once per timeout, however many attempts there
 # are. Measured: about 1 us per attempt with the shared timer, 7.8 us with a scope for each attempt.
 class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
 
     Attributes:
-        fires_at: The time at which the timer fires, unless it is woken earlier.
+        fires_at: The time on the event loop's clock at which the timer fires next, unless `wake` is called before; infinite
+            without a deadline.
     """
 
     def __init__(self) -> None:
@@ -63,16 +63,16 @@ class AttemptTimer:
         self._ended = False
 
     def create_deadline(self) -> WorkerDeadline:
-        """Return a new deadline for one worker, which the timer watches."""
+        """Create a deadline for one worker, and add it to the deadlines that the timer watches."""
         self._deadlines.append(deadline := WorkerDeadline(self))
         return deadline
 
     def wake(self) -> None:
-        """Make the timer recompute `fires_at`, because a deadline is now earlier than that time."""
+        """Make the timer recompute `fires_at`. Call this method when a deadline is set to a time before `fires_at`."""
         self._rescheduled.set()
 
     def end(self) -> None:
-        """Stop watching the deadlines, because no worker is left."""
+        """Make `run` return. Call this method when no worker is left."""
         self._ended = True
         self.wake()
 
@@ -117,7 +117,7 @@ class WorkerDeadline:
     def expire(self, now: float) -> None:
         """Cancel the scope if its deadline has passed."""
         if self._deadline <= now:
-            self._deadline = math.inf  # cancelled once: otherwise the timer would fire again and again until the worker reacts
+            self._deadline = math.inf  # cancel once: otherwise the timer would fire again and again until the worker reacts
             self.scope.cancel()
 
 
@@ -126,7 +126,7 @@ _ROWS_PER_WORKER: Final = 4
 
 
 class _Worker:
-    """The row and call that a worker is processing. They outlive the worker's cancel scope, which is replaced on a timeout."""
+    """The state of a worker: its current row and call. Both outlive the worker's cancel scope, which is replaced on a timeout."""
 
     row: ParsedRow | None = None
     call: Call[CreateResult] | None = None
@@ -142,7 +142,7 @@ class _Worker:
 
 @attrs.frozen
 class Plan:
-    """The checked options of a run.
+    """The validated options of a run.
 
     Attributes:
         engine: The client's engine, which sends the requests.
@@ -151,9 +151,9 @@ class Plan:
         source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.
         order: Order in which outcomes are returned.
-        reject_streak: Stops a run whose first rows are all rejected.
+        reject_streak: Detects that all of the first rows are rejected, which stops the run.
         parser: The parser of the rows.
-        max_outage: Seconds that a run waits for a service that is down.
+        max_outage: Seconds without a successful request after which the run is suspended.
         total: Number of rows in the input; `None` if unknown.
     """
 
@@ -172,8 +172,8 @@ class Plan:
 class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
-    Iteration ends when every row has its outcome. If the iterable of rows raised an exception, or the run stopped early with
-    BulkStopped, that exception is then raised.
+    Iteration ends when every row has its outcome. If the iterable of rows raised an exception or the run stopped early, the
+    iteration then raises that exception, or BulkStopped.
 
     Example:
         ```python
@@ -205,7 +205,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._delivered_count = 0
 
     def record_in(self, journal: OpenJournal) -> None:
-        """Record the run in a journal."""
+        """Record the run in a journal. Call this method before `start`."""
         plan = self._plan
         self._recorder = recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
@@ -227,7 +227,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def under_way(self) -> bool:
-        """True if any task of the run still has work to do."""
+        """True until every row has been processed and its outcome has been recorded."""
         return self._active_workers > 0 or not self._recording_done or not self._input_exhausted
 
     @property
@@ -254,10 +254,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Stop pulling rows, and let the requests in flight finish. Iteration ends when all of these requests are answered.
+        """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
 
-        Rows that wait for a pause to end, or for a retry, are left to a resumed run. Without a journal their outcome is
-        `not_applied`, or `unknown` if they may have been sent.
+        With a journal, rows that wait for a retry or for the end of a pause are left to a resumed run. Without a journal, the
+        outcome of such a row is `not_applied`, or `unknown` if the row may have been sent.
 
         Example:
             ```python
@@ -293,7 +293,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._changed = anyio.Event()
             await self._changed.wait()
         outcome = self._buffer.popleft()
-        self._window_slots.release()  # not before the consumer takes the outcome, so that memory stays bounded
+        self._window_slots.release()  # only when the consumer receives the outcome, so that memory stays bounded
         self._recorder.counts.add(outcome)
         return outcome
 
@@ -346,11 +346,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             worker.row, worker.call = self._next_row_of_key(row.key), None
 
     async def _next_row(self) -> ParsedRow | None:
-        """Pull rows until one can be sent now, and return it; `None` if no row is left.
+        """Pull rows until a row can be sent at once, and return that row; `None` if no row is left.
 
         A row whose key is busy is left to the worker that is sending a row with that key.
         """
-        # This worker does not wait for the key: while it waited, one request fewer would be in flight.
+        # This worker does not wait for a busy key: during the wait, one request fewer would be in flight.
         while not self._pulling_ended:
             if not self._window_slots.try_acquire():
                 await self._window_slots.acquire()
@@ -372,7 +372,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return None
 
     def _next_row_of_key(self, key: str) -> ParsedRow | None:
-        """Return the row that has waited longest for this key. If no row waits for it, free the key and return `None`."""
+        """Return the row that has waited longest for the key. If no row waits for the key, release the key and return `None`."""
         if waiting := self._waiting_by_key[key]:
             return waiting.popleft()
         del self._waiting_by_key[key]
@@ -387,7 +387,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 answer, attempts = await self._plan.engine.execute(call, deadline)
                 return self._check_id(outcomes.answered_outcome(row.index, row.original, answer, attempts), row.key)
             except OutreachError as error:
-                error.__traceback__ = None  # its frames would keep the response in memory as long as the outcome
+                error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
                 if outcomes.affects_every_row(error):
                     self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
                 elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
@@ -405,7 +405,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         """Check the contact id of an outcome, and return the outcome to record.
 
-        If a row of another contact received the same id, neither response can be trusted, so both outcomes are revised.
+        If a row with another e-mail received the same id, neither response can be trusted, so both outcomes are revised.
         """
         earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
         if earlier is None:
@@ -448,7 +448,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._changed.set()
 
     async def close(self) -> None:
-        """Record how the run ended. A second call records nothing more.
+        """Record how the run ended. Only the first call records anything.
 
         Raises:
             JournalError: The end could not be recorded.
@@ -476,7 +476,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)
 
     def _next_window_size(self) -> int:
-        """Return how many rows to mark at once: about as many as are sent in two seconds."""
+        """Return the maximum size of the next window: about as many rows as are sent in two seconds."""
         # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
         # row of a window uncertain, so a window is no larger than the rate requires.
         rate = self._rate_estimator.rate(anyio.current_time())

@@ -29,11 +29,11 @@ class BulkProgress:
     """The progress of a run.
 
     Attributes:
-        rows: Rows with an outcome, including those of earlier processes.
+        rows: Number of rows with an outcome, including outcomes from earlier processes of a resumed run.
         total: Number of rows in the input; `None` if unknown.
         rate: Recent rows per second; at most the client's rate limit.
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
-            service asked for a wait or is down.
+            service is down or has requested a delay.
         resumes: Seconds until the pause ends; 0.0 if the run is not paused.
         eta: Estimated seconds until the last outcome, if `rate` stays the same; `None` if unknown.
         why: Reason for the pause; an empty string if the run is not paused.
@@ -85,7 +85,7 @@ _CHECK_INTERVAL: Final = 1.0
 
 
 class StateReporter:
-    """Reports changes of a run's state: throttling and pauses at once, recovery about a second late.
+    """Reports changes of a run's state. Throttling and pauses are reported at once, recovery about a second late.
 
     Args:
         throttle: The throttle of the run.
@@ -108,7 +108,7 @@ class StateReporter:
         self._throttle.on_change = self._check_state
 
     def end(self) -> None:
-        """Stop checking the state, because no row is being processed any more."""
+        """Stop checking the state. Call this method when all rows have been processed."""
         self._throttle.on_change = lambda _now: None
         self._ended.set()
 
@@ -150,7 +150,10 @@ class StateReporter:
 
 
 def _end_reason(failure: Exception | None) -> str | None:
-    """Return why a run ended. For an exception of the caller's iterable, return only its class: the message may quote a row."""
+    """Return the reason why an exception ended a run; `None` if there was no exception.
+
+    For an exception of the caller's iterable, the reason is only the name of its class, because the message may quote a row.
+    """
     if isinstance(failure, OutreachError):
         return describe_error(failure)
     return None if failure is None else type(failure).__name__

@@ -1,4 +1,4 @@
-"""Record and deliver outcomes: at once, or after they are committed to the run's journal in batches."""
+"""Record and deliver the outcomes of a run. With a journal, outcomes are committed in batches before they are delivered."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import anyio
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
-from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import DirectFeed, RowParser, Source
+from outreach_async.bulk.rows import DirectFeed, PossiblySent, RowParser, Source
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
 _BATCH_SIZE: Final = 512
-"""Number of outcomes at which a batch is full, and is committed without further waiting."""
+"""Number of outcomes in a full batch, which is committed at once."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
 
 class NullRecorder:
-    """Recorder of a run without a journal: delivers outcomes at once. For the attributes, see `JournalRecorder`."""
+    """Recorder for a run without a journal: delivers each outcome at once. Its attributes are those of `JournalRecorder`."""
 
     resumable = False
 
@@ -39,11 +38,11 @@ class NullRecorder:
         self._deliver((outcome,))
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace the outcome of a row, if the caller has not taken it yet."""
+        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
         self._buffer.revise(index, revised)
 
     def end(self) -> None:
-        """Make `run` return: no more outcomes follow."""
+        """Make `run` return. Call this method when no more outcomes follow."""
         self._ended.set()
 
     async def run(self) -> None:
@@ -55,20 +54,20 @@ class NullRecorder:
 
 
 class JournalRecorder:
-    """Recorder of a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered.
+    """Recorder for a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered.
 
     Args:
         journal: The open journal.
-        source: Supplies the rows.
-        parser: Parses the rows.
-        deliver: Function that is called with outcomes after their commit.
+        source: The input of the run.
+        parser: The parser of the rows.
+        deliver: Function that is called with the outcomes of each batch after its commit.
         window_size: Function that returns the maximum number of rows of a new window.
 
     Attributes:
         feed: The feed that supplies the rows.
         counts: Counts of the outcomes by status, including the outcomes of earlier processes.
         resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
-        backlog: Maximum number of rows that are in flight, or answered and not yet recorded.
+        backlog: Maximum number of rows that are in flight, or completed but not yet recorded.
     """
 
     resumable = True
@@ -96,10 +95,13 @@ class JournalRecorder:
         return self._writer.heartbeat_due
 
     async def write_heartbeat(self, due: float) -> None:
-        """Make sure that no other run has taken over the journal.
+        """Write a heartbeat to the journal, which detects a takeover by another run.
+
+        Args:
+            due: The time on the writer's clock at which the heartbeat became due; see `JournalWriter.heartbeat`.
 
         Raises:
-            JournalError: Another run has taken over the journal, or it cannot be written.
+            JournalError: Another run has taken over the journal, or the journal cannot be written.
         """
         await self._thread.run(self._writer.heartbeat, due)
 
@@ -112,11 +114,11 @@ class JournalRecorder:
             self._batch_full.set()
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace the outcome of a row, unless its commit has started."""
+        """Replace a row's outcome with the result of `revised`, unless the commit of the outcome has started."""
         revise(self._pending, index, revised)
 
     def end(self) -> None:
-        """Make `run` return after it has delivered the queued outcomes: no more outcomes follow."""
+        """Make `run` deliver the queued outcomes and return. Call this method when no more outcomes follow."""
         self._ended = True
         self._not_empty.set()
         self._batch_full.set()
@@ -140,8 +142,8 @@ class JournalRecorder:
             raise
 
     async def _flush(self) -> None:
-        """Commit and deliver the queued outcomes, and any outcomes that an earlier, cancelled call left in the batch."""
-        async with self._flush_lock:  # two flushes at once would commit a batch twice, which is an error
+        """Commit and deliver the queued outcomes, and outcomes that an earlier, cancelled call left in the batch."""
+        async with self._flush_lock:  # concurrent flushes would commit a batch twice, which is an error
             self._batch += self._pending
             self._pending = []
             if not self._ended:
@@ -160,7 +162,7 @@ class JournalRecorder:
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
         """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent.
 
-        Only the first call has an effect; it also releases the journal. The end is recorded only if every outcome has been
+        Only the first call has an effect; it also closes the journal. The end is recorded only if every outcome could be
         recorded. Otherwise the journal's state stays `running`, and its rows without an outcome count as possibly sent.
         """
         if self._closed:
@@ -178,7 +180,7 @@ class JournalRecorder:
 
 
 class JournalledThrottle(RunThrottle):
-    """The throttle of a run that may have a journal. If the journal needs a heartbeat, no attempt starts before it is written.
+    """The throttle of a run that may have a journal. If a heartbeat is due, it is written before any attempt starts.
 
     Attributes:
         recorder: Recorder of the run; `None` without a journal.
@@ -187,23 +189,23 @@ class JournalledThrottle(RunThrottle):
     recorder: JournalRecorder | None = None
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt now, if that is allowed, no other attempt is waiting, and no heartbeat is due."""
+        """Start an attempt at once if the limits allow it, no other attempt is waiting, and no heartbeat is due."""
         return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it. First write a heartbeat if one is due then.
+        """Wait until an attempt may start, at `not_before` or later. Then write a heartbeat if one is due, and start the attempt.
 
         Raises:
             BulkStopped: The run ended or was drained, before or during the wait.
-            JournalError: Another run has taken over the journal, or it cannot be written. This also ends the run.
+            JournalError: Another run has taken over the journal, or the journal cannot be written. This error also ends the run.
         """
         await super().wait_and_start(not_before)
-        # Only now: the wait may have been long. A run that was taken over during it must not send the row.
+        # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
         if self.recorder is None or self.recorder.heartbeat_due is None:
             return
         started = anyio.current_time()
         try:
-            # The process may also be suspended during a heartbeat, so check again: the write proves nothing about later times.
+            # The process may also be suspended during a heartbeat, so check again: a write proves nothing about later times.
             while (due := self.recorder.heartbeat_due) is not None:
                 await self.recorder.write_heartbeat(due)
         except BaseException as error:

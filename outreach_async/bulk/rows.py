@@ -1,9 +1,10 @@
-"""Pull the caller's rows, and parse each into a row to send or, if the row is not sent, into its outcome."""
+"""Read the input of a run: pull the caller's rows, and parse each into a row to send or into the outcome of an unsent row."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +19,6 @@ from anyio.abc import TaskGroup
 
 from outreach_async.bulk.frames import ArrowStream, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.codec import encode_contact
 from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
@@ -27,6 +27,7 @@ from outreach_async.validation import to_contact, type_name
 from outreach_async.vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
+"""The result of a request that creates a contact: the service's response, and information about the attempts."""
 
 
 @attrs.define
@@ -36,8 +37,8 @@ class ParsedRow:
     Attributes:
         index: Index of the row in the input, from 0.
         original: The row as the caller passed it.
-        key: Order key: rows with the same key are sent one after the other.
-        operation: The operation to send.
+        key: Key for the order of requests: rows with the same key are sent one after the other.
+        operation: The request that creates the contact.
         maybe_sent: Whether an earlier process may have sent the row.
     """
 
@@ -64,12 +65,49 @@ class SpooledRow:
     repeats: int | None = None
 
 
+@attrs.frozen
+class PossiblySent:
+    """A set of rows that may have been sent, stored as ranges of row indexes.
+
+    After a process was killed, its set contains every marked row; marked rows with an outcome are not sent again. A process that
+    ends normally records exactly which rows without an outcome may have been sent.
+
+    Attributes:
+        ranges: Half-open ranges (first row, row after the last), sorted; no two ranges overlap or touch.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> PossiblySent:
+        """Return the set of rows whose indexes are in `indexes` or in one of the half-open `ranges`."""
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted([*((index, index + 1) for index in indexes), *ranges]):
+            if joined and first <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            elif first < end:
+                joined.append((first, end))
+        return cls(tuple(joined))
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self.ranges, (index, float("inf")))
+        return at > 0 and index < self.ranges[at - 1][1]
+
+    def starting_at(self, index: int) -> PossiblySent:
+        """Return the subset of rows whose index is at least `index`."""
+        return PossiblySent.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
+
+
+NO_ROWS: Final = PossiblySent()
+"""The empty set of rows."""
+
+
 class RowParser:
     """Parses rows, one at a time.
 
     Args:
-        contact_requests: The options of every contact request.
-        recent_emails: Finds the rows to reject because they repeat an e-mail; with `None`, no row is rejected for this reason.
+        contact_requests: The request options that all rows share.
+        recent_emails: Detects repeated e-mails, whose rows are then rejected; with `None`, repeated e-mails are accepted.
     """
 
     def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
@@ -77,7 +115,7 @@ class RowParser:
         self._recent_emails = recent_emails
 
     def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
-        """Return the parsed row; if the row is not sent, return its outcome."""
+        """Return the parsed row or, if the row must not be sent, its outcome."""
         if not isinstance(row, SpooledRow):
             return self._parse_contact(index, row)
         content = msgspec.json.decode(row.payload)
@@ -101,10 +139,10 @@ class RowParser:
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
-        """Return the `identifying_bytes` of rows without parsing them; `None` if these rows must be parsed.
+        """Return the `identifying_bytes` of each row without parsing the rows; `None` if the rows must be parsed.
 
-        This is many times faster than parsing, because it does not validate rows. The bytes of an invalid row differ from those
-        of the parsed row, but they may equal those of a valid row that is encoded to the same JSON.
+        Encoding is many times faster than parsing, because the rows are not validated. For an invalid row, the result is not
+        the row's `identifying_bytes`, and may equal those of a valid row with the same JSON.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
@@ -114,7 +152,7 @@ class RowParser:
             return None
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
-        """Return bytes that identify the row: its part of the request body (no owner key), or the reason why it is not sent."""
+        """Return bytes that identify a row: the row's own part of the request body or, if the row is not sent, the reason."""
         if isinstance(row, ParsedRow):
             return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
@@ -134,11 +172,11 @@ class RowParser:
 _FIELD_ORDER: Final = tuple(
     msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS))), type=dict[str, object])
 )
-"""The fields in the order of a request's body, as the encoder writes them. Codes follow the fields."""
+"""The standard fields of a contact, in the order in which they are encoded. Custom fields follow the standard fields."""
 _FIELDS: Final[Any] = msgspec.defstruct(
     "_FIELDS", [(name, str | None | Unset, UNSET) for name in _FIELD_ORDER], forbid_unknown_fields=True, gc=False
 )
-"""A row that has fields only. Converting a row to it puts the fields in order."""
+"""A struct with the standard fields of a contact. Converting a row to this struct puts the row's fields in order."""
 _custom_values, _extra_values = attrgetter("_custom"), attrgetter("_extra")  # the properties would take a fifth of the time
 _encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
 
@@ -147,7 +185,7 @@ def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
     """Return for each row a value that msgspec encodes as `encode_contact` encodes the row.
 
     Raises:
-        TypeError: A row is invalid or of a rare kind.
+        TypeError: A row is invalid, or the rows must be parsed because of their types.
         InvalidRequest: A row cannot be read.
     """
     kinds = {*map(type, rows)}
@@ -162,7 +200,7 @@ def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
     members = rows if kinds == {dict} else [dict(row.items()) for row in rows]
     try:
         return [*msgspec.convert(members, list[_FIELDS])]
-    except msgspec.ValidationError:  # nearly always because of a code
+    except msgspec.ValidationError:  # nearly always because of a custom field
         return [{name: row[name] for name in _wire_order(tuple(row))} for row in members]
 
 
@@ -171,7 +209,7 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return the keys of a row in the order in which they are sent.
 
     Raises:
-        TypeError: A key is neither a field nor a code.
+        TypeError: A key is neither a standard field nor a custom field.
     """
     known = [name for name in _FIELD_ORDER if name in keys]
     codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
@@ -180,11 +218,11 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
     return (*known, *codes)
 
 
-# Other libraries call such rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
+# Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
-a row with the e-mail of one of the last 10,000 rows. `first`, `last` and `coalesce` send one row per e-mail, after the whole
-input has been stored in the journal.
+a row whose e-mail occurs in one of the previous 10,000 rows. `first`, `last` and `coalesce` send one row per e-mail, after the
+whole input has been stored in the journal.
 
 Example:
     ```python
@@ -194,32 +232,32 @@ Example:
 """
 
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
-"""Values of `Repeats` that need the whole input before the first row is sent."""
+"""Policies that require the whole input to be read before the first row is sent."""
 
 _HISTORY_SIZE: Final = 10_000
-"""Number of recent rows whose e-mails are remembered."""
+"""Number of recent rows whose e-mails are stored."""
 
 
-def same_address_message(place: str) -> str:
-    """Return the message for a row with the same e-mail as another row.
+def same_address_message(position: str) -> str:
+    """Return the message for a row that has the same e-mail as another row.
 
     Args:
-        place: Place of that other row, such as `line 3`.
+        position: Position of the other row in the input, such as `line 3`.
     """
-    return f"email: same address as {place}"
+    return f"email: same address as {position}"
 
 
-def rejection_message(place: str) -> str:
+def rejection_message(position: str) -> str:
     """Return the message for a row that is rejected because it repeats the e-mail of another row, with the remedy.
 
     Args:
-        place: Place of that other row, such as `line 3`.
+        position: Position of the other row in the input, such as `line 3`.
     """
-    return f"{same_address_message(place)}; remove one of the rows, or choose another policy for repeats"
+    return f"{same_address_message(position)}; remove one of the rows, or choose another policy for repeats"
 
 
 class RecentEmails:
-    """Finds rows with the same e-mail as a recent row.
+    """Detects rows that have the same e-mail as a recent row.
 
     Only identical addresses count as repeated: rejecting rows with merely similar addresses could lose a contact.
     """
@@ -229,7 +267,7 @@ class RecentEmails:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def find_earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with the same e-mail; if there is none, remember this row and return `None`."""
+        """Return the index of an earlier row with the same e-mail; if there is none, store this row and return `None`."""
         while self._rows and next(iter(self._rows.values())) < index - self._size:
             self._rows.popitem(last=False)
         earlier = self._rows.setdefault(email, index)
@@ -256,16 +294,16 @@ END: Final = object()
 
 
 class Source:
-    """Rows of the caller's iterable, pulled one at a time by many tasks.
+    """The input of a run: the rows of the caller's iterable. Many tasks may pull rows concurrently.
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
-        iterator: The rows; empty for an async iterable.
-        ready: Whether the next row is available without waiting: always for an iterable, never for an async iterable.
+        iterator: Iterator over the rows; empty for an async iterable.
+        ready: Whether rows are available without waiting: true for an iterable, false for an async iterable.
 
     Raises:
-        InvalidRequest: `rows` is not an iterable of rows, is a single contact, a mapping, a string or bytes, or is a data frame
-            that cannot be read.
+        InvalidRequest: `rows` is a single contact, another value that is not an iterable of rows, or a data frame that cannot be
+            read.
     """
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream) -> None:
@@ -282,14 +320,14 @@ class Source:
         self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
 
     async def pull(self) -> Any:
-        """Return the next row; `END` after the last row. Exceptions of the iterable pass through."""
+        """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
         if self._stream is None:
             return next(self.iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
             return await anext(self._stream, END)
 
     async def pull_batch(self, limit: int) -> list[Any]:
-        """Return the next rows of an iterable: `limit` rows, or fewer after the last one."""
+        """Return the next `limit` rows of an iterable, or all remaining rows if there are fewer."""
         return list(islice(self.iterator, limit))
 
 
@@ -301,13 +339,13 @@ def _length_or_none(rows: object) -> int | None:
 
 
 def order_key(email: str) -> str:
-    """Return a key that is equal for two addresses if, and only if, a service may treat them as equal.
+    """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal.
 
     Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
     accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
     dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
     """
-    fold: Callable[[str], str] = str.lower  # enough for ASCII addresses, which are nearly all
+    fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
     if not email.isascii():
         fold, email = _fold, email.translate(_AT_SIGN_FORMS)
     local, _, domain = email.rpartition("@")
@@ -334,11 +372,11 @@ def _fold_domain(domain: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Return a text in which equivalent characters are the same, and ignored characters are removed.
+    """Return a string in which equivalent characters are replaced by the same character, and ignored characters are removed.
 
-    Each character is folded separately, so a text may be split before or after it is folded.
+    Each character is folded separately, so a string may be split before or after folding, with the same result.
     """
-    # Both `upper` and `casefold` are needed: some characters fold to another letter than their upper case does.
+    # Both `upper` and `casefold` are needed: some characters are folded to a different letter than their upper-case form.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
 
@@ -362,10 +400,10 @@ class DirectFeed:
         self._stopped = False
 
     def start(self, _group: TaskGroup) -> None:
-        """Do nothing: rows are pulled by the workers."""
+        """Do nothing: `next` pulls the rows, so no task is needed."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row, or the outcome of a row that is not sent; `None` after the last row.
+        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row.
 
         Raises:
             Exception: Raised by the iterable of rows.
@@ -378,9 +416,9 @@ class DirectFeed:
         return self._parser.parse(index, row)
 
     def stop(self) -> None:
-        """Make `next` return no more rows."""
+        """Make every later call of `next` return `None`."""
         self._stopped = True
 
     def remaining_possibly_sent(self) -> PossiblySent:
-        """Return an empty set: without a journal, no earlier process is known."""
+        """Return the empty set, because without a journal nothing is known about earlier processes."""
         return NO_ROWS

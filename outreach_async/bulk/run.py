@@ -49,11 +49,11 @@ def create_run(
     options: BulkOptions,
     identity: Mapping[str, Any],
 ) -> BulkRun:
-    """Check the options, and return a run that has not started.
+    """Validate the options, and return a run that has not started.
 
     Args:
         engine: The client's engine, which sends the requests.
-        contact_requests: The options of every contact request.
+        contact_requests: The request options that all rows share.
         call_options: Timeout and deadline of each row.
         rows: The input.
         options: The bulk options.
@@ -140,8 +140,8 @@ class BulkRun:
         """Start the workers, and return the outcomes.
 
         Raises:
-            InvalidRequest: The journal belongs to another run, or is in use; this run has already started; or the client has a
-                shared rate and is not open.
+            InvalidRequest: The journal belongs to another run or is in use, this run has already started, or the client has a
+                shared rate but is not open.
             JournalError: The journal cannot be read or written.
         """
         if self._started:
@@ -156,7 +156,7 @@ class BulkRun:
         return self._outcomes
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel the requests in flight, and record how the run ended. An exception of the block passes through unchanged.
+        """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged.
 
         Raises:
             JournalError: The end of the run could not be recorded. Rows without an outcome then count as possibly sent.
@@ -165,7 +165,7 @@ class BulkRun:
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
-            # The block's exception is not passed on, because the task group would wrap it in an exception group.
+            # The block's exception is not passed to the task group, which would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
         except BaseException:
             is_raising = True
@@ -179,7 +179,7 @@ class BulkRun:
                         raise
 
     def __aiter__(self) -> NoReturn:
-        """Refuse `async for` on the run itself: only the end of an `async with` block can stop the workers.
+        """Reject `async for` on the run itself, because only the end of an `async with` block can stop the workers.
 
         Raises:
             InvalidRequest: Always; the message shows how to iterate.

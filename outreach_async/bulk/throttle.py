@@ -1,6 +1,6 @@
 """Throttle a run: pause it while the service fails, and distinguish failures of the service from failures of single rows.
 
-The client's limiter decides everything that all requests of the client share.
+The client's rate limiter enforces the limits that apply to all requests of the client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from outreach_async.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, 
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 
 MAX_OUTAGE: Final = 900.0
-"""Number of seconds without any success after which a run is suspended, if `max_outage` is `None`."""
+"""Default of `max_outage`: seconds without a successful request after which a run is suspended."""
 
 _next_run: Final = count(1).__next__
 
@@ -35,15 +35,15 @@ class RunThrottle:
     Args:
         limiter: The limiter of the run's client.
         policy: The retry policy of the run's client.
-        max_outage: Seconds without any success after which the run is suspended.
+        max_outage: Seconds without a successful request after which the run is suspended.
 
     Attributes:
         run: Number of the run, unique in this process.
         halted: The error that ended the run; `None` while the run continues.
-        drained: The error that ends every wait for a start after the run was drained; `None` until then.
+        drained: The error that every waiting attempt raises once the run is drained; `None` until then.
         pause_reason: The reason for the last pause.
-        on_change: Function that is called with the current time after each failure and when an attempt has to wait, because the
-            state may have changed. A run without failures and waits never calls it.
+        on_change: Callback that is called with the current time whenever the state may have changed: after each failure, and
+            when an attempt has to wait.
     """
 
     def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float = MAX_OUTAGE) -> None:
@@ -55,37 +55,37 @@ class RunThrottle:
         self._limiter = limiter
         self._policy = policy
         self._max_outage = max_outage
-        self._fast_path = True  # nothing has failed: only the limiter is asked
+        self._fast_path = True  # nothing has failed, so only the limiter decides
         self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
-        self._failing_since = math.inf  # when the first failed attempt after the last success started
+        self._failing_since = math.inf  # start of the first failed attempt since the last success
         self._succeeded_at = -math.inf
         self._budget, self._paused = RetryBudget(policy.budget), FifoWaiters()
         self._waits: dict[anyio.CancelScope, None] = {}  # an ordered set, so that a simulated run can be reproduced
 
     @property
     def gate(self) -> RetryAfterGate:
-        """The client's `Retry-After` gate."""
+        """The gate that delays all requests of the client while a `Retry-After` is in force."""
         return self._limiter.gate
 
     @property
     def limit(self) -> float | None:
-        """The client's rate limit in requests per second; `None` without any."""
+        """The client's rate limit in requests per second; `None` if there is no limit."""
         return self._limiter.limit
 
     @property
     def opens_at(self) -> float:
-        """The time at which the pause ends. If the run is not paused, the time is not in the future."""
+        """The time at which the current pause ends; a time that has passed if the run is not paused."""
         return max(self.gate.opens_at, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
-        """Return whether the run is running, throttled or paused."""
+        """Return the state of the run at the time `now`: running, throttled or paused."""
         if self.opens_at > now or not self._breaker.closed:
             return "paused"
         return "throttled" if self._limiter.is_throttled(now) else "running"
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt now, if that is allowed and no other attempt is waiting; return whether it was started."""
-        if self._fast_path:  # of a healthy run, taken once per row
+        """Start an attempt at once if the limits allow it and no other attempt is waiting. Return whether the attempt started."""
+        if self._fast_path:  # the path of a healthy run, executed once per row
             return self._limiter.try_start(now)
         if self.halted is not None or self._breaker.opens_at > now or not self._limiter.try_start(now):
             return False
@@ -109,10 +109,10 @@ class RunThrottle:
             self._raise_if_over()
 
     async def _wait_and_start(self, not_before: float) -> None:
-        # A retry sleeps outside the queues until its backoff ends: at the head of a queue it would hold up rows that may start.
+        # A retry sleeps outside the queues until its backoff ends: at the head of a queue, it would block rows that may start.
         await anyio.sleep_until(not_before)
         while True:
-            # Rows of a paused run wait in a queue of the run: in the client's queue, they would hold up other runs and calls.
+            # Rows of a paused run wait in a queue of the run: in the client's queue, they would block other runs and calls.
             # When the pause ends, the rows join the client's queue. The first one is the probe, and the others return.
             if self._breaker.opens_at > anyio.current_time():
                 await self._paused.wait(lambda _now: self._breaker.opens_at)
@@ -121,7 +121,7 @@ class RunThrottle:
                 return
 
     def _start_if_due(self, now: float) -> float:
-        """Start a row that is first in the client's queue, if that is allowed; return the time from which it is allowed."""
+        """Start the attempt at the head of the client's queue if it may start now. Return the time from which it may start."""
         if self._breaker.opens_at > now:
             raise _RunPaused
         opens_at = self._limiter.start_if_due(now)
@@ -134,13 +134,13 @@ class RunThrottle:
         return opens_at
 
     def halt(self, error: OutreachError) -> None:
-        """End the run: every current and later wait for a start raises the error."""
+        """End the run: every attempt that waits to start, now or later, raises the error."""
         self.halted = self.halted or error
         self._fast_path = False
         self._end_waits()
 
     def drain(self) -> None:
-        """End every wait: from now on, an attempt that cannot start at once does not start."""
+        """Drain the run: every attempt that waits to start, now or later, raises `drained` instead."""
         self.drained = self.drained or BulkStopped("the run ended before this row was sent or retried")
         self._end_waits()
 
@@ -149,7 +149,7 @@ class RunThrottle:
             scope.cancel()
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record that an attempt was cancelled. If it was the probe, another attempt may be the probe."""
+        """Record that an attempt was cancelled. If the cancelled attempt was the probe, the next attempt becomes the probe."""
         if self._breaker.is_probe(started):
             self._breaker.cancel_probe()
         self._limiter.on_cancelled(now)
@@ -166,7 +166,7 @@ class RunThrottle:
         """Record a failed attempt and decide what to do next; see `Throttle`."""
         now = attempt.ended
         self._fast_path = False
-        if attempt.kind is FailureKind.FINAL:  # the row is refused for good, but the service answered: a success for the run
+        if attempt.kind is FailureKind.FINAL:  # the row is rejected permanently, but the service works: a success for the run
             self.on_success(now, attempt.started, attempt.error.headers)
             decision = RetryDecision.GIVE_UP
         else:
@@ -177,10 +177,14 @@ class RunThrottle:
         self.on_change(now)
         return decision
 
-    # Results of attempts
+    # Handling the results of attempts
 
     def _on_healthy(self, started: float) -> float | None:
-        """Update the retry budget and the breaker after a success; return when the pause that it ends began."""
+        """Update the retry budget and the breaker after a success.
+
+        Returns:
+            The time at which the pause began, if this success ends a pause; otherwise `None`.
+        """
         self._reachability.reached = True
         self._failing_since = math.inf
         self._budget.refund(1)
@@ -193,10 +197,10 @@ class RunThrottle:
         return self._breaker.tripped_at
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
-        """Learn from a refusal, and decide whether it counts against the row.
+        """Record a refusal, and decide whether it counts against its row.
 
-        A 429 does not. A 503 may count like another failure, and then only the row waits: a service that asks to wait because of
-        one row must not hold up the others.
+        A 429 never counts against the row. A 503 with `Retry-After` may count; then only this row waits, because a delay that
+        one row causes must not delay the other rows.
         """
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
@@ -221,7 +225,7 @@ class RunThrottle:
         return RetryDecision.RETRY
 
     def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
-        """Decide whether to retry after a failure that is not a refusal, and whether the failure counts against the row."""
+        """Record a failure other than a refusal, and decide whether to retry and whether the failure counts against its row."""
         self._limiter.on_failure(attempt)
         if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
             self._reachability.reached = True
@@ -242,13 +246,13 @@ class RunThrottle:
         return RetryDecision.RETRY_COUNTED
 
     def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
-        """Record a failure that is not a refusal, and return whether it counts against its row."""
+        """Record a failure other than a refusal, and return whether it counts against its row."""
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_failure(attempt.ended)
             self.pause_reason = attempt.description
             return False
         verdict = self._judge_row(attempt)
-        # The row would be given up, but nothing proves that it is at fault: the service may be down.
+        # This was the row's last attempt, but nothing proves that the row is at fault: the service may be down.
         is_last = verdict is None and attempt.earlier_failures + 1 >= self._policy.attempts > 1
         if self._breaker.closed and (is_last or self._failure_window.is_failing):
             self._breaker.trip(attempt.ended)
@@ -256,14 +260,14 @@ class RunThrottle:
         return verdict is True and attempt.kind is FailureKind.AMBIGUOUS
 
     def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
-        """Record a failure, and return whether it is the row's fault; `None` if there is no evidence.
+        """Record a failure, and return whether its row is at fault; `None` if there is no evidence.
 
-        It is the row's fault if nearly all other attempts succeed or, while few others are known, if another attempt has
-        succeeded since the row first failed.
+        The row is at fault if nearly all attempts of other rows succeed. If too few of their results are known, the row is at
+        fault if another attempt has succeeded since the row first failed.
         """
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
-            # The attempt was in flight when the breaker opened. It failed in the same outage, which must not be counted twice,
-            # nor against the row.
+            # The attempt was in flight when the breaker opened. It failed in the same outage, which must neither be counted
+            # twice nor count against the row.
             return False
         verdict = self._failure_window.is_row_at_fault(attempt.earlier_failures)
         if verdict is None and self._succeeded_at > attempt.first_failed_at:
@@ -272,7 +276,7 @@ class RunThrottle:
         return verdict
 
     def _check_reachability(self, attempt: FailedAttempt) -> None:
-        """Pause the run because the service was never reached. After a few rounds of failed attempts, suspend the run."""
+        """Pause a run that has never reached the service. After a few rounds of failed attempts, suspend the run."""
         if self._reachability.record_failure(attempt.started, attempt.ended):
             rounds = self._reachability.rounds
             if rounds >= max(2, self._policy.attempts):
@@ -292,7 +296,7 @@ class RunThrottle:
         Probes are not charged, because the pauses between them already limit their number.
         """
         if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
-            self._breaker.trip(attempt.ended, MIN_PAUSE)  # the service may well be healthy
+            self._breaker.trip(attempt.ended, MIN_PAUSE)  # a short pause, because the service may be healthy
             self.pause_reason = f"too many retries: {attempt.description}"
 
     def _suspend(self, text: str, cause: OutreachError, retry_after: float | None = None) -> None:

@@ -15,25 +15,25 @@ from anyio.lowlevel import checkpoint
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, RowParser, Source, SpooledRow
+from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, SpooledRow
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
 """Maximum number of rows in a window. After a crash, it is uncertain whether the unanswered rows of a window were sent."""
 _SPOOL_BATCH_SIZE: Final = 500
+"""Number of rows that are written to the spool in one transaction."""
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
 _QUICK_CHECKPOINT_INTERVAL: Final = 250
-"""The same for rows that are only encoded, which takes a fraction of the time."""
+"""Number of rows that are encoded without parsing before other tasks may run. Encoding takes a fraction of the time."""
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
 class Prefetch:
-    """Reads a stream ahead, so that a window can take all rows that have arrived without waiting for more.
+    """Reads an async iterable of rows ahead, so that a window can contain all rows that have arrived, without waiting for more.
 
     Args:
-        source: The rows, from an async iterable.
+        source: The input, which is an async iterable.
     """
 
     def __init__(self, source: Source) -> None:
@@ -45,11 +45,11 @@ class Prefetch:
 
     @property
     def ready(self) -> bool:
-        """True if a row, or the end of the stream, has arrived."""
+        """True if a row has arrived or the stream has ended."""
         return bool(self._rows) or self._ended
 
     async def pull(self) -> Any:
-        """Return the next row, or `END` after the last one. An exception of the stream is raised after the rows before it."""
+        """Return the next row; `END` after the last row. An exception of the stream is raised after the rows that precede it."""
         while not self.ready:
             await self._changed.wait()
         if self._rows:
@@ -61,14 +61,14 @@ class Prefetch:
         return END
 
     async def pull_batch(self, limit: int) -> list[Any]:
-        """Return the next rows: wait for the first one, then add rows that have arrived, up to `limit`. Empty at the end."""
+        """Wait for the next row, and return it with further rows that have arrived: at most `limit` rows, none after the end."""
         batch: list[Any] = []
         while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
             batch.append(row)
         return batch
 
     async def run(self) -> None:
-        """Pull rows until the stream ends. Pause while `MAX_WINDOW_SIZE` rows have not been taken yet."""
+        """Read the stream until it ends. Pause while `MAX_WINDOW_SIZE` rows are waiting to be pulled."""
         try:
             while (row := await self._source.pull()) is not END:
                 self._rows.append(row)
@@ -81,18 +81,18 @@ class Prefetch:
         self._notify()
 
     def _notify(self) -> None:
-        # Tasks that wait for the old event wake up and check again. Tasks that start to wait from now on use the new event.
+        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
         self._changed.set()
         self._changed = anyio.Event()
 
 
 class WindowedFeed:
-    """Supplies the rows of marked windows to the workers, and marks one window ahead. Rows that have an outcome are skipped.
+    """Supplies the workers with the rows of marked windows, and marks one window in advance. Rows with an outcome are skipped.
 
     Args:
         journal: The open journal.
-        source: Supplies the rows; not used if an earlier process has spooled all rows.
-        parser: Parses the rows.
+        source: The input of the run; not used if an earlier process has spooled all rows.
+        parser: The parser of the rows.
         window_size: Function that returns the maximum number of rows of a new window.
     """
 
@@ -121,10 +121,10 @@ class WindowedFeed:
             group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row of a marked window, or the outcome of a row that is not sent; `None` after the last row.
+        """Return the next row of a marked window or, if the row is not sent, its outcome; `None` after the last row.
 
         Raises:
-            InvalidRequest: The input differs from the one that the journal belongs to.
+            InvalidRequest: The input differs from the input that the journal recorded.
             JournalError: The journal cannot be written.
             Exception: Raised by the iterable of rows.
         """
@@ -143,7 +143,7 @@ class WindowedFeed:
         return self._rows.popleft()
 
     def stop(self) -> None:
-        """Make `next` return no more rows."""
+        """Make every later call of `next` return `None`."""
         if self._rows:
             self._first = self._rows[0].index
             self._rows = deque()
@@ -157,7 +157,7 @@ class WindowedFeed:
         """Fill windows until the input ends. For a finished run, only compare the rows with the marked rows."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
-                if not self._rows:  # every row has an outcome: the workers need not wake up to request the next window
+                if not self._rows:  # every row has an outcome, so continue before the workers request the next window
                     continue
                 # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
                 await self._window_wanted.wait()
@@ -172,12 +172,12 @@ class WindowedFeed:
         self._notify()
 
     def _notify(self) -> None:
-        # Tasks that wait for the old event wake up and check again. Tasks that start to wait from now on use the new event.
+        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
         self._changed.set()
         self._changed = anyio.Event()
 
     async def _fill_window(self) -> bool:
-        """Read, mark and supply one window; return whether there may be another window."""
+        """Read and mark one window, and supply its rows. Return whether another window may follow."""
         marked, completed = await self._thread.run(self._find_marked) if self._first < self._marked_before else _NOT_MARKED
         originals = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
         if originals and marked is None and self._writer.finished:
@@ -197,7 +197,7 @@ class WindowedFeed:
             marked = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
             await self._thread.run(self._writer.mark, marked)  # on the disk before any row of the window reaches a worker
             rows = [row for row in rows if row.index not in completed]
-        if self._ended:  # `stop` was called while this waited for the source or the disk
+        if self._ended:  # `stop` was called while this method waited for the source or the disk
             return False
         self._rows += rows
         self._first, self._last_size = marked.end, marked.rows
@@ -215,10 +215,12 @@ class WindowedFeed:
     async def _parse_unchanged(
         self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
     ) -> list[ParsedRow | ContactOutcome] | None:
-        """Parse the rows that have no outcome, if the rows of a marked window are unchanged.
+        """Parse the rows of a marked window that have no outcome, if the window is certain to be unchanged.
 
-        Return `None` if that is uncertain. Every row must then be parsed to compare it. Most rows of a marked window have an
-        outcome and are not sent, so parsing them would cost more than anything else.
+        Most rows of a marked window have an outcome and are not sent. To save time, these rows are compared without parsing.
+
+        Returns:
+            The parsed rows; `None` if every row of the window must be parsed to compare it with the mark.
         """
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
@@ -234,8 +236,8 @@ class WindowedFeed:
         return rows if all(isinstance(row, ParsedRow) for row in rows) else None
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
-        """Read at most `size` rows. If `whole` is false, wait only for the first row, and then read rows that have arrived."""
-        # Rows of a slow stream must not be held back until a window is full. A window that is already marked must be read whole,
+        """Read at most `size` rows. Unless `whole` is true, wait only for the first row, and then read rows that have arrived."""
+        # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
         # because its digest is compared.
         source = Source(await self._read_spool(size)) if self._spools else self._source
         rows: list[Any] = []
@@ -248,7 +250,7 @@ class WindowedFeed:
         return rows
 
     async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
-        """Parse the rows of the next window, except those whose indexes are skipped."""
+        """Parse the rows of the next window, except rows whose index is in `skipped`."""
         rows: list[ParsedRow | ContactOutcome] = []
         for index in filterfalse(skipped.__contains__, range(self._first, self._first + len(originals))):
             row = self._parser.parse(index, originals[index - self._first])
@@ -260,13 +262,13 @@ class WindowedFeed:
         return rows
 
     async def _read_spool(self, size: int) -> list[SpooledRow]:
-        """Return the rows of the next window from the journal's spool, after storing the whole input in it."""
+        """Return the rows of the next window from the journal's spool. First store the whole input in the spool if necessary."""
         if self._writer.spooled is None:
             await self._store_input()
         return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
 
     async def _store_input(self) -> None:
-        """Store the whole input in the spool, always from its first row. Until the spool is complete, no row is sent."""
+        """Store the whole input in the spool, starting at the first row. No row is sent before the spool is complete."""
         batch: list[tuple[int, str, bytes]] = []
         count = 0
         while (row := await self._source.pull()) is not END:

@@ -62,8 +62,7 @@ import anyio
 import attrs
 
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.object_log import TakenOverError
-from outreach_async.bulk.journal.objects import is_url, open_objects
+from outreach_async.bulk.journal.objects import TakenOverError, is_url, open_objects
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.logs import LOGGER

@@ -18,8 +18,7 @@ from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
 from outreach_async.bulk.journal import Journal, JournalWriter
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import Repeats
+from outreach_async.bulk.rows import NO_ROWS, PossiblySent, Repeats
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
 from outreach_async.fake.fault_plan import Fault

@@ -24,7 +24,7 @@ from outreach_async.bulk.journal import Identity, Journal, lock
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.journal.reader import read_snapshot
 from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.vocabulary import Outcome
 

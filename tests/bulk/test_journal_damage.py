@@ -29,7 +29,7 @@ from outreach_async.bulk.journal.opening import create_journal
 from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
 from outreach_async.bulk.journal.records import checksum
 from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.rows import PossiblySent
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
 EVERY_ROW = PossiblySent(((0, 2**63 - 1),))

@@ -19,7 +19,7 @@ from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.vocabulary import Outcome
 

@@ -23,7 +23,7 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 from outreach_async import OutreachClient
 from outreach_async.bulk.journal import JournalStore
 from outreach_async.bulk.journal.identity import END_STATES
-from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.vocabulary import Outcome

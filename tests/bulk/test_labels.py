@@ -12,8 +12,7 @@ from support.outcome_oracle import DOUBTFUL, before_and_after
 
 from outreach_async.bulk.outcomes import ContactOutcome, answered_outcome, failed_outcome, unfinished_outcome
 from outreach_async.bulk.pipeline import _Worker
-from outreach_async.bulk.possibly_sent import NO_ROWS
-from outreach_async.bulk.rows import CreateResult
+from outreach_async.bulk.rows import NO_ROWS, CreateResult
 from outreach_async.call import Call
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import OutreachError

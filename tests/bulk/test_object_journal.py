@@ -26,8 +26,7 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal.object_log import encode_object
-from outreach_async.bulk.journal.objects import FolderObjects, open_objects
+from outreach_async.bulk.journal.objects import FolderObjects, encode_object, open_objects
 from outreach_async.bulk.recording import JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
@@ -200,7 +199,7 @@ class TestDamage:
         for damage in (empty, tear, flip):
             objects = killed(12)
             damage(objects, "0000-0000000012")
-            with pytest.raises(JournalError, match="0000-0000000012 is damaged: its checksum does not match"):
+            with pytest.raises(JournalError, match="0000-0000000012 is damaged: checksum mismatch"):
                 journal_in(objects).report()
 
     def test_consistent_objects_with_inconsistent_content_are_damage(self) -> None:
@@ -233,7 +232,7 @@ class TestDamage:
         writer.mark(window(0))
         flip(objects, "0000-0000000000")
         with closing(journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown")) as successor:
-            with pytest.raises(JournalError, match="another run has taken it over"):
+            with pytest.raises(JournalError, match="another run has taken over the journal"):
                 writer.record([outcome(0)])
             successor.mark(window(0))
         assert journal_in(objects).report().rows == 0
@@ -245,7 +244,7 @@ class TestDamage:
         flip(objects, "0000-0000000000")
         objects.race = lambda: writer.record([outcome(0)])
         journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown").close()
-        with pytest.raises(JournalError, match="another run has taken it over"):
+        with pytest.raises(JournalError, match="another run has taken over the journal"):
             writer.record([outcome(1)])
 
     def test_the_rows_of_a_journal_that_is_given_up_are_uncertain(self) -> None:
@@ -287,16 +286,16 @@ class TestRaces:
         with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
             assert writer.hwm == 20
             assert 19 in writer.possibly_sent
-            with pytest.raises(JournalError, match="another run has taken it over"):
+            with pytest.raises(JournalError, match="another run has taken over the journal"):
                 earlier.record([outcome(0)])
-            with pytest.raises(JournalError, match="another run has taken it over"):  # and it stays so
+            with pytest.raises(JournalError, match="another run has taken over the journal"):  # and it stays so
                 earlier.completed_rows(0, 1)
             writer.record([outcome(0)])
 
     def test_of_two_runs_that_create_a_journal_one_fails(self) -> None:
         objects = Racing()
         objects.race = lambda: journal_in(objects).writer(IDENTITY, resume=False)
-        with pytest.raises(JournalError, match="another run has taken it over"):
+        with pytest.raises(JournalError, match="another run has taken over the journal"):
             journal_in(objects).writer(IDENTITY, resume=True)
 
     def test_a_takeover_during_which_the_journal_is_given_up_fails(self) -> None:
@@ -309,7 +308,7 @@ class TestRaces:
             objects.contents["0000-0000000000"] = whole
 
         objects.race = give_up
-        with pytest.raises(JournalError, match="another run has taken it over"):
+        with pytest.raises(JournalError, match="another run has taken over the journal"):
             journal_in(objects).writer(IDENTITY, resume=True)
 
     def test_a_heartbeat_is_due_five_seconds_after_the_start_of_the_last_write(self) -> None:
@@ -489,7 +488,7 @@ class TestS3:
             proxy.faults.append("drop the reply")
             with closing(journal.writer(IDENTITY, resume=True)):
                 proxy.faults.append("drop the reply")
-                with pytest.raises(JournalError, match="another run has taken it over"):
+                with pytest.raises(JournalError, match="another run has taken over the journal"):
                     writer.mark(window(0))
 
     def test_errors_hold_no_secret(self, proxy: Proxy) -> None:

@@ -15,9 +15,8 @@ from support.transport import Script, added, status
 
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
 from outreach_async.bulk.outcomes import CompletionOrder, InputOrder, answered_outcome
-from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.progress import RateEstimator
-from outreach_async.bulk.rows import RecentEmails
+from outreach_async.bulk.rows import PossiblySent, RecentEmails
 from outreach_async.cli.output import format_progress
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.operations import AttemptInfo

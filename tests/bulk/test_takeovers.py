@@ -85,7 +85,7 @@ def test_a_run_that_was_taken_over_ends_with_an_error() -> None:
     ends = [played(point, LONG) for point in range(5, 30, 3)]
     errors = [str(error) for each in ends for error in each.errors]
     assert len(errors) > 5
-    assert all("memory://run: another run has taken it over; this run sends nothing more" in error for error in errors)
+    assert all("memory://run: another run has taken over the journal; this run sends nothing more" in error for error in errors)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

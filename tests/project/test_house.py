@@ -23,8 +23,6 @@ TOOLS = Path(sys.executable).parent
 
 SMALL_MODULES = {
     "__main__.py": "runs the command, or says how to install it, without importing click",
-    "bulk/journal/writer_thread.py": "runs writing and reading alike, and imports neither",
-    "bulk/possibly_sent.py": "rows, windows and the journal share it, and none of them imports another for it",
     "cli/__init__.py": "a package",
     "conformance/__main__.py": "runs the suite",
     "conformance/test_conformance.py": "pytest looks for this name",

@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster, Status
 from support.spread import KEY, ROW, KillingService, QuotingConnection, write_people
 
 from outreach_async import OutreachClient
-from outreach_async.bulk.journal.object_log import TakenOverError
+from outreach_async.bulk.journal.objects import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
 from outreach_async.shared_rate import Rate, RateUsage

@@ -17,7 +17,7 @@ from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError, StatusError, TransportError
 from outreach_async.vocabulary import Outcome
 

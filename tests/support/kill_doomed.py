@@ -18,7 +18,7 @@ from outreach_async.bulk.journal.object_journal import ObjectWriter
 from outreach_async.bulk.journal.objects import Objects
 from outreach_async.bulk.journal.writer import DatabaseWriter, FileWriter
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.bulk.rows import NO_ROWS, PossiblySent
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _LINGER: Final = 0.05

@@ -36,8 +36,7 @@ from support.outcome_oracle import (
 from outreach_async.bulk.journal.writer import merge
 from outreach_async.bulk.outcomes import ContactOutcome, affects_every_row, answered_outcome, failed_outcome, unfinished_outcome
 from outreach_async.bulk.pipeline import _Worker
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import CreateResult, ParsedRow
+from outreach_async.bulk.rows import NO_ROWS, CreateResult, ParsedRow, PossiblySent
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.call import Call, CallOptions
 from outreach_async.contacts import CreateContactResponse

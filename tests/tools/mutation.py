@@ -81,7 +81,7 @@ TESTS: Final = {
     "bulk/journal/identity": (*_JOURNAL, *_BULK),
     "bulk/journal/opening": (*_JOURNAL, *_BULK),
     "bulk/journal/lock": (*_JOURNAL, *_BULK),
-    "bulk/journal/object_log": (*_OBJECTS, *_BULK),
+    "bulk/journal/objects": (*_OBJECTS, *_BULK),
     "bulk/journal/object_journal": (*_OBJECTS, *_BULK),
     "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
 }

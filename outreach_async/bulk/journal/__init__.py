@@ -1,19 +1,20 @@
 """The journal of a bulk run: a record of what was sent, so that a killed run can be resumed.
 
 A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
-returned. After a kill, a marked row without an outcome may therefore have been sent, and an unmarked row was not sent.
-One `JournalWriter` writes a journal during a run. Anyone can read it with `Journal` or `ObjectJournal`, even during the run.
+returned. If the process is killed, a marked row without an outcome may therefore have been sent, and an unmarked row was not
+sent. During a run, a single `JournalWriter` writes the journal. Any process can read the journal with `Journal` or
+`ObjectJournal`, even during the run.
 
 Files
 -----
-A `Journal` is one SQLite file on a local disk, which is locked during the run. Use it unless the machine may be lost.
+A `Journal` is one SQLite file on a local disk. The file is locked during the run. Use a `Journal` unless the machine may be lost.
 
 Objects
 -------
-A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, rows that it created are
-reported as `skipped`, and nothing shows that this is wrong. Where machines may be lost, pass a URL, or an `ObjectJournal`, which
-takes more options. The journal is then a log of objects, about 20 bytes per row (about 30 at ten rows a second), that any machine
-can read and resume:
+A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, contacts that the lost run
+created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or an
+`ObjectJournal` for more options. The journal is then a log of objects, with about 20 bytes per row (about 30 at ten rows per
+second). Any machine can read the log and resume the run:
 
     s3://bucket/prefix     S3, or a service with its interface that supports conditional writes (If-None-Match)
     gs://bucket/prefix     Google Cloud Storage; untested
@@ -22,8 +23,8 @@ can read and resume:
     memory://name          the memory of this process, for tests
 
 All but `file://` need `pip install 'outreach_async[lake]'`. Credentials and endpoints come from the environment, such as
-`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `AZURE_STORAGE_ACCOUNT_NAME`; a URL that contains credentials is refused. Give each
-journal a prefix of its own.
+`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `AZURE_STORAGE_ACCOUNT_NAME`; a URL that contains credentials is refused. Use a
+separate prefix for each journal.
 
 ```python
 import anyio
@@ -48,25 +49,26 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The rules for journals in files, in `outreach_async.bulk`, also apply to these, with some differences. Each write is a request
-that you pay for, so an outcome waits up to one second for others to be written with it (`ObjectJournal(url, linger=...)`), and
-reaches your loop only then. At most 1,000 rows (or `concurrency`, if that is higher) are in flight or answered and not yet
-written; these are sent again after a crash.
+The rules for journals in files (see `outreach_async.bulk`) also apply to object journals, with some differences. Object stores
+charge for each write, so an outcome waits up to one second to be written together with others, and reaches your loop only then;
+`ObjectJournal(url, linger=...)` changes this time. At most 1,000 rows (or `concurrency`, if that is higher) are in flight, or
+completed but not yet written. After a crash, these rows are sent again.
 
-There is no lock, because a lost machine cannot release one. Whoever resumes a run takes it over: the earlier process, if it still
-runs, fails at its next write with JournalError, and sends nothing more. Until then it sends only rows that it had marked, which
-the new process counts as possibly sent. If its last write started over 5 seconds ago, the earlier process must write before it
-sends a request. So a process that was suspended for longer sends nothing when it continues, and a process whose writes take
-longer sends nothing until they are faster. Resume a run only if its process is gone, or should end.
+There is no lock, because a lost machine cannot release a lock. A process that resumes a run takes the run over. If the earlier
+process is still running, its next write fails with JournalError, and it sends nothing more. Until then, it sends only rows that
+it had marked, and the new process counts these rows as possibly sent. If the last write started more than 5 seconds ago, the
+earlier process must write before it sends a request. A process that was suspended for longer therefore sends nothing when it
+continues, and a process whose writes take longer sends nothing until they are faster. Resume a run only if its process has ended,
+or should end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
-generation of objects beside the damaged ones, which are kept. The last object is an exception: nothing shows that it was deleted,
-and rows that it marked may then be reported as `skipped` with certainty although this run created them. So let no rule of the
-bucket delete objects of a run that has not finished.
+generation of objects, and the damaged objects are kept. The last object is an exception: if it is deleted, nothing shows that it
+is missing. Rows that were marked in this object may then be reported as `skipped` with certainty, although this run created their
+contacts. Therefore, make sure that no lifecycle rule of the bucket deletes objects of an unfinished run.
 
-Use `earlier="unknown"` with any kind of journal if rows of this input may have been sent by a run whose journal you do not have:
-it was on a disk that is gone, its objects were deleted, or an older copy was restored. Without it, the new run takes contacts
-that the lost run created for older ones.
+With any kind of journal, use `earlier="unknown"` if another run may have sent rows of this input and its journal is not
+available: its disk or its objects were lost, or an older copy was restored. Otherwise, contacts that the other run created are
+reported as if they had existed before.
 """
 
 from __future__ import annotations
@@ -83,10 +85,9 @@ import attrs
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal.object_journal import ObjectJournal, translate_errors
 from outreach_async.bulk.journal.objects import is_url, list_folders
-from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter
+from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter, WriterThread
 from outreach_async.bulk.journal.reader import JournalReader, RunQuery, read_snapshot
 from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.rows import Repeats
 from outreach_async.errors import InvalidRequest
 
@@ -107,19 +108,22 @@ __all__ = [
 def _to_path(path: str | os.PathLike[str]) -> Path:
     if is_url(path):
         raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
-    return Path(path)  # `Path` itself has no signature that tools could show
+    return Path(path)  # a function, because tools cannot show a signature for `Path` itself
 
 
 @attrs.define(eq=False, repr=False, slots=False)
 class Journal(JournalReader):
-    """The journal of a bulk run. It can be read at any time.
+    """The journal of a bulk run in an SQLite file. A journal can be read at any time, even during the run.
 
     Args:
         path: Path of the journal's SQLite file.
         source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with another one.
-        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with another code for a column.
-        inline: Whether to write on the event loop's own thread. A virtual clock requires this: it does not wait for threads.
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with a
+            different fingerprint.
+        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with a different code for a
+            column.
+        inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
+            be true.
 
     Example:
         ```python
@@ -148,7 +152,7 @@ class Journal(JournalReader):
         return f"Journal({str(self.path)!r})"
 
     def exists(self) -> bool:
-        """Return whether there is a file at the path.
+        """Return whether the journal's file exists.
 
         Example:
             ```python
@@ -163,7 +167,7 @@ class Journal(JournalReader):
 
 
 def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | ObjectJournal:
-    """Return the journal at a path or URL; `identity` may have the arguments `source`, `fingerprint` and `mapping`.
+    """Return the journal at a path or URL. Further arguments are those of the journal: `source`, `fingerprint` or `mapping`.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
@@ -172,7 +176,7 @@ def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | O
 
 
 def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJournal]:
-    """Return the journals of an import in parts, by name in sorted order.
+    """Return the journals in a folder or under a URL, such as the journals of an import in parts, sorted by name.
 
     The result is empty if the folder or URL contains no journals, or if it is itself a journal.
 
@@ -180,11 +184,11 @@ def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJ
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
         JournalError: The folder cannot be read.
     """
-    place = os.fspath(location)
-    with translate_errors(place):
-        if is_url(place):
-            return {name: journal_at(f"{place.rstrip('/')}/{name}") for name in list_folders(place)}
-        return {path.stem: Journal(path) for path in sorted(Path(place).glob("*.db"))}
+    path_or_url = os.fspath(location)
+    with translate_errors(path_or_url):
+        if is_url(path_or_url):
+            return {name: journal_at(f"{path_or_url.rstrip('/')}/{name}") for name in list_folders(path_or_url)}
+        return {path.stem: Journal(path) for path in sorted(Path(path_or_url).glob("*.db"))}
 
 
 @attrs.frozen
@@ -210,7 +214,7 @@ class JournalOptions:
 
 @attrs.frozen
 class OpenJournal:
-    """A journal that is open for a run.
+    """A journal that has been opened for writing by a run.
 
     Attributes:
         options: The journal options of the run.
@@ -224,7 +228,7 @@ class OpenJournal:
 
 
 async def open_journal(options: JournalOptions) -> OpenJournal:
-    """Open the journal of a run in the writer's thread.
+    """Open the journal of a run for writing, in the writer's thread.
 
     Raises:
         InvalidRequest: The journal belongs to another run, is being written by another run, or exists although `resume` is

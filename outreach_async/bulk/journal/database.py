@@ -1,4 +1,4 @@
-"""The database of a journal's writer. Every failure becomes a JournalError, after which nothing more is written."""
+"""The database of a journal's writer. Every failure raises a JournalError, after which nothing more is written."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from outreach_async.bulk.journal.records import DECODING_ERRORS, SET_METADATA, e
 from outreach_async.errors import InvalidRequest, JournalError
 
 Change: TypeAlias = tuple[Any, ...]
-"""A change of a journal: the name of a statement in `STATEMENTS`, and its values."""
+"""A change to a journal: the name of a statement in `STATEMENTS`, followed by the values of the statement."""
 
 
 def _insert_many(verb: str, table: str, columns: str) -> str:
     """Return an SQL statement that inserts the rows of a JSON array."""
-    # One statement inserts many rows. Each step of a statement releases the interpreter's lock, and a busy event loop delays
-    # getting the lock back.
-    values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns.split(", "))))
+    # One statement inserts many rows. Each step of a statement releases the GIL, and a busy event loop delays reacquiring
+    # the GIL.
+    values = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(columns.split(", "))))
     return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
 
 
@@ -34,18 +34,18 @@ STATEMENTS: Final[Mapping[str, str]] = {
     # OR IGNORE: an error is stored once for all its rows.
     "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
     "event": "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)",
-    # OR REPLACE: an existing row was left by a process that was killed while it spooled.
+    # OR REPLACE: an existing row was written by a process that was killed while spooling.
     "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
     "truncate spool": "DELETE FROM spool WHERE seq >= ?",
 }
-"""Every statement that changes a journal, by name. The names are part of the format of object journals: only append to them."""
+"""Every statement that changes a journal, by name. The names are part of the format of object journals: never change a name."""
 
 
 class Transaction:
-    """A transaction of a journal's writer.
+    """A transaction of a journal's writer, which records its changes.
 
     Attributes:
-        changes: The changes so far.
+        changes: The changes that the transaction has made so far, in order.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -53,7 +53,7 @@ class Transaction:
         self._db = db
 
     def apply(self, name: str, *values: Any) -> None:
-        """Execute a statement of `STATEMENTS`."""
+        """Execute a statement of `STATEMENTS` with these values."""
         self._db.execute(STATEMENTS[name], values)
         self.changes.append((name, *values))
 
@@ -77,9 +77,9 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Run the block in a transaction. Afterwards, its changes are durable.
+        """Run the block in a transaction. After the commit, its changes are durable.
 
-        If the block raises, its changes are undone.
+        If the block raises an exception, its changes are rolled back.
         """
         with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")
@@ -100,16 +100,16 @@ class Database(ABC):
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the block in a transaction that marks rows. A journal must not lose a mark, because its rows are then sent."""
+        """Run the block in a transaction that marks rows. The mark must not be lost, because the marked rows are sent next."""
         with self.transaction() as transaction:
             yield transaction
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """Provide the connection for a block, and convert errors that the block raises.
+        """Provide the connection for a block, and convert exceptions of the block to JournalError.
 
         Raises:
-            JournalError: The block fails, or an earlier block failed.
+            JournalError: This block or an earlier block failed.
         """
         if self._failure is not None:
             message, cause = self._failure
@@ -131,7 +131,7 @@ class Database(ABC):
 
     @abstractmethod
     def _before_commit(self, transaction: Transaction) -> None:
-        """Add the last statements of a transaction, just before it is committed."""
+        """Add the final changes to a transaction, just before its commit."""
 
     @abstractmethod
     def close(self) -> None:
@@ -159,7 +159,7 @@ class FileDatabase(Database):
         self._enable_log()
 
     def _enable_log(self) -> None:
-        """Switch to a write-ahead log, and make each commit reach the disk before it returns.
+        """Switch to a write-ahead log, and make each commit wait until its changes are on the disk.
 
         Raises:
             InvalidRequest: The file system has no shared memory for the log's index.
@@ -176,7 +176,7 @@ class FileDatabase(Database):
 
     @contextmanager
     def first_transaction(self) -> Iterator[Transaction]:
-        """Run the block in the first transaction of a run. Afterwards, the file itself states that a log is open.
+        """Run the block in the first transaction of a run. Afterwards, the journal's file itself records that a log is open.
 
         Raises:
             JournalError: A program that reads the journal prevents the log from being moved into the file.
@@ -187,7 +187,7 @@ class FileDatabase(Database):
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the block in a transaction. Afterwards, its changes are in the file itself, so they survive the loss of the log.
+        """Run the block in a transaction, and move its changes into the file, so that they survive the loss of the log.
 
         Raises:
             JournalError: A program that reads the journal prevents the log from being moved into the file.
@@ -197,10 +197,10 @@ class FileDatabase(Database):
         self.move_log()
 
     def move_log(self) -> None:
-        """Move the contents of the log into the file, so that they no longer depend on the log.
+        """Move the contents of the log into the file, so that they survive the loss of the log.
 
         Raises:
-            JournalError: A program that reads the journal prevents this for more than 10 seconds.
+            JournalError: A program that reads the journal blocks the move for more than 10 seconds.
         """
         with self.connection() as db:
             # FULL waits for readers of an older state, up to 10 seconds; PASSIVE never waits, and is usually enough.
@@ -210,8 +210,8 @@ class FileDatabase(Database):
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
 
-        When SQLite closes the file, it removes the log. This is prevented, unless the whole log was first moved into the file.
-        The lock is released last, because releasing it also drops SQLite's locks on the file.
+        The whole log is first moved into the file. If that fails, SQLite is prevented from removing the log, as it usually
+        does when it closes the file. The lock is released last, because releasing it also drops SQLite's locks on the file.
         """
         complete = False
         with suppress(JournalError):
@@ -226,9 +226,10 @@ class FileDatabase(Database):
         self._lock.release()
 
     def _close_log(self) -> bool:
-        """Move the log into the file, then make the file state that no log is open; return whether both steps succeeded.
+        """Move the log into the file, then record in the file that no log is open. Return whether both steps succeeded.
 
-        If this were a single step, a kill during it could leave a file that states that no log is open, but lacks pages.
+        Two steps are necessary. With a single step, a process that is killed in between could leave a file that lacks pages of
+        the log, although it records that no log is open.
         """
         if not self._log["open"]:
             return True
@@ -242,7 +243,7 @@ class FileDatabase(Database):
 
 
 def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
-    """Close a connection, but leave the log in place, as if the process had been killed."""
+    """Close a connection without removing the log, as if the process had been killed."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
             reader = stack.enter_context(closing(connect(path, "mode=ro")))
@@ -252,6 +253,6 @@ def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
 
 
 def _checkpoint_log(db: sqlite3.Connection, mode: str) -> bool:
-    """Move the log into the file; return whether all of it was moved."""
+    """Move the log into the file, and return whether the whole log was moved."""
     busy, logged, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return bool(not busy and logged == moved)

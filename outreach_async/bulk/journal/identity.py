@@ -19,7 +19,8 @@ from outreach_async.validation import masked_repr
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""With `known`, only rows marked in the journal may have been sent; with `unknown`, any row without an outcome may have been."""
+"""An assumption about earlier runs. With `known`, only rows that are marked in the journal may have been sent; with `unknown`,
+any row without an outcome may have been sent."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
@@ -32,10 +33,9 @@ class Identity:
     Attributes:
         workspace: Workspace id.
         options: Options that determine the requests, as JSON values: `duplicates`, `campaign` and so on.
-        source: Name of the input, such as the path of a file. Reports show it. It may differ when the run is resumed.
+        source: Name of the input, such as the path of a file; reports show it. A resumed run may use another name.
         fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
-        mapping: Field codes by column name, if the input has columns. To resume, it is enough
-            to pass some of the columns.
+        mapping: Field codes by column name, if the input has columns. A resumed run may pass only some of the columns.
     """
 
     workspace: str
@@ -67,15 +67,15 @@ class MarkedWindow:
 
 @attrs.frozen(kw_only=True)
 class JournalReport(BulkReport):
-    """The report of a run, read from its journal. The same journal always gives the same report.
+    """The report of a run, read from its journal. Reading an unchanged journal again returns the same report.
 
     Attributes:
-        state: How the run ended; `running` before its end, and also after a kill.
+        state: State in which the run ended; `running` if the run has not ended, or if its process was killed.
         rows: Number of rows with an outcome.
         outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent; they also count as
-            `not_applied`.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
+            as `not_applied`.
         seconds: Duration of the run in seconds. If the run was resumed, the time between its processes does not count.
         marked: Number of rows that were marked as about to be sent. Rows after the last marked row were not sent.
         possibly_sent: Number of marked rows without an outcome.
@@ -98,13 +98,13 @@ class JournalReport(BulkReport):
     mapping: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values: first the values of `BulkReport`, then the values of the journal."""
+        """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal."""
         names = ("state", "marked", "possibly_sent", "windows", "events", "workspace", "source", "fingerprint")
         return {**super().to_dict(), **{name: getattr(self, name) for name in names}}
 
 
 def encode_identity(identity: Identity) -> dict[str, Any]:
-    """Return an identity as JSON values, exactly as they are later read from a journal."""
+    """Return an identity as JSON values, equal to the values that are later read from the journal."""
     values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
     encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
     return msgspec.json.decode(encoded, type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""The lock of a journal: only one run at a time can write the journal. The lock needs a file system with reliable locks."""
+"""Lock a journal, so that only one run at a time can write it. This requires a file system with reliable locks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ included, because their locks are not trusted."""
 
 
 def require_local(path: str, mounts: str) -> None:
-    """Refuse a path on a network file system, where locks are unreliable and two runs could send the same rows.
+    """Reject a path on a network file system, where locks are unreliable and two runs could send the same rows.
 
     Args:
         path: Path of the journal, which may not exist yet.
@@ -48,9 +48,9 @@ def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 def file_system_type(path: str, mounts: str) -> str | None:
-    """Return the type of the file system that an absolute path is on; `None` if no mount contains the path.
+    """Return the type of the file system that contains an absolute path; `None` if no mount contains the path.
 
-    The innermost mount that contains the path counts. `mounts` has the format of `/proc/self/mountinfo`; see proc(5).
+    If several mounts contain the path, the innermost one is used. `mounts` has the format of `/proc/self/mountinfo`; see proc(5).
     """
     innermost: tuple[str, str | None] = ("", None)
     for line in mounts.splitlines():
@@ -75,12 +75,12 @@ _MUTEX: Final = Lock()
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
 """Whether to lock a separate file beside the journal, as on every system except Linux. This file is never removed. On Linux,
 `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds of lock in one table: `flock` on the
-journal would lock SQLite out, and a POSIX lock would disappear when SQLite drops its own."""
+journal would block SQLite, and a POSIX lock would disappear when SQLite drops its own."""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class JournalLock:
-    """The lock on a journal's file, held until `release` is called.
+    """An exclusive lock on a journal's file, which lasts until `release` is called.
 
     Attributes:
         header: The first 100 bytes of the journal's file.
@@ -95,15 +95,16 @@ class JournalLock:
 
     @classmethod
     def acquire(cls, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> Self:
-        """Lock an existing journal.
+        """Lock an existing journal, and return the lock.
 
         Args:
             path: Path of the journal.
-            resume: Whether the run may be resumed. If not, the journal is refused, because it already exists.
+            resume: Whether the run may be resumed. If false, every existing journal is refused.
             beside: Whether to lock a separate file beside the journal instead of the journal itself.
 
         Raises:
-            InvalidRequest: `resume` is false, another run holds the lock, or the path is not a regular file that can be opened.
+            InvalidRequest: `resume` is false, another run has locked the journal, or the path is not a regular file that can be
+                opened.
             JournalError: The operating system reports another error.
         """
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
@@ -117,7 +118,7 @@ class JournalLock:
             return cls(descriptor, descriptors.pop_all())
 
     def release(self) -> None:
-        """Release the lock. Call this only after SQLite has closed the file: releasing also drops SQLite's locks."""
+        """Release the lock. Call this method only after SQLite has closed the file: the release also drops SQLite's locks."""
         with _MUTEX:
             self._descriptors.close()
             _LOCKED_FILES.discard(self._file_id)
@@ -130,7 +131,9 @@ def require_lockable(path: str) -> None:
         InvalidRequest: The system has no POSIX file locks, or the path is on a network file system.
     """
     if fcntl is None:
-        raise InvalidRequest("journal: this system has no POSIX file locks (Windows); use Linux or macOS, or pass no journal")
+        raise InvalidRequest(
+            "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
+        )
     require_local(path, read_mounts())
 
 
@@ -146,10 +149,10 @@ def _open_file(path: str, *, resume: bool) -> int:
 
 
 def require_same_file(path: str, descriptor: int) -> None:
-    """Check that a path still leads to the file that was opened: another run may have renamed the file before it was locked.
+    """Check that a path still refers to the file that was opened. Another run may have renamed the file before it was locked.
 
     Raises:
-        InvalidRequest: The path now leads to another file.
+        InvalidRequest: The path now refers to another file.
     """
     if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
         raise _in_use_error(path)

@@ -1,4 +1,4 @@
-"""A journal in an object store, which outlives the machine of its run."""
+"""A journal in an object store or a shared folder, which outlives the machine of its run."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ import msgspec
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.database import STATEMENTS, Change, Database, Transaction
 from outreach_async.bulk.journal.identity import Earlier, Identity, require_same_run
-from outreach_async.bulk.journal.object_log import ObjectLog, TakenOverError
-from outreach_async.bulk.journal.objects import Objects, open_objects
-from outreach_async.bulk.journal.protocol import JournalWriter
+from outreach_async.bulk.journal.objects import ObjectLog, Objects, TakenOverError, open_objects
+from outreach_async.bulk.journal.protocol import JournalWriter, WriterThread
 from outreach_async.bulk.journal.reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
 from outreach_async.bulk.journal.records import DECODING_ERRORS
 from outreach_async.bulk.journal.writer import DatabaseWriter, create_metadata
-from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _HEARTBEAT_INTERVAL: Final = 5.0
-"""Seconds after the start of the last write from which on a heartbeat is written before the next request is sent."""
+"""Maximum time in seconds since the start of the last write. After this time, a heartbeat is written before the next request is
+sent."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
-    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # it also counts while a machine is suspended
+    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # also counts while the machine is suspended
 else:  # pragma: no cover - only Linux has this clock
     _clock = time.monotonic
 
 
 def _without_checksums(change: Change) -> Change:
-    """Return a change without the checksums of its outcomes. They do not compress, and each object has its own checksum."""
+    """Return a change without the checksums of its outcomes. Checksums do not compress, and each object has its own checksum."""
     if change[0] != "outcomes":
         return change
     return change[0], [row[:-1] for row in msgspec.json.decode(change[1])]
@@ -48,14 +47,14 @@ def _with_checksums(change: Sequence[Any]) -> Sequence[Any]:
 
 
 class ObjectDatabase(Database):
-    """A private SQLite copy of an object journal. Each transaction is an object, which is created before it is committed.
+    """A private SQLite copy of an object journal. Each transaction is written to the log as an object before it is committed.
 
     Args:
         log: The log of the journal.
-        clock: Monotonic clock, in seconds.
+        clock: Function that returns monotonic time in seconds.
 
     Attributes:
-        last_write: The time on the clock at which the last successful write was begun.
+        last_write: The time on the clock at which the last successful write started.
     """
 
     def __init__(self, log: ObjectLog, clock: Callable[[], float]) -> None:
@@ -71,7 +70,7 @@ class ObjectDatabase(Database):
             self._db.execute(table)
 
     def replay(self) -> None:
-        """Apply the objects that the log has found.
+        """Apply the changes of all objects that the log has found.
 
         Raises:
             DamagedJournalError: An object is missing or damaged.
@@ -94,7 +93,7 @@ class ObjectDatabase(Database):
         """Return the run's metadata.
 
         Args:
-            intact: Whether to check everything that a resumed run relies on.
+            intact: Whether to check the whole content that a resumed run relies on.
 
         Raises:
             DamagedJournalError: The content differs from what was written.
@@ -114,18 +113,18 @@ class ObjectDatabase(Database):
             raise self._log.damaged(str(error)) from error
 
     def take_over(self) -> None:
-        """Write an object, so that the next write of any earlier writer fails. First apply the objects written until then."""
+        """Write an object, so that the next write of every earlier writer fails. First apply the objects of these writers."""
         while True:
             try:
                 self.write_heartbeat()
-            except TakenOverError:  # its writer has just written one more
+            except TakenOverError:  # an earlier writer has just written another object
                 self._log.find()
                 self.replay()
             else:
                 return
 
     def write_heartbeat(self) -> None:
-        """Write an object without changes."""
+        """Write an object that contains no changes."""
         self._append(())
 
     def _before_commit(self, transaction: Transaction) -> None:
@@ -133,8 +132,7 @@ class ObjectDatabase(Database):
             self._append(transaction.changes)
 
     def _append(self, changes: Sequence[Change]) -> None:
-        # The time before the write: if the process is suspended during the write, the reply proves nothing about the time after
-        # it.
+        # The time before the write: if the process is suspended during the write, the response proves nothing about later times.
         begun = self._clock()
         self._log.append([_without_checksums(change) for change in changes])
         self.last_write = begun
@@ -147,13 +145,13 @@ class ObjectDatabase(Database):
 
     def close(self) -> None:
         """Close the connection; later calls raise JournalError."""
-        self._failure = (f"journal {self.name} is closed", None)
+        self._failure = (f"journal {self.name} is closed; open it again", None)
         with suppress(sqlite3.Error):
             self._db.close()
 
 
 class ObjectWriter(DatabaseWriter):
-    """The writer of an object journal. There is no lock: the writer that has resumed the run last stops all earlier ones."""
+    """The writer of an object journal. There is no lock: a writer that resumes the run stops all earlier writers."""
 
     _database: ObjectDatabase
 
@@ -172,13 +170,13 @@ class ObjectWriter(DatabaseWriter):
         """Open a journal for writing: create it, or take over its run.
 
         Args:
-            objects: Where the objects of the journal are.
+            objects: Storage of the journal's objects.
             name: Name of the journal, for messages.
             identity: Identity of the run.
-            resume: Whether to resume an existing journal; a missing one is created.
+            resume: Whether to resume an existing journal. A missing journal is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is set aside.
             wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
-            clock: Monotonic clock, in seconds.
+            clock: Function that returns monotonic time in seconds.
 
         Raises:
             InvalidRequest: The journal exists although `resume` is false, or belongs to another run.
@@ -189,7 +187,7 @@ class ObjectWriter(DatabaseWriter):
             if log.find():
                 if not resume and earlier == "known":
                     raise InvalidRequest(
-                        f"journal: {name} already exists; resume its run, or pass another URL to start a new one"
+                        f"journal: {name} already exists; resume its run, or pass another URL to start a new run"
                     )
                 try:
                     return cls._resume(log, identity, earlier, wall=wall, clock=clock)
@@ -246,10 +244,10 @@ class ObjectWriter(DatabaseWriter):
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a later write started after the time `due`.
+        """Write a heartbeat, unless a successful write started at the time `due` or later.
 
         Raises:
-            JournalError: This or an earlier write has failed. The run may not have noticed the earlier one yet.
+            JournalError: This write or an earlier write failed.
         """
         with self._database.connection():
             if self._database.last_write < due:
@@ -270,15 +268,20 @@ class ObjectJournal(JournalReader):
     """The journal of a bulk run in an object store or a shared folder. Any machine can read it, and resume its run.
 
     Args:
-        url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or `memory://name`. The last
-            one lasts as long as the process. Credentials are read from the environment.
+        url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or `memory://name`. Objects
+            in `memory://` last as long as the process. Credentials are read from the environment.
         source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming.
-        mapping: Field codes by column name, if the input has columns; a different code for a column is refused on resuming.
-        inline: Whether to write on the event loop's own thread. Virtual time needs this: its clock does not wait for threads.
-        linger: Maximum seconds that an outcome waits for others to be written with it. Each write is a paid request.
-        objects: Objects to use instead of those at the URL, such as `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
-        clock: Monotonic clock, in seconds. If the last write was begun over 5 seconds ago, the next request waits for another.
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with a
+            different fingerprint.
+        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with a different code for a
+            column.
+        inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
+            be true.
+        linger: Maximum time in seconds that an outcome waits to be written together with other outcomes. Object stores charge for
+            each write.
+        objects: Storage to use instead of the one at the URL, such as `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
+        clock: Function that returns monotonic time in seconds. If the last write started more than 5 seconds ago, the next
+            request waits for a new write.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
@@ -313,7 +316,7 @@ class ObjectJournal(JournalReader):
         return f"ObjectJournal({self.url!r})"
 
     def exists(self) -> bool:
-        """Return whether there is a journal.
+        """Return whether the journal exists.
 
         Raises:
             JournalError: The objects cannot be listed.

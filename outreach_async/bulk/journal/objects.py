@@ -1,4 +1,12 @@
-"""Storage for the objects of a journal: a folder, or a store that obstore opens. An object never replaces another one."""
+"""Store a journal as numbered objects, in a folder or an object store.
+
+Each object contains the changes of one transaction. The writer creates object after object, and never replaces one. If two
+writers create the object with the same number, one of them fails: this stops a run that another run has taken over. Each object
+contains a checksum and the digest of the previous object, so a missing, torn, changed or foreign object is detected.
+
+Object names are `GENERATION-NUMBER`. Only the last generation is read: to replace a damaged journal, the writer starts a new
+generation.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +14,64 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from outreach_async.errors import InvalidRequest
+import msgspec
+
+from outreach_async.bulk.journal.database import Change
+from outreach_async.bulk.journal.reader import DamagedJournalError
+from outreach_async.bulk.journal.records import DECODING_ERRORS, CorruptContentError, require
+from outreach_async.errors import InvalidRequest, JournalError
 
 SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 """Schemes of the URLs of object journals."""
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _RETRY_SECONDS: Final = 60
-"""Seconds after which a request to the store is not retried any more. The run cannot send rows during such an outage."""
+"""Seconds for which a failing request to the store is retried. Meanwhile, the run sends no further rows."""
+_DETAILS: Final = (
+    re.compile(r"HTTP error: ([a-z ]+)"),
+    re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
+    re.compile(r"<Code>(\w{1,64})</Code>"),
+    re.compile(r"\((os error \d+)\)"),
+    re.compile(r"\b(Connection refused|Connection reset|operation timed out|dns error|certificate verify failed)\b"),
+    re.compile(r"error: (\w+ must be specified)"),
+)
+"""Patterns of the details that may be copied from an error message of obstore."""
+
+_NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
+"""Pattern of an object's name, which contains the object's generation and number."""
+_MAGIC: Final = b"OAOJ"  # outreach_async, object journal
+_VERSION: Final = b"\1"
+_CHECKSUM_SIZE: Final = 8
+_DIGEST_SIZE: Final = 8
+_WBITS: Final = -15  # without zlib's own header and checksum
+_COMMON_TEXT: Final = (
+    b'\x93\x92\xa6errors\xd9[[0,"[\\"StatusError\\",\\"\\",\\"create_contact\\",422,1,true,false]"]]'
+    b'\x94\xa8metadata\xa5state\xaa"finished"\xce\x94\xa8metadata\xa8suspects\xa2[]\xce\xa6events\xa7spooled'
+    b"\x92\x95\xa6window\xcd\xcd\xc4\x08\xd2\x94\xa8metadata\xa3hwm\xa3000\xd2"
+    b"\x92\x92\xa8outcomes\xdc\x97\x00\x00\xb80123456789abcdef01234567\x01\xc0\xc0\xc0\x97\x01\x00\xb80123456789abcdef01234567"
+    b'\x94\xa8metadata\xa6totals\xd9\xbc{"rows":100,"outcomes":{"added":100,"skipped":0,"overwriten":0,"updated_missing_fields":0,'
+    b'"rejected":0,"not_applied":0,"unknown":0},"uncertain":0,"repeats":0,"seconds":0.'
+)
+"""Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
+_NO_DIGEST: Final = bytes(_DIGEST_SIZE)
+_READERS: Final = 16
+"""Maximum number of objects that are read concurrently, because each request to a store has a high latency."""
 
 
 class Objects(Protocol):
-    """Objects under one prefix. Every method may be called from any thread, and raises `OSError` if it fails.
+    """Storage of objects under one prefix. Every method may be called from any thread, and raises `OSError` on failure.
 
     Example:
         ```python
@@ -37,9 +83,9 @@ class Objects(Protocol):
     """
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless it exists, and return whether it was created. Afterwards, the object is durable.
+        """Create an object unless the name exists, and return whether the object was created. Afterwards, the object is durable.
 
-        False may also mean that an earlier request created the object, and its reply was lost.
+        The result may also be false because an earlier request created the object and its response was lost.
         """
 
     def read(self, name: str) -> bytes:
@@ -54,25 +100,25 @@ class Objects(Protocol):
 
 
 def is_url(location: object) -> bool:
-    """Return whether the location of a journal is a URL, and not a path."""
+    """Return whether the location of a journal is a URL rather than a path."""
     return isinstance(location, str) and _URL.match(location) is not None
 
 
 def open_objects(url: str) -> StoredObjects | FolderObjects:
-    """Open the objects at a URL. Nothing is created or requested.
+    """Return the storage at a URL. No object is created, and no request is sent.
 
     Args:
         url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder` or `memory://name`.
 
     Raises:
-        InvalidRequest: The URL is not one of these, contains credentials, or the extra `lake` is missing.
+        InvalidRequest: The URL has another form or contains credentials, or the extra `lake` is missing.
     """
-    # A URL with credentials must not appear in the message.
+    # A URL with credentials must not appear in an error message.
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidRequest(
             "journal: expected a URL without user, password, query and fragment;"
-            " pass credentials in the environment, as with AWS_ACCESS_KEY_ID"
+            " pass credentials in environment variables such as AWS_ACCESS_KEY_ID"
         )
     if parts.scheme not in SCHEMES:
         expected = ", ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -98,7 +144,7 @@ def _import_obstore(scheme: str) -> Any:
 
 
 def list_folders(url: str) -> list[str]:
-    """Return the sorted names of the folders directly under a URL. In a folder of journals, these are the names of the journals.
+    """Return the sorted names of the folders directly under a URL. In a folder of journals, they are the names of the journals.
 
     Raises:
         InvalidRequest: The URL is invalid; see `open_objects`.
@@ -109,7 +155,7 @@ def list_folders(url: str) -> list[str]:
 
 @cache
 def _memory() -> Any:
-    return _import_obstore("memory").store.MemoryStore()  # one for the process, so that a run can be resumed
+    return _import_obstore("memory").store.MemoryStore()  # one store per process, so that a run can be resumed
 
 
 def _open_store(url: str) -> Any:
@@ -117,33 +163,23 @@ def _open_store(url: str) -> Any:
     retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     try:
         return obstore.store.from_url(url, retry_config=retry)  # client options would replace those of the environment
-    except Exception as error:  # noqa: BLE001 - obstore raises many kinds, whose messages may hold credentials
+    except Exception as error:  # noqa: BLE001 - obstore raises many kinds, whose messages may contain credentials
         problem = describe_problem(error)
     raise InvalidRequest(f"journal: {url} cannot be opened: {problem}; see the documentation of obstore")
 
 
-_DETAILS: Final = (
-    re.compile(r"HTTP error: ([a-z ]+)"),
-    re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
-    re.compile(r"<Code>(\w{1,64})</Code>"),
-    re.compile(r"\((os error \d+)\)"),
-    re.compile(r"\b(Connection refused|Connection reset|operation timed out|dns error|certificate verify failed)\b"),
-    re.compile(r"error: (\w+ must be specified)"),
-)
-
-
 def describe_problem(error: Exception) -> str:
-    """Return what is known about an error of obstore, without its message, which may hold parts of URLs and credentials."""
+    """Return a short description of an obstore error. Its message is not returned, because it may contain credentials."""
     details = [match[1] for pattern in _DETAILS if (match := pattern.search(str(error)))]
     return ", ".join(details) or type(error).__name__
 
 
 class StoredObjects:
-    """Objects in a store of obstore: S3, Google Cloud Storage, Azure Blob Storage or memory.
+    """Storage in a store that obstore supports: S3, Google Cloud Storage, Azure Blob Storage or memory.
 
     Args:
         store: The store, such as `obstore.store.S3Store("bucket")`.
-        prefix: Prefix of the objects in the store; empty if the store has a prefix.
+        prefix: Prefix of the objects' paths in the store; empty if the store itself adds a prefix.
     """
 
     def __init__(self, store: Any, prefix: str) -> None:
@@ -154,7 +190,7 @@ class StoredObjects:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless it exists, and return whether it was created; see `Objects`."""
+        """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
         exceptions = self._obstore.exceptions
         taken = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
         try:
@@ -202,7 +238,7 @@ class StoredObjects:
 
 
 class FolderObjects:
-    """Objects in a folder, which may be on a network file system. Each object is a file that only its owner can read.
+    """Storage in a folder, which may be on a network file system. Each object is a file that only its owner can read.
 
     Args:
         folder: The folder. It is created with the first object.
@@ -212,9 +248,9 @@ class FolderObjects:
         self._folder = folder
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless it exists, and return whether it was created; see `Objects`."""
+        """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The file gets its name only when it is complete and on the disk. A link, unlike a rename, replaces no file.
+        # The file gets its final name only when it is complete and on the disk. Unlike a rename, a link never replaces a file.
         descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -240,7 +276,7 @@ class FolderObjects:
         return (self._folder / name).read_bytes()
 
     def names(self) -> Iterator[str]:
-        """Iterate over the names of all objects. Drafts, which a kill may leave, are no objects."""
+        """Iterate over the names of all objects. Temporary files, which a killed process may leave behind, are skipped."""
         try:
             yield from (entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".outreach-"))
         except FileNotFoundError:
@@ -252,3 +288,188 @@ class FolderObjects:
             return [entry.name for entry in os.scandir(self._folder) if entry.is_dir()]
         except FileNotFoundError:
             return []
+
+
+class TakenOverError(JournalError):
+    """Another run has taken over the journal: that run has created the next object of the log."""
+
+
+def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
+    """Return the content of an object.
+
+    Args:
+        writer: Random id of the writer (8 bytes), which distinguishes the objects of different writers.
+        number: Number of the object in its generation, from 0.
+        previous: Digest of the previous object.
+        changes: The changes of the transaction.
+    """
+    compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
+    compressed = compressor.compress(msgspec.msgpack.encode(changes)) + compressor.flush()
+    body = b"".join((writer, number.to_bytes(8), previous, compressed))
+    return _MAGIC + _VERSION + _checksum(body) + body
+
+
+def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
+    """Return the changes that an object contains.
+
+    Args:
+        content: The content of the object.
+        number: Expected number of the object.
+        previous: Digest of the previous object.
+
+    Raises:
+        CorruptContentError: The object is incomplete or changed, has another number, or does not follow the previous object.
+    """
+    start = len(_MAGIC) + len(_VERSION)
+    checksum, body = content[start : start + _CHECKSUM_SIZE], content[start + _CHECKSUM_SIZE :]
+    require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "checksum mismatch")
+    require(int.from_bytes(body[8:16]) == number, f"expected object number {number}")
+    require(body[16 : 16 + _DIGEST_SIZE] == previous, "the digest of the previous object does not match")
+    decompressor = zlib.decompressobj(wbits=_WBITS, zdict=_COMMON_TEXT)
+    changes = decompressor.decompress(body[16 + _DIGEST_SIZE :])
+    require(decompressor.eof and not decompressor.unused_data, "incomplete data")
+    return msgspec.msgpack.decode(changes, type=list[list[Any]])
+
+
+def is_newer(content: bytes) -> bool:
+    """Return whether an object was written by a newer version of this library."""
+    return content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION
+
+
+def _checksum(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECKSUM_SIZE).digest()
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_SIZE).digest()
+
+
+class ObjectLog:
+    """The log of an object journal: reads the objects of the last generation in order, and appends new objects.
+
+    Args:
+        objects: Storage of the objects.
+        name: Name of the journal, for messages.
+
+    Attributes:
+        generation: Number of the generation.
+        number: Number of the next object to read or write.
+    """
+
+    def __init__(self, objects: Objects, name: str) -> None:
+        self.name = name
+        self.generation = self.number = 0
+        self._objects = objects
+        self._end = 0
+        self._previous = _NO_DIGEST
+        self._writer = token_bytes(8)
+
+    def find(self) -> bool:
+        """Find the last generation and its last object. Return whether the log contains any objects.
+
+        Raises:
+            InvalidRequest: The prefix contains objects that do not belong to a journal.
+            TakenOverError: Another run has replaced the generation that this log has started to read.
+            OSError: The objects cannot be listed.
+        """
+        last = (self.generation, self.number - 1)
+        for name in self._objects.names():
+            match = _NAME.fullmatch(name)
+            if match is None:
+                raise InvalidRequest(
+                    f"journal: {self.name} contains objects that are not a journal's, such as {name!r}; pass another prefix"
+                )
+            last = max(last, (int(match[1]), int(match[2])))
+        if last[0] > self.generation and self.number:
+            raise self._taken_over()
+        if last[0] > self.generation:
+            self._begin_generation(last[0])
+        self._end = last[1] + 1
+        return last >= (0, 0)
+
+    def read(self) -> Iterator[list[list[Any]]]:
+        """Read the objects that `find` has found, and yield the changes of each.
+
+        Raises:
+            DamagedJournalError: An object is missing or damaged.
+            InvalidRequest: An object was written by a newer version of this library.
+            OSError: An object cannot be read.
+        """
+        # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
+        with ThreadPoolExecutor(_READERS) as pool:
+            while self.number < self._end:
+                numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
+                for content in pool.map(self._read, numbers):
+                    yield self._accept(content)
+
+    def _read(self, number: int) -> bytes | None:
+        try:
+            return self._objects.read(self._name_of(number))
+        except FileNotFoundError:
+            return None
+
+    def _accept(self, content: bytes | None) -> list[list[Any]]:
+        name = self._name_of(self.number)
+        if content is None:
+            raise self.damaged(f"object {name} is missing")
+        if is_newer(content):
+            raise InvalidRequest(f"journal: {self.name} was written by a newer version of this library; use that version")
+        try:
+            changes = decode_object(content, self.number, self._previous)
+        except (CorruptContentError, zlib.error, *DECODING_ERRORS) as error:
+            raise self.damaged(f"object {name} is damaged: {error}") from error
+        self._advance(content)
+        return changes
+
+    def append(self, changes: Sequence[Change]) -> None:
+        """Write the next object.
+
+        Raises:
+            TakenOverError: Another run has written this object.
+            OSError: The object cannot be written.
+        """
+        content = encode_object(self._writer, self.number, self._previous, changes)
+        if not self._create(self.number, content):
+            raise self._taken_over()
+        self._advance(content)
+
+    def _create(self, number: int, content: bytes) -> bool:
+        """Create an object, and return whether the stored object is the one that this log has written."""
+        name = self._name_of(number)
+        # A request whose response was lost is retried, and the retry finds the object. Only the content shows who created it.
+        return self._objects.create(name, content) or self._objects.read(name) == content
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"journal {self.name}: another run has taken over the journal; this run sends nothing more,"
+            " and the other run continues with its rows"
+        )
+
+    def set_aside(self) -> None:
+        """Start a new generation. First stop the writer of the damaged generation, which may still be running.
+
+        Raises:
+            OSError: The object that stops the writer cannot be written.
+        """
+        number = self._end
+        while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
+            number += 1
+        self._begin_generation(self.generation + 1)
+
+    def damaged(self, reason: str) -> DamagedJournalError:
+        """Return the error for a damaged journal."""
+        return DamagedJournalError(
+            f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
+            " (on the command line: --resume --earlier unknown), which sets the objects aside and starts over with every row"
+            " counted as possibly sent"
+        )
+
+    def _begin_generation(self, generation: int) -> None:
+        self.generation, self.number, self._end, self._previous = generation, 0, 0, _NO_DIGEST
+
+    def _advance(self, content: bytes) -> None:
+        self.number += 1
+        self._previous = _digest(content)
+
+    def _name_of(self, number: int) -> str:
+        return f"{self.generation:04}-{number:010}"

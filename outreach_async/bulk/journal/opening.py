@@ -1,4 +1,4 @@
-"""Open or create the journal of a run. Creation is atomic, and a journal is locked and checked before it is written."""
+"""Open or create the journal of a run. Creation is atomic, and an existing journal is locked and checked before use."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ LOG_SUFFIXES: Final = ("-wal", "-shm")
 
 @attrs.frozen
 class LockedJournal:
-    """A locked journal.
+    """A journal that is locked and checked, and can now be opened for writing.
 
     Attributes:
         lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: If this journal replaces a damaged one, the kind of damage and the new name of the damaged file; otherwise `None`.
+        damage: If this journal replaces a damaged one, the reason and the new name of the damaged file, as `reason` and `kept`;
+            otherwise `None`.
     """
 
     lock: JournalLock
@@ -43,7 +44,7 @@ class LockedJournal:
 
 
 def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier, link: Link) -> LockedJournal:
-    """Lock an intact journal, or create one.
+    """Lock and check an existing journal, or create a new one.
 
     Args:
         path: Path of the journal.
@@ -53,7 +54,8 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         link: Function that creates a hard link to a file, as `os.link` does; it fails if the new name exists.
 
     Raises:
-        InvalidRequest: The file is not a journal, is of a newer version, exists although `resume` is false, or cannot be locked.
+        InvalidRequest: The file is not a journal, was written by a newer version of this library, exists although `resume` is
+            false, or cannot be locked.
         JournalError: The journal is damaged, or the operating system reports an error.
     """
     require_lockable(path)
@@ -70,7 +72,7 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
             if earlier == "known":
                 raise
-            with translate_os_errors(path):  # the file is still locked, because another run may be about to rename it, too
+            with translate_os_errors(path):  # the file is still locked: another run may be about to rename it, too
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
     with translate_os_errors(path):
         create_journal(path, metadata, link)
@@ -86,7 +88,7 @@ def _refuse_orphaned_log(path: str) -> None:
 
 
 def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
-    """Check an existing journal and return the metadata of its run."""
+    """Check an existing journal, and return the metadata of its run."""
     if not header:
         raise reader.empty_error(Path(path))
     kind = records.classify_header(header)
@@ -134,7 +136,7 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link)
 
 def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
     with closing(reader.connect(draft, "mode=rw")) as db:
-        db.execute("PRAGMA synchronous = OFF")  # the draft does not count until it is synced and linked
+        db.execute("PRAGMA synchronous = OFF")  # the draft is not a journal until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA application_id = {records.APPLICATION_ID}")
@@ -159,8 +161,8 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
 
     Args:
         path: Path of the journal.
-        suffixes: Suffixes of the files to rename, in this order. The empty suffix, of the journal itself, must be the last: a
-            journal whose log is already renamed is still detected as damaged.
+        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last,
+            because a journal is still detected as damaged after its log was renamed.
 
     Raises:
         OSError: A file cannot be renamed.

@@ -1,27 +1,33 @@
-"""The protocols of journals: a store of journals, and the writer that the store opens for a bulk run."""
+"""The protocols of a journal and its writer, and the thread that runs the writer's calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+import anyio
+from anyio import to_thread
 
 from outreach_async.bulk.journal.identity import Earlier, Identity, MarkedWindow
-from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import Repeats, SpooledRow
+from outreach_async.bulk.rows import NO_ROWS, PossiblySent, Repeats, SpooledRow
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class JournalWriter(Protocol):
     """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
 
-    When a method returns, its changes are durable. After a JournalError nothing more is written: every later call raises the same
-    error. What was written before remains valid.
+    When a method returns, its changes are durable. After a JournalError, nothing more is written: every later call raises the
+    same error. Earlier changes remain valid.
 
     Attributes:
         resumed: Whether an earlier process started the run.
-        state: `running`, or how the run ended.
-        hwm: High-water mark: the index of the last marked row plus 1. No later row was sent, unless earlier runs are unknown.
+        state: State of the run: `running`, or the state in which the run ended.
+        hwm: High-water mark: the index of the last marked row plus 1. Later rows were not sent, except with `earlier="unknown"`,
+            where any row may have been sent.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -44,25 +50,25 @@ class JournalWriter(Protocol):
     def heartbeat_due(self) -> float | None:
         """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`.
 
-        A journal without a lock may be taken over by another run while this process stands still. A heartbeat, or any other
-        change, detects this.
+        Another run may take over a journal without a lock while this process is suspended. Writing a heartbeat, or any other
+        change, detects the takeover.
         """
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a change that began after the time `due` has been written.
+        """Write a heartbeat, unless a successful write started at the time `due` or later.
 
         Raises:
-            JournalError: Another run has taken over the journal, or it cannot be written.
+            JournalError: Another run has taken over the journal, or the journal cannot be written.
         """
 
     def create_counts(self) -> OutcomeCounts:
-        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
+        """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
 
     def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at row `first`; `None` if there is none."""
 
     def mark(self, window: MarkedWindow) -> None:
-        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
         Raises:
             InvalidRequest: The window was marked with other rows, or does not follow the previous one.
@@ -70,10 +76,10 @@ class JournalWriter(Protocol):
         """
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
+        """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes in one transaction: all of them, or none if it fails.
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded.
 
         Raises:
             InvalidRequest: A row was not marked.
@@ -122,17 +128,58 @@ class JournalWriter(Protocol):
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail; `coalesce` merges the later rows into the first, by
-                the rules of the run's `duplicates` option, and sends that; the remaining policies send every row.
+            policy: `first` and `last` send one row per e-mail. `coalesce` merges later rows with the same e-mail into the
+                first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies send
+                every row.
         """
 
     def close(self) -> None:
-        """Close the journal; closing it again does nothing."""
+        """Close the journal. Closing a closed journal does nothing."""
+
+
+class WriterThread:
+    """Runs the calls of a journal's writer in a thread, one at a time.
+
+    When `run` returns or raises an exception, its call has ended or will never start.
+
+    Args:
+        inline: Whether to run the calls in the thread of the event loop. With a virtual clock, which does not wait for
+            threads, this must be true.
+    """
+
+    def __init__(self, *, inline: bool) -> None:
+        self._inline = inline
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call and return its result. A cancellation takes effect after the call has ended."""
+        running, abandoned = Lock(), False
+
+        def job() -> T | None:
+            with running:  # held while the call runs; a job that starts too late sees `abandoned` and does nothing
+                return None if abandoned else call(*args, **kwargs)
+
+        # A commit cannot be undone, so a cancelled caller must still learn whether the commit succeeded.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                try:
+                    result: T = await self._execute(job)
+                except BaseException:
+                    # A shield does not stop asyncio's own Task.cancel, which leaves the thread running. The caller must know the
+                    # result of the call, so wait for it here, even though this blocks the event loop for one commit.
+                    with running:
+                        abandoned = True
+                    raise
+        return result
+
+    async def _execute(self, job: Callable[[], Any]) -> Any:
+        return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)
 
 
 @runtime_checkable
 class JournalStore(Protocol):
-    """A journal that can be passed to `create_many`. It opens the writer of the journal.
+    """A journal that `create_many` accepts, such as `Journal` or `ObjectJournal`.
 
     Example:
         ```python
@@ -148,26 +195,26 @@ class JournalStore(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the run's whole input, such as a file's digest; a different one is refused on resuming."""
+        """Fingerprint of the run's whole input, such as a file's digest. A run cannot be resumed with a different one."""
 
     @property
     def mapping(self) -> Mapping[str, str] | None:
-        """Field codes by column name, if the input has columns; a different code for a column is refused on resuming."""
+        """Field codes by column name, if the input has columns. A run cannot be resumed with a different code for a column."""
 
     @property
     def linger(self) -> float:
-        """Maximum seconds that an outcome waits for others to be recorded with it."""
+        """Maximum time in seconds that an outcome waits to be recorded together with other outcomes."""
 
     @property
     def backlog(self) -> int:
-        """Maximum number of rows that are in flight, or answered and not yet recorded."""
+        """Maximum number of rows that are in flight, or completed but not yet recorded."""
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
         """Open the journal for a run, and return its writer.
 
         Args:
             identity: Identity of the run.
-            resume: Whether to resume the run of an existing journal; a missing one is created.
+            resume: Whether to resume the run of an existing journal. A missing journal is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is set aside
                 and replaced.
 

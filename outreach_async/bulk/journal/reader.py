@@ -38,7 +38,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PAGE_SIZE: Final = 2_000
-"""Number of rows per query. A longer query would keep the run from clearing its log."""
+"""Number of rows per query. A longer query would prevent the run from clearing its log."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -55,11 +55,12 @@ _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock, such as the lock of a reader that is recovering the file or reading an older state."""
+"""Seconds to wait for a lock, such as the lock of another reader that is recovering the file or reading an older state."""
 _MAX_ATTEMPTS: Final = 100
-"""Maximum number of times that a query is run. It is run again if the files changed meanwhile."""
+"""Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
 _MAX_FAILURES: Final = 3
-"""Number of failures in a row, with unchanged files, after which the error is raised. A single failure may be due to a write."""
+"""Number of consecutive failures, with unchanged files, after which the error is raised. A single failure may be caused by a
+concurrent write."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
 _LOG_HEADER_SIZE: Final = 32
@@ -180,7 +181,7 @@ def _verify_spool(db: sqlite3.Connection) -> int:
 
 
 def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
-    """Return a page of outcomes, from row `first` on. Before the first page, check that no outcome is missing."""
+    """Return a page of outcomes that starts at row `first`. For the first page, also check that no outcome is missing."""
     metadata = read_metadata(db)
     if first == 0:
         require_structure(db, records.decode_totals(metadata["totals"]).rows)
@@ -219,7 +220,7 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
 
 
 RunQuery: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
-"""A function that runs a query on a journal and returns its result."""
+"""A function that runs a query on a journal and returns the result of the query."""
 
 
 class JournalReader(ABC):
@@ -253,7 +254,7 @@ class JournalReader(ABC):
                 first = page[-1].index + 1
 
     def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time, kind, details). The time is that of the writer's clock.
+        """Iterate over the events of the run as (Unix time, kind, details). The times are from the writer's clock.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -365,10 +366,10 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
     Args:
         path: Path of the journal.
         query: Function that queries the connection; raises CorruptContentError if the content is inconsistent.
-        mode: URI parameters with which a journal that has a log is opened.
+        mode: URI parameters for opening a journal that has a log.
 
     Returns:
-        The result, and whether there is a log that was left out.
+        The result of the query, and whether a log was left out.
 
     Raises:
         InvalidRequest: There is no journal.

@@ -2,7 +2,7 @@
 
 An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is stored as a
 number, the possible statuses as bits, an id without its prefix, and an error as the digest of a string that is stored once. A
-value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be confused with a short form.
+value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be mistaken for a short form.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ TABLES: Final = (
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
-"""Statements that create the tables. Every row has a checksum of its other columns; in `error`, the digest is the checksum.
-A row in `spool` without a key never counts as a repeat."""
+"""Statements that create the tables. Every row has a checksum of its other columns; in the table
+`error`, the digest is the checksum. A row of the table `spool` without a key is never a repeat of another row."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
@@ -151,7 +151,7 @@ def require_checksums(rows: str, checksums: str) -> None:
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Return the outcome that is stored as a list.
+    """Convert a stored list back to the outcome of a row.
 
     Args:
         row: The list [index, status, id, attempts, possible, error, repeats]; its checksum has been checked.
@@ -186,7 +186,7 @@ def to_json(value: object) -> str:
 
 
 def to_storable(text: str) -> str:
-    """Return a string in a form that SQLite stores without loss. Different strings give different results."""
+    """Return a string in a form that SQLite stores without loss. Different strings have different stored forms."""
     return text if _STORABLE.fullmatch(text) else to_json(text)
 
 
@@ -246,7 +246,7 @@ def _decode_error(text: str) -> OutreachError:
 
 
 def digest(text: str) -> int:
-    """Return a signed 64-bit digest of a string. Errors are stored by digest, so their strings need not be kept in memory."""
+    """Return a signed 64-bit digest of a string. Errors are identified by digest, so their strings need not stay in memory."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
 
 
@@ -267,7 +267,7 @@ def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
 
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
-    """Return new totals that also count these outcomes; `seconds` is the duration of the run so far."""
+    """Return the totals of a run with further outcomes added; `seconds` is the duration of the run so far."""
     counts = OutcomeCounts(totals)
     for outcome in outcomes:
         counts.add(outcome)

@@ -19,13 +19,12 @@ from outreach_async.bulk.journal.identity import END_STATES, Earlier, Identity, 
 from outreach_async.bulk.journal.opening import open_locked
 from outreach_async.bulk.journal.records import checksum, require, to_json
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
-from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import WHOLE_INPUT, Repeats, SpooledRow
+from outreach_async.bulk.rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import require_choice
 
 _PAGE_SIZE: Final = 200
-"""Number of rows with the same e-mail that are read and merged at a time."""
+"""Number of rows with the same e-mail that are read at once for merging."""
 
 
 _SELECT_ROWS: Final = """
@@ -45,10 +44,11 @@ _SELECT_GROUP: Final = """
 """
 _SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
 _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
+"""The set of all rows."""
 
 
 class DatabaseWriter:
-    """The writer of a journal that is kept in a database. It implements `JournalWriter`, which documents its methods.
+    """The writer of a journal that is stored in a database. It implements `JournalWriter`, which documents the methods.
 
     Args:
         database: The database, which the writer closes.
@@ -85,7 +85,7 @@ class DatabaseWriter:
     def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
         """Set the state to `running` before anything is sent, so that marked rows count as possibly sent after a kill.
 
-        A finished run is left as it is.
+        A finished run stays finished.
 
         Args:
             earlier: With `unknown`, every row without an outcome counts as possibly sent.
@@ -113,13 +113,13 @@ class DatabaseWriter:
     def is_settled(self) -> bool:
         """True if the run is finished, and the rows of the input need not be compared with the marked rows.
 
-        No comparison is needed if the spool contains the rows, or if the fingerprints of the recorded run and of this run are
-        known, because these were compared when the journal was opened.
+        No comparison is needed if the spool contains the rows, or if the recorded run and this run both have a fingerprint:
+        the two fingerprints were compared when the journal was opened.
         """
         return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
     def create_counts(self) -> OutcomeCounts:
-        """Return new counts that include the recorded outcomes; the caller may count more outcomes with them."""
+        """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
         return OutcomeCounts(self._totals)
 
     def window_at(self, first: int) -> MarkedWindow | None:
@@ -129,9 +129,9 @@ class DatabaseWriter:
         return None if columns is None else MarkedWindow(*columns)
 
     def mark(self, window: MarkedWindow) -> None:
-        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
-        The mark is in the file itself when this returns, so it survives the loss of the log.
+        When this method returns, the mark is durable. In a file, it also survives the loss of the log.
 
         Raises:
             InvalidRequest: The window was marked with other rows, or does not follow the previous one.
@@ -156,13 +156,13 @@ class DatabaseWriter:
         self.hwm = window.end
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
-        """Return the indexes of the rows that have an outcome, among the `rows` rows from index `first` on."""
+        """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
         with self._database.connection() as db:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes in one transaction: all of them, or none if it fails.
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded.
 
         Raises:
             InvalidRequest: A row was not marked.
@@ -182,7 +182,7 @@ class DatabaseWriter:
         self._totals = totals
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Record an event."""
+        """Record an event, with its kind and its details as JSON values."""
         with self._database.transaction() as transaction:
             self._add_event(transaction, kind, data)
 
@@ -247,7 +247,7 @@ class DatabaseWriter:
         """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead."""
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
-            with self._database.connection() as db:  # an index changes no content, so it is no change of the journal
+            with self._database.connection() as db:  # an index changes no content, so it is not recorded as a change
                 db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
             self._spool_indexed = True
         with self._database.connection() as db:
@@ -266,19 +266,19 @@ class DatabaseWriter:
         return SpooledRow(index, payload.encode())
 
     def close(self) -> None:
-        """Close the journal; closing it again does nothing."""
+        """Close the journal. Closing a closed journal does nothing."""
         if not self._closed:
             self._closed = True
             self._database.close()
 
 
 class FileWriter(DatabaseWriter):
-    """The writer of a journal in an SQLite file. It holds the file's lock until it is closed."""
+    """The writer of a journal in an SQLite file. The file is locked until the writer is closed."""
 
     _database: FileDatabase
 
     heartbeat_due = None
-    """A heartbeat is never due: the lock keeps other runs out."""
+    """Always `None`: the lock on the file prevents a takeover, so no heartbeat is needed."""
 
     @classmethod
     def open(
@@ -295,7 +295,7 @@ class FileWriter(DatabaseWriter):
         Args:
             path: Path of the journal.
             identity: Identity of the run.
-            resume: Whether to resume an existing journal; a missing one is created.
+            resume: Whether to resume an existing journal. A missing journal is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed
                 and replaced.
             wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
@@ -319,7 +319,7 @@ class FileWriter(DatabaseWriter):
         return writer
 
     def heartbeat(self, due: float) -> None:
-        """Do nothing: a heartbeat is never due."""
+        """Do nothing, because a journal with a lock needs no heartbeat."""
 
     @staticmethod
     def _link(draft: str, path: str) -> None:
@@ -327,7 +327,7 @@ class FileWriter(DatabaseWriter):
 
 
 def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
-    """Return the run's metadata for a new journal."""
+    """Return the initial metadata of a run, for a new journal."""
     return {
         "identity": encode_identity(identity),
         "earlier": earlier,
@@ -350,7 +350,7 @@ def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
 
 
 def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
-    """Merge all rows with the same e-mail into the first row. The rows are read in pages, because they may be the whole input."""
+    """Merge all rows with the same e-mail into the first row. Rows are read in pages, because there may be very many."""
     members, last = msgspec.json.decode(payload), index
     while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
         for last, later in page:  # noqa: B007 - the next page begins after row `last`
@@ -366,7 +366,7 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
 def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
     """Return the contact to send instead of two rows with the same e-mail.
 
-    The result is the contact that the service would hold if it had received both rows. With `skip`, only the earlier row counts.
+    The result is the contact that the service would store if it received both rows. With `skip`, only the earlier row counts.
     With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the later
     row fill only blank fields of the earlier row.
 
