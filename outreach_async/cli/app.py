@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED_ERRORS, exit_code, format_error
 from outreach_async.cli.messages import wrap_error
 from outreach_async.cli.options import declare_options, options_before
 
@@ -32,6 +31,8 @@ _COMMANDS: Final = {
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
 """For each command: module, attribute and short help, which is shown without importing the module."""
+_EXIT_BROKEN_PIPE: Final = 141
+"""Exit code if the program that reads the output has exited, as `head` does."""
 
 
 class SuggestingGroup(click.Group):
@@ -159,8 +160,13 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The interpreter flushes stdout at exit. On the broken pipe, this would fail again and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except EXPECTED_ERRORS as error:
+        return _EXIT_BROKEN_PIPE
+    except BaseException as error:
+        # Imported only here, because it imports anyio, which would slow down `--help` and shell completion.
+        from outreach_async.cli.process import EXPECTED_ERRORS, exit_code, format_error
+
+        if not isinstance(error, EXPECTED_ERRORS):
+            raise
         sys.stderr.write(f"{wrap_error(format_error(error))}\n")
         return exit_code(error)
     return code

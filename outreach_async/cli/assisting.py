@@ -12,9 +12,8 @@ from outreach_async.audit import Report
 from outreach_async.cli import files
 from outreach_async.cli.auditing import clock_of, load_report
 from outreach_async.cli.connection import open_client, workspaces_of
-from outreach_async.cli.exits import OK
 from outreach_async.cli.options import CONNECTION, FAKE, IdType, Options, shared_options
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.urls import require_module
 from outreach_async.validation import require_id

@@ -25,10 +25,9 @@ from outreach_async.audit.reports.view import format_counts, format_headline, fo
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
-from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, READING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 from outreach_async.errors import InvalidRequest
 
 _MAX_DIGITS: Final = 19

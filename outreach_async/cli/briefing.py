@@ -29,10 +29,9 @@ from outreach_async.cli.auditing import (
     run_with_progress,
 )
 from outreach_async.cli.connection import open_client, workspaces_of
-from outreach_async.cli.exits import OK
 from outreach_async.cli.options import READING, Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 
 
 @click.command()

@@ -13,10 +13,9 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.outcomes import failed_outcome
 from outreach_async.cli.app import SuggestingGroup
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.exits import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message
 from outreach_async.cli.options import WRITING, IdType, Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_CODE, DUPLICATE_POLICIES, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy

@@ -16,11 +16,10 @@ from outreach_async.audit.reports.brief import build_brief
 from outreach_async.bulk import BulkReport
 from outreach_async.cli.auditing import show_audit
 from outreach_async.cli.briefing import show_brief
-from outreach_async.cli.exits import INTERRUPTED, OK
 from outreach_async.cli.importing import ImportJob, run_import
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import INTERRUPTED, OK, run_async
 from outreach_async.cli.serving import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService

@@ -22,11 +22,20 @@ from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
-from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import WRITING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
-from outreach_async.cli.process import DRAIN_TIMEOUT, PAUSED_DRAIN_TIMEOUT, InterruptHandler, handle_interrupts, run_async
+from outreach_async.cli.process import (
+    DRAIN_TIMEOUT,
+    INCOMPLETE,
+    INTERRUPTED,
+    OK,
+    PAUSED_DRAIN_TIMEOUT,
+    InterruptHandler,
+    exit_code_of_rows,
+    handle_interrupts,
+    run_async,
+)
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject

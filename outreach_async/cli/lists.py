@@ -11,11 +11,10 @@ import attrs
 import click
 
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.exits import INCOMPLETE, OK
 from outreach_async.cli.messages import count_noun, format_moment, format_period
 from outreach_async.cli.options import CONNECTION, READING, IdType, Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import INCOMPLETE, OK, run_async
 from outreach_async.codec import to_wire
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected

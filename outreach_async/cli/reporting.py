@@ -13,11 +13,11 @@ import click
 
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
 from outreach_async.cli import files
-from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
 from outreach_async.cli.import_report import find_email
 from outreach_async.cli.messages import format_seconds
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
+from outreach_async.cli.process import SUSPENDED, exit_code_of_rows
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File
 from outreach_async.importer.rejects import export_rejects, is_rejects_file, number_record

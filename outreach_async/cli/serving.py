@@ -15,10 +15,9 @@ from typing import Any, Final
 import click
 
 from outreach_async.cli.app import create_completer
-from outreach_async.cli.exits import OK
 from outreach_async.cli.files import PATH, explain_os_errors, explain_read_errors
 from outreach_async.cli.options import Options, shared_options
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
 from outreach_async.fake.server import serve_forever

@@ -12,11 +12,11 @@ import click
 
 from outreach_async.bulk.journal.objects import is_url
 from outreach_async.cli.connection import open_sync_client
-from outreach_async.cli.exits import exit_code_of_rows
 from outreach_async.cli.import_report import max_listed_rows, print_report
 from outreach_async.cli.messages import count_noun
 from outreach_async.cli.options import FAKE, Options
 from outreach_async.cli.output import Screen, show_progress
+from outreach_async.cli.process import exit_code_of_rows
 from outreach_async.importer import parse_overrides
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan

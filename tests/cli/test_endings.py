@@ -20,12 +20,11 @@ import pytest
 from rich.console import Console
 from support.cli import KEY, Shell, save_contacts
 
-from outreach_async.cli.exits import exit_code, format_error
 from outreach_async.cli.files import explain_write_errors
 from outreach_async.cli.messages import to_printable, translate_arguments
 from outreach_async.cli.options import Options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import exit_code, format_error, run_async
 from outreach_async.errors import (
     BulkStopped,
     BulkSuspended,
