@@ -17,7 +17,7 @@ from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
     "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "brief": ("briefing", "brief", "Show changes since the last brief, and open tasks."),
+    "brief": ("auditing", "brief", "Show changes since the last brief, and open tasks."),
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("creating", "contacts", "Create a contact."),

@@ -14,8 +14,7 @@ import click
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.bulk import BulkReport
-from outreach_async.cli.auditing import show_audit
-from outreach_async.cli.briefing import show_brief
+from outreach_async.cli.auditing import show_audit, show_brief
 from outreach_async.cli.importing import ImportJob, run_import
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
