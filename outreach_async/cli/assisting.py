@@ -1,4 +1,4 @@
-"""The command `mcp`: tools for assistants, over stdin and stdout."""
+"""The command `mcp`: an MCP server that offers tools to assistants over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from outreach_async.validation import require_id
     "--since",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file written by the command brief. The tool brief shows the changes since then, and never writes to the file.",
+    help="JSON file of the command 'brief'. The tool 'brief' shows the changes since the last brief, and only reads the file.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
@@ -48,17 +48,17 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     the workspaces of --workspace.
 
     With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
-    only after a person has confirmed them. It needs an owner key, and an assistant that supports elicitation.
+    only after a person has confirmed them. This requires an owner key, and an assistant that supports elicitation.
     """
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server.tool_server import DEADLINE, create_server, serve_stdio
 
     if allow_writes and options.base_url != FAKE:
-        remedy = "--allow-writes needs it: pass --owner-key or set OUTREACH_OWNER_KEY"
+        remedy = "pass --owner-key or set OUTREACH_OWNER_KEY, because --allow-writes needs an owner key"
         require_id("--owner-key", options.owner_key, "owner_key", remedy)
     workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
-    _read_report(since)  # report an invalid file at once, not during a conversation
-    # stdout is for the protocol. The SDK would configure rich on stderr, which wraps lines.
+    _read_report(since)  # report an invalid file at the start, not during a conversation
+    # stdout is reserved for the protocol. If logging were not configured, the SDK would log with rich, which wraps lines.
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
 
     async def serve_assistant() -> None:
@@ -77,10 +77,10 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
 
 def _read_report(path: Path | None) -> Report | None:
-    """Return the report of the last brief; `None` if there was no brief yet.
+    """Read the report of the last brief; return `None` if `path` is `None` or the file does not exist yet.
 
     Raises:
-        InvalidRequest: The file is not a report.
+        InvalidRequest: The file cannot be read, or is not a report.
     """
     if path is None or not path.exists():
         return None

@@ -80,7 +80,7 @@ _deadline_option: Final = click.option(
     type=files.PATH,
     metavar="EARLIER.json",
     multiple=True,
-    help="JSON report of an earlier audit: show the changes since then, and the history; repeatable, compares with the latest.",
+    help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and the history.",
 )
 @click.option(
     "--output",
@@ -128,7 +128,7 @@ def audit(
 
     Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    For a daily audit, run the following command. The first run has no earlier report, and warns about it:
+    For a daily audit, run the following command. On the first run, it warns that there is no earlier report:
 
     \b
     outreach-async audit --compare audit.json \\
@@ -176,7 +176,14 @@ def audit(
 
 
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report to files or, if `formats` is empty, print it. Without `print_format`, the format depends on the screen."""
+    """Write a report to files, or print the report if there are no files.
+
+    Args:
+        screen: Screen to print on.
+        report: The report.
+        formats: Maps the path of each file to its format.
+        print_format: Format of the printed report; `None` for the default format of the screen.
+    """
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
@@ -194,7 +201,7 @@ def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, 
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:
-    """Print a report for people; with `--json`, print nothing."""
+    """Print a report in human-readable form; with `--json`, print nothing."""
     if screen.console:
         screen.console.print(StyledReport(report))
     elif not screen.as_json:
@@ -292,14 +299,18 @@ def _parse_integer(text: str) -> int:
 
 
 def _parse_number(text: str) -> float:
-    """Parse a finite number. Reject `NaN` and infinities, which Python's `float` accepts, but which are not JSON."""
+    """Parse a finite number.
+
+    Raises:
+        ValueError: The number is not finite. Python's `float` accepts `NaN` and `Infinity`, but JSON does not.
+    """
     if not math.isfinite(number := float(text)):
         raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
     return number
 
 
 def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
-    """Return the format of each `--output` file: the format of `--format`, or that of its suffix.
+    """Return each `--output` file with its format, which `--format` or the suffix of the file determines.
 
     Args:
         paths: The files.
@@ -307,8 +318,8 @@ def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[s
         known: The formats that the command writes.
 
     Raises:
-        click.UsageError: A folder does not exist, a suffix has no format, `--format` is given with several files, or with a file
-            of another format.
+        click.UsageError: A folder does not exist, a suffix has no known format, `--format` is given with several files, or
+            `--format` and a suffix name different formats.
     """
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
@@ -325,7 +336,7 @@ def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[s
 
 
 def _list_suffixes(known: Collection[str]) -> str:
-    """Return the suffixes of files in these formats, separated by commas."""
+    """Return the file suffixes of the given formats, separated by commas."""
     return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
 
 
@@ -356,7 +367,7 @@ async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Sc
 
 
 def clock_of(options: Options) -> Callable[[], float]:
-    """Return the clock for the time of an audit. The embedded service has a fixed clock, so that its audit never changes."""
+    """Return the function that provides the time of an audit, in Unix seconds. For the embedded service, the time is fixed."""
     if options.base_url != FAKE:
         return time.time
     from outreach_async.cli.serving import create_demo_world
@@ -369,7 +380,7 @@ def clock_of(options: Options) -> Callable[[], float]:
     "--since",
     type=files.OutputPath(),
     metavar="FILE",
-    help="JSON file with the audit of the last brief: show the changes since then, and replace the file.",
+    help="JSON file that stores the audit of the last brief. Show the changes since that audit, and replace the file.",
 )
 @click.option(
     "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
@@ -406,16 +417,15 @@ def brief(
 ) -> int:
     """Show changes since the last brief, and open tasks.
 
-    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run has no earlier
-    brief, and creates the file:
+    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run creates the file:
 
     \b
     outreach-async brief --since last.json
 
     The command reads mailboxes and campaigns, with one request for each campaign.
 
-    If a workspace cannot be read, the file keeps the earlier data about the workspace. The file is replaced after the brief was
-    written. Exit codes are those of the command audit.
+    If a workspace cannot be read, the file keeps the earlier data about the workspace. The file is replaced only after the
+    brief has been written. The exit codes are the same as those of the command 'audit'.
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
@@ -441,7 +451,7 @@ def brief(
         _output_brief(screen, build_brief(report, earlier), dict(formats), print_format)
         baseline = build_baseline(report, earlier)
         if since and baseline and not no_replace:
-            # Last: if the brief could not be shown, the next one must show these changes again.
+            # The file is replaced last: if the brief could not be printed, the next brief must show these changes again.
             with files.explain_write_errors("--since", since):
                 atomic_write(since, write(baseline, "json"))
         return (report.since(earlier) if earlier else report).exit_code(fail_on)
@@ -450,7 +460,14 @@ def brief(
 
 
 def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a brief to files or, if `formats` is empty, print it. Without `print_format`, the format depends on the screen."""
+    """Write a brief to files, or print the brief if there are no files.
+
+    Args:
+        screen: Screen to print on.
+        brief: The brief.
+        formats: Maps the path of each file to its format.
+        print_format: Format of the printed brief; `None` for the default format of the screen.
+    """
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write_brief(brief, form))
@@ -464,11 +481,11 @@ def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_
     else:
         show_brief(screen, brief)
     screen.print_result(brief.to_dict())
-    sys.stdout.flush()  # a broken pipe must be noticed before the --since file is replaced
+    sys.stdout.flush()  # raises an error for a broken pipe before the --since file is replaced
 
 
 def show_brief(screen: Screen, brief: Brief) -> None:
-    """Print a brief for people; with `--json`, print nothing."""
+    """Print a brief in human-readable form; with `--json`, print nothing."""
     if screen.console:
         screen.console.print(StyledReport(brief))
     elif not screen.as_json:

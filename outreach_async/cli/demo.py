@@ -71,7 +71,7 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
-    # The demo uses the embedded service only: it never contacts a real one, regardless of the environment.
+    # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
@@ -100,7 +100,7 @@ def _announce(screen: Screen, text: str) -> None:
 
 
 async def _simulate_two_days(client: OutreachClient, world: FakeService, report: Report) -> None:
-    """Let two days pass on the embedded service. Campaigns send, and `_STORY` happens."""
+    """Advance the embedded service by two days. Campaigns send e-mails, and the events in `_STORY` happen."""
     for finding in report.findings:
         if finding.rule == _NO_DKIM and finding.domain == _FIXED_DOMAIN and finding.mailbox:
             world.set_mailbox(finding.mailbox, dkim=True)

@@ -46,7 +46,7 @@ class ListColumns:
         all: The names of all columns.
         brief: The columns that a terminal shows by default, because its width is limited.
         read: Function that returns the value of an item in a column.
-        spare: The column of `brief` that a narrow terminal omits; empty if it omits none.
+        spare: The column of `brief` to omit on a narrow terminal; an empty string to omit none.
     """
 
     all: tuple[str, ...]
@@ -77,7 +77,7 @@ class ListColumns:
         return names
 
     def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
-        """Print a table of these columns and, on a terminal, the names of the other columns.
+        """Print a table of the given columns and, on a terminal, the names of the other columns.
 
         If the default columns are too wide for the terminal, the column `spare` is omitted.
         """
@@ -122,8 +122,8 @@ _TEMPLATE_COLUMNS: Final = (
 )
 
 
-def _read_step_cell(line: tuple[Step, Template | None], name: str) -> Any:
-    step, template = line
+def _read_step_cell(row: tuple[Step, Template | None], name: str) -> Any:
+    step, template = row
     if name in _STEP_COLUMNS:
         return _read_cell(step, name)
     # The prefix distinguishes a template's id and status from those of its step.
@@ -210,11 +210,11 @@ async def _run_steps(options: Options, campaign: str, chosen: str | None) -> int
     screen, names = _open_screen(options, _STEPS, chosen)
     async with open_client(options) as client:
         result = await client.campaigns.steps(campaign)
-    # One line for each template, and one for a step without templates.
-    lines: list[tuple[Step, Template | None]] = []
+    # One row for each template, and one row for each step without templates.
+    rows: list[tuple[Step, Template | None]] = []
     for step in result.data:
-        lines += [(step, template) for template in step.templates] or [(step, None)]
-    _STEPS.print(screen, lines, names)
+        rows += [(step, template) for template in step.templates] or [(step, None)]
+    _STEPS.print(screen, rows, names)
     ends = format_moment(result.days_left_date) or result.days_left_date
     screen.print_footer(f"{count_noun(len(result.data), 'step')}; time left: {result.days_left_display} (end: {ends})")
     screen.print_result({**to_wire(result), "count": len(result.data)})

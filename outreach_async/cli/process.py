@@ -35,7 +35,7 @@ USAGE: Final = 2
 INCOMPLETE: Final = 3
 """Exit code for rows that were rejected, unknown or not applied, or for pages that could not be read."""
 SUSPENDED: Final = 75
-"""Exit code for an unfinished run that can be resumed. A run is suspended if the service is down or asks for a long wait."""
+"""Exit code for an unfinished run that can be resumed. A run is suspended if the service is down or requires a long wait."""
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 
@@ -45,7 +45,7 @@ PAUSED_DRAIN_TIMEOUT: Final = 1.0
 """Time to wait after Ctrl-C in a paused run, in seconds. It is short, because requests rarely succeed during a pause."""
 
 EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
-"""Errors printed as one line. Any other error is a bug of the command and keeps its traceback."""
+"""Exceptions that are printed as one line. Any other exception is a bug in the command and is printed with its traceback."""
 
 _SQLITE_REASONS: Final = {
     "SQLITE_BUSY": "another process is using it",
@@ -56,7 +56,7 @@ _SQLITE_REASONS: Final = {
     "SQLITE_PERM": "permission denied",
     "SQLITE_READONLY": "it is read-only",
 }
-"""Reasons to print for SQLite errors whose cause is not the file's content, by the start of the error's name."""
+"""Maps the start of an SQLite error name to the reason to print. Errors caused by the content of the file are not listed."""
 _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
@@ -65,15 +65,15 @@ class InterruptHandler:
 
     Args:
         screen: Screen to print messages on.
-        group: Task group for tasks that run beside the block of `handle_interrupts`.
-        leave: Exits the process with the given exit code.
+        group: Task group for tasks that run concurrently with the `with` block of `handle_interrupts`.
+        leave: Function that exits the process with the given exit code.
 
     Attributes:
-        group: Task group for tasks that run beside the block of `handle_interrupts`.
-        scope: Cancel scope of this block. It is cancelled by the second Ctrl-C, or at the end of the wait after the first Ctrl-C.
+        group: Task group for tasks that run concurrently with the `with` block of `handle_interrupts`.
+        scope: Cancel scope of the `with` block. It is cancelled by the second Ctrl-C, or at the end of the wait after the first.
         drain: Function that the first Ctrl-C calls. It stops the run from starting further rows, and returns the time to
             wait, in seconds.
-        count: Number of times that Ctrl-C was pressed.
+        count: Number of times that Ctrl-C has been pressed.
     """
 
     def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
@@ -90,7 +90,7 @@ class InterruptHandler:
         if self.count == 1:
             seconds = self.drain()
             self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
-            # The handler must not wait itself, because it would block the next Ctrl-C.
+            # Wait in another task: a wait in this method would block the handling of the next Ctrl-C.
             self.group.start_soon(self._cancel_after, seconds)
         elif self.count == 2:  # noqa: PLR2004 - the second
             self.scope.cancel()
@@ -104,9 +104,9 @@ class InterruptHandler:
 
 @asynccontextmanager
 async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
-    """Handle every Ctrl-C within the block. On Windows, which does not support this, Ctrl-C raises `KeyboardInterrupt`.
+    """Handle each Ctrl-C within the `with` block by an `InterruptHandler`.
 
-    Errors of the block are raised unchanged, not in an exception group.
+    Exceptions of the block are raised unchanged, not in an exception group. On Windows, Ctrl-C raises `KeyboardInterrupt`.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
@@ -141,7 +141,7 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
 
     Args:
-        main: The command. A result of `None` means success.
+        main: Async function of the command, which returns the exit code; `None` means success.
         terminated: Exit code after SIGTERM.
 
     Raises:
@@ -162,7 +162,7 @@ async def _run_cancellable(main: Callable[[], Awaitable[int | None]], terminated
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code for an expected error."""
+    """Return the exit code for an exception of `EXPECTED_ERRORS`."""
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED
@@ -179,11 +179,11 @@ def exit_code(error: BaseException) -> int:
 
 
 def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
-    """Return the exit code for a run that finished.
+    """Return the exit code for a finished run: `INCOMPLETE` if a row failed, else `OK`.
 
     Args:
         outcomes: Number of rows by outcome.
-        repeats: Number of rows in `outcomes` that were not sent because, with `--repeats`, another row was sent instead.
+        repeats: Number of rows that count as failed in `outcomes`, but were only superseded by another row with the same e-mail.
     """
     return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
@@ -209,7 +209,10 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
-    """Yield a line for each column, with an option to copy. Text after `#` is a comment, also in a shell."""
+    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option to copy.
+
+    A shell ignores the comment after `#`, so the whole line can be copied.
+    """
     unknown = error.count - error.ambiguous
     kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
     columns = "columns" if error.count > 1 else "column"
@@ -252,9 +255,9 @@ def _format_message(error: BaseException) -> str:
 
 
 def _remove_foreign_text(error: BaseException, message: str) -> str:
-    """Return a message without the text of another library's exception, which means nothing to a user.
+    """Remove the text of other libraries' exceptions from a message, because users would not understand that text.
 
-    If the operating system gave a reason, or a parser gave the position of a fault, that reason or position replaces the text.
+    If the operating system provides a reason, or a parser the position of a fault, the reason or position replaces the text.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -268,10 +271,10 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 
 
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
-    """Return whether the text of an exception was written by this library.
+    """Return whether the text of an exception was written by this library or for its command.
 
-    The library's checks raise built-in exceptions too, such as `ValueError`. While a damaged journal is read, however, Python
-    itself raises built-in exceptions; with `journal`, they do not count as the library's own.
+    Built-in exceptions such as `ValueError` count as the library's own, because its checks raise them. With `journal`, they do
+    not count: while a damaged journal is read, they are raised by Python itself.
     """
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)
@@ -281,7 +284,7 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
 def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
     """Yield patterns that find a quoted exception in a message: its class and text, or its text alone."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
-    # `strerror` may be a library's text too: asyncio adds the address to the operating system's text.
+    # A library may change `strerror`: asyncio adds the address to the operating system's message.
     for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):
         if text and text != os.strerror(getattr(link, "errno", None) or 0):
             yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
@@ -289,7 +292,7 @@ def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
 
 
 def _find_reason(error: BaseException) -> str | None:
-    """Return the reason that the operating system or a parser gives, from the deepest linked exception that has a reason."""
+    """Return the reason that a parser, TLS, SQLite or the operating system provides for an error; `None` if there is none."""
     import sqlite3  # imported on demand: few commands need these modules
     from ssl import SSLCertVerificationError, SSLError
 
@@ -308,9 +311,9 @@ def _find_reason(error: BaseException) -> str | None:
             case SSLError():
                 return f"TLS failed ({(getattr(link, 'reason', None) or 'unknown error').replace('_', ' ').lower()})"
             case sqlite3.Error():
-                name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have no name
+                name = getattr(link, "sqlite_errorname", "")  # errors that the `sqlite3` module itself raises have no name
                 reason = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
             case OSError(errno=int(code), strerror=str(text)):
-                # Codes below 0 are errors of the resolver, which have their own texts.
+                # Codes below 0 are errors of the DNS resolver, which has its own messages.
                 reason = os.strerror(code) if code > 0 else text
     return reason
