@@ -44,8 +44,8 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     """Serve tools for assistants over stdin and stdout.
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
-    list campaigns, steps, mailboxes and fields, audit and brief, explain rules, and check rows before an import. They read only
-    the workspaces of --workspace.
+    list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
+    only the workspaces of --workspace.
 
     With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
     only after a person has confirmed them. This requires an owner key, and an assistant that supports elicitation.

@@ -83,7 +83,7 @@ def find_email(outcome: ContactOutcome) -> str:
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
-    """Return whether an error is the refusal that ended the run, or was caused by this refusal."""
+    """Return whether an error affects the whole run rather than a single row."""
     return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and affects_every_row(error))
 
 

@@ -294,7 +294,7 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file, and return the findings, the rows and the mapping; for a finished run, only the number of rows is set."""
+    """Check the file, and return the findings, the rows and the mapping. For a finished run, set only the number of rows."""
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
@@ -319,7 +319,7 @@ def _print_counts_at_end(
 ) -> Iterator[Callable[[Outcomes], None]]:
     """Yield a function that receives a started run, and print the run's counts at the end, even after an error.
 
-    With a journal, the counts cover all sessions of the run.
+    With a journal, the counts include earlier sessions of the run.
 
     Args:
         job: The import.
@@ -379,7 +379,7 @@ _LEVELS: Final = get_args(Level)
 )
 @click.option("--campaign", metavar="ID", help="Add the contacts to this campaign.")
 @click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
-@click.option("--concurrency", type=int, default=MAX_IN_FLIGHT, metavar="N", help="Maximum concurrent requests.")
+@click.option("--concurrency", type=int, default=MAX_IN_FLIGHT, metavar="N", help="Maximum number of concurrent requests.")
 @click.option(
     "--repeats",
     type=click.Choice(get_args(Repeats)),

@@ -34,7 +34,7 @@ _FLAGS: Final = {
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
 _REPLACEMENTS: Final = (
-    # A remedy for both interfaces, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
+    # A remedy for library and command, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
     (re.compile(r"\buse [^;()]*\(on the command line: (--backend [^()]*)\)"), r"pass \1"),
     # Remedies for which the command has no option.

@@ -41,7 +41,7 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the id.
+        """Return the value if it is an id of this kind.
 
         Raises:
             InvalidRequest: The value is not an id of this kind. The message omits the value, because it may be a key.

@@ -138,7 +138,7 @@ ShowProgress: TypeAlias = Callable[[int, str], None]
 """A function that shows the number of completed rows or workspaces, and a string beside the progress bar."""
 
 _CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
-"""Matches the class name of an exception within a message, which users would not understand."""
+"""Matches class names of exceptions in a message. They are removed, because users would not understand them."""
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
 """Rate in rows per second below which one decimal is shown."""

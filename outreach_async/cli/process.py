@@ -104,7 +104,7 @@ class InterruptHandler:
 
 @asynccontextmanager
 async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
-    """Handle each Ctrl-C within the `with` block by an `InterruptHandler`.
+    """Handle each Ctrl-C within the `with` block with an `InterruptHandler`.
 
     Exceptions of the block are raised unchanged, not in an exception group. On Windows, Ctrl-C raises `KeyboardInterrupt`.
     """
@@ -271,7 +271,7 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 
 
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
-    """Return whether the text of an exception was written by this library or for its command.
+    """Return whether the text of an exception was written by this library, or by click.
 
     Built-in exceptions such as `ValueError` count as the library's own, because its checks raise them. With `journal`, they do
     not count: while a damaged journal is read, they are raised by Python itself.

@@ -52,7 +52,7 @@ _NOT_FOUND: Final = 404
 
 
 def clean_text(text: str, limit: int = MAX_TEXT) -> str:
-    """Return a string as one line of about `limit` visible characters at most.
+    """Return a string as one line of visible characters, cut after `limit` characters.
 
     Control characters, characters that change the direction of text, and invisible characters that can hide a message from
     people are escaped.

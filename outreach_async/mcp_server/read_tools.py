@@ -58,7 +58,7 @@ _MAX_PLACES: Final = 3
 
 
 class ReadTools:
-    """Read-only tools, which send their requests with one client.
+    """The read-only tools. All of them send their requests with the same client.
 
     Args:
         client: The client that sends the requests.

@@ -40,7 +40,7 @@ class Confirmation(BaseModel):
 
 
 class WriteTool:
-    """Creates contacts with one client, after a confirmation.
+    """Creates contacts after a person has confirmed them.
 
     Args:
         client: The client that sends the requests. It must have an owner key.
