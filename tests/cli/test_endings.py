@@ -94,7 +94,7 @@ def test_the_embedded_service_ignores_the_environment() -> None:
         (("campaigns",), "--base-url: missing; pass --base-url URL"),
         (("campaigns", "--base-url", "nonsense"), "--base-url: expected a URL"),
         (("campaigns", "--base-url", "http://a.example"), "--workspace: expected a string starting with 'space_', got nothing"),
-        (("campaigns", *FAKE, "--workspace", "camp_1"), "(camp_...); pass the id of a workspace (the command 'steps' takes"),
+        (("campaigns", *FAKE, "--workspace", "camp_1"), "(camp_...); pass the id of a workspace (the command 'steps' accepts"),
         (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "pass --workspace once"),
         (("campaigns", *FAKE, "--timeout", "0"), "--timeout: expected more than 0 seconds, got 0; pass"),
         (("campaigns", *FAKE, "--header", "X"), "--header: expected 'Name: value'"),
