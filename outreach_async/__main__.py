@@ -16,7 +16,7 @@ def main() -> int:
         from outreach_async.cli.app import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # raised during the imports; later, the command itself handles it
+    except KeyboardInterrupt:  # Ctrl-C during the imports; afterwards, the command itself handles Ctrl-C
         return _EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name not in _REQUIRED_MODULES:

@@ -12,13 +12,12 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED_ERRORS, exit_code, format_error
 from outreach_async.cli.messages import wrap_error
 from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
     "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "brief": ("briefing", "brief", "Show changes since the last brief, and open tasks."),
+    "brief": ("auditing", "brief", "Show changes since the last brief, and open tasks."),
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("creating", "contacts", "Create a contact."),
@@ -31,14 +30,16 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""For each command: module, attribute and short help, which is shown without importing the module."""
+"""Maps each command to its module, the name of the command in the module, and a help text that needs no import of the module."""
+_EXIT_BROKEN_PIPE: Final = 141
+"""Exit code if the program that reads the output has exited, as `head` does."""
 
 
 class SuggestingGroup(click.Group):
     """A group of commands that suggests similar names for an unknown command."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name, the command and its arguments.
+        """Return the name of a sub-command, the sub-command itself, and the arguments after its name.
 
         Raises:
             click.UsageError: No command has this name.
@@ -68,14 +69,14 @@ class CommandGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's own signature
-        """Write the commands with their short helps."""
+        """Write the list of commands into the help text."""
         # click's own method would import the module of each command for its help.
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (*_, text) in _COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the command names and options that start with the typed text."""
-        # click's own method would import the commands too.
+        # click's own method would import the module of each command.
         commands = [CompletionItem(name, help=text) for name, (*_, text) in _COMMANDS.items() if name.startswith(incomplete)]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -112,10 +113,10 @@ def completion(context: click.Context, shell: str) -> int:
 
 
 def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
-    """Return a function that completes words in the shell.
+    """Return a function for the parameter `shell_complete` of a click option, which completes words in the shell.
 
     Args:
-        words: Returns the words to offer, or a mapping of each word to a line of help.
+        words: Function that returns the words to offer, or a mapping of each word to its help text.
         or_file: Whether to complete file names if no word matches.
     """
 
@@ -146,7 +147,7 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # output to a terminal without UTF-8 must not raise
     # click's `main` is not used: even with `standalone_mode=False` it exits with 1 after a broken pipe, and turns Ctrl-C into an
-    # empty line on stderr and `Abort`. It also answers completion scripts with `shell_complete`, but then exits the process.
+    # empty line on stderr and `Abort`. It also calls `shell_complete` for completion scripts, but then exits the process.
     try:
         if instruction := os.environ.get(VARIABLE):
             code: int = shell_complete(outreach, {}, PROGRAM, VARIABLE, instruction)
@@ -159,8 +160,13 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The interpreter flushes stdout at exit. On the broken pipe, this would fail again and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except EXPECTED_ERRORS as error:
+        return _EXIT_BROKEN_PIPE
+    except BaseException as error:
+        # Imported only here, because it imports anyio, which would slow down `--help` and shell completion.
+        from outreach_async.cli.process import EXPECTED_ERRORS, exit_code, format_error
+
+        if not isinstance(error, EXPECTED_ERRORS):
+            raise
         sys.stderr.write(f"{wrap_error(format_error(error))}\n")
         return exit_code(error)
     return code

@@ -1,4 +1,4 @@
-"""The command `mcp`: tools for assistants, over stdin and stdout."""
+"""The command `mcp`: an MCP server that offers tools to assistants over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from outreach_async.audit import Report
 from outreach_async.cli import files
 from outreach_async.cli.auditing import clock_of, load_report
 from outreach_async.cli.connection import open_client, workspaces_of
-from outreach_async.cli.exits import OK
 from outreach_async.cli.options import CONNECTION, FAKE, IdType, Options, shared_options
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.urls import require_module
 from outreach_async.validation import require_id
@@ -38,28 +37,28 @@ from outreach_async.validation import require_id
     "--since",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file written by the command brief. The tool brief shows the changes since then, and never writes to the file.",
+    help="JSON file of the command 'brief'. The tool 'brief' shows the changes since the last brief, and only reads the file.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
     """Serve tools for assistants over stdin and stdout.
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
-    list campaigns, steps, mailboxes and fields, audit and brief, explain rules, and check rows before an import. They read only
-    the workspaces of --workspace.
+    list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
+    only the workspaces of --workspace.
 
     With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
-    only after a person has confirmed them. It needs an owner key, and an assistant that supports elicitation.
+    only after a person has confirmed them. This requires an owner key, and an assistant that supports elicitation.
     """
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server.tool_server import DEADLINE, create_server, serve_stdio
 
     if allow_writes and options.base_url != FAKE:
-        remedy = "--allow-writes needs it: pass --owner-key or set OUTREACH_OWNER_KEY"
+        remedy = "pass --owner-key or set OUTREACH_OWNER_KEY, because --allow-writes needs an owner key"
         require_id("--owner-key", options.owner_key, "owner_key", remedy)
     workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
-    _read_report(since)  # report an invalid file at once, not during a conversation
-    # stdout is for the protocol. The SDK would configure rich on stderr, which wraps lines.
+    _read_report(since)  # report an invalid file at the start, not during a conversation
+    # stdout is reserved for the protocol. If logging were not configured, the SDK would log with rich, which wraps lines.
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
 
     async def serve_assistant() -> None:
@@ -78,10 +77,10 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
 
 def _read_report(path: Path | None) -> Report | None:
-    """Return the report of the last brief; `None` if there was no brief yet.
+    """Read the report of the last brief; return `None` if `path` is `None` or the file does not exist yet.
 
     Raises:
-        InvalidRequest: The file is not a report.
+        InvalidRequest: The file cannot be read, or is not a report.
     """
     if path is None or not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""The command `audit`."""
+"""The commands `audit` and `brief`: audit workspaces, and print a full report or the changes since the last brief."""
 
 from __future__ import annotations
 
@@ -19,16 +19,28 @@ import click
 from outreach_async import audit as auditing
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.prometheus import require_client, write_prometheus
-from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
+from outreach_async.audit.reports import (
+    BRIEF_WRITERS,
+    SUFFIXES,
+    WRITERS,
+    brief_schema,
+    format_of,
+    has_brief_format,
+    has_format,
+    schema,
+    write,
+    write_brief,
+)
+from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
+from outreach_async.audit.reports.brief_view import format_brief_changes, format_brief_headline
 from outreach_async.audit.reports.text import StyledReport
 from outreach_async.audit.reports.view import format_counts, format_headline, format_verdict
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
-from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, READING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 from outreach_async.errors import InvalidRequest
 
 _MAX_DIGITS: Final = 19
@@ -36,17 +48,17 @@ _MAX_SUGGESTED: Final = 3
 _ALL_RULES: Final = "all"
 """Value of `--explain` without a rule."""
 
-# Options that the command brief has, too.
-fail_on_option: Final = click.option(
+# Options of both commands.
+_fail_on_option: Final = click.option(
     "--fail-on",
     type=click.Choice([severity.value for severity in auditing.Severity]),
     default="error",
     help="Lowest severity that makes the exit code 1.",
 )
-policy_option: Final = click.option(
+_policy_option: Final = click.option(
     "--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds."
 )
-deadline_option: Final = click.option(
+_deadline_option: Final = click.option(
     "--deadline",
     type=float,
     metavar="SECONDS",
@@ -55,20 +67,20 @@ deadline_option: Final = click.option(
 
 
 @click.command()
-@fail_on_option
+@_fail_on_option
 @click.option(
     "--campaigns",
     is_flag=True,
     help="Also check campaigns, their steps and A/B variants. This costs one more request for each campaign.",
 )
-@policy_option
+@_policy_option
 @click.option(
     "--compare",
     "earlier",
     type=files.PATH,
     metavar="EARLIER.json",
     multiple=True,
-    help="JSON report of an earlier audit: show the changes since then, and the history; repeatable, compares with the latest.",
+    help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and the history.",
 )
 @click.option(
     "--output",
@@ -85,7 +97,7 @@ deadline_option: Final = click.option(
     help="Also write gauges to a *.prom file for the textfile collector of node_exporter.",
 )
 @files.force_option
-@deadline_option
+@_deadline_option
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
 @click.option(
     "--explain",
@@ -116,7 +128,7 @@ def audit(
 
     Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    For a daily audit, run the following command. The first run has no earlier report, and warns about it:
+    For a daily audit, run the following command. On the first run, it warns that there is no earlier report:
 
     \b
     outreach-async audit --compare audit.json \\
@@ -125,10 +137,10 @@ def audit(
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
-    chosen = load_policy(policy)
+    chosen = _load_policy(policy)
     if explain is not None:
         return _explain(screen, explain, chosen)
-    formats = choose_formats(outputs, form, WRITERS)
+    formats = _choose_formats(outputs, form, WRITERS)
     existing = [path for path in earlier if path.exists()]
     files.require_writable(
         files.FileUse.for_reading("--policy", policy),
@@ -143,7 +155,7 @@ def audit(
     for path in earlier:
         if path not in existing:
             screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
-    print_format = None if outputs else choose_print_format(form, screen)
+    print_format = None if outputs else _choose_print_format(form, screen)
 
     async def run_audit() -> int:
         workspaces = workspaces_of(options)
@@ -151,7 +163,7 @@ def audit(
             run = auditing.stream(
                 client, workspaces, policy=chosen, campaigns=campaigns, deadline=deadline, clock=clock_of(options)
             )
-            report = await run_with_progress(run, len(workspaces), screen)
+            report = await _run_with_progress(run, len(workspaces), screen)
         if reports:
             report = report.since(*reports)
         if prometheus:
@@ -163,34 +175,15 @@ def audit(
     return run_async(run_audit)
 
 
-def load_policy(path: Path | None) -> auditing.Policy:
-    """Read the policy of `--policy`, or return the default policy if `path` is `None`.
-
-    Raises:
-        click.ClickException: The file cannot be read.
-        InvalidRequest: The file is not a valid policy.
-    """
-    if path is None:
-        return auditing.Policy.default()
-    with files.explain_read_errors("--policy", path):
-        return auditing.Policy.load(path)
-
-
-async def run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
-    """Run an audit, show its progress on stderr, and return its report."""
-    with show_progress("Auditing", workspaces, "workspaces") as show:
-        # Reading errors become findings, so the iteration raises no error that the group could wrap.
-        async with anyio.create_task_group() as group, run as findings:
-            group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
-            async for _ in findings:
-                pass
-            show_current(findings.progress, show)
-            group.cancel_scope.cancel()
-    return findings.report
-
-
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report to files or, if `formats` is empty, print it. Without `print_format`, the format depends on the screen."""
+    """Write a report to files, or print the report if there are no files.
+
+    Args:
+        screen: Screen to print on.
+        report: The report.
+        formats: Maps the path of each file to its format.
+        print_format: Format of the printed report; `None` for the default format of the screen.
+    """
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
@@ -207,17 +200,8 @@ def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, 
     screen.print_result(report.to_dict())
 
 
-def clock_of(options: Options) -> Callable[[], float]:
-    """Return the clock for the time of an audit. The embedded service has a fixed clock, so that its audit never changes."""
-    if options.base_url != FAKE:
-        return time.time
-    from outreach_async.cli.serving import create_demo_world
-
-    return lambda: create_demo_world().now
-
-
 def show_audit(screen: Screen, report: auditing.Report) -> None:
-    """Print a report for people; with `--json`, print nothing."""
+    """Print a report in human-readable form; with `--json`, print nothing."""
     if screen.console:
         screen.console.print(StyledReport(report))
     elif not screen.as_json:
@@ -272,48 +256,17 @@ def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
     return OK
 
 
-def choose_print_format(form: str | None, screen: Screen) -> str | None:
-    """Return the requested format for stdout; `None` for the default format.
+def _load_policy(path: Path | None) -> auditing.Policy:
+    """Read the policy of `--policy`, or return the default policy if `path` is `None`.
 
     Raises:
-        click.UsageError: `--json` conflicts with `--format`.
+        click.ClickException: The file cannot be read.
+        InvalidRequest: The file is not a valid policy.
     """
-    if form in {None, "json"}:
-        return None
-    if screen.as_json:
-        raise click.UsageError(f"--format {form}: conflicts with --json; pass one of them, or --output FILE.")
-    return form
-
-
-def choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
-    """Return the format of each `--output` file: the format of `--format`, or that of its suffix.
-
-    Args:
-        paths: The files.
-        form: The format of `--format`; `None` if it is not given.
-        known: The formats that the command writes.
-
-    Raises:
-        click.UsageError: A folder does not exist, a suffix has no format, `--format` is given with several files, or with a file
-            of another format.
-    """
-    if form and len(paths) > 1:
-        raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
-    for path in paths:
-        files.require_folder("--output", path)
-        suffix = path.suffix.lower()
-        if form and suffix in SUFFIXES and form != format_of(path.name):
-            text = f"--output {path} and --format {form} name different formats"
-            raise click.UsageError(f"{text}; omit --format, or pass another --output.")
-        if form is None and SUFFIXES.get(suffix) not in known:
-            suffixes = list_suffixes(known)
-            raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
-    return [(path, form or format_of(path.name)) for path in paths]
-
-
-def list_suffixes(known: Collection[str]) -> str:
-    """Return the suffixes of files in these formats, separated by commas."""
-    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
+    if path is None:
+        return auditing.Policy.default()
+    with files.explain_read_errors("--policy", path):
+        return auditing.Policy.load(path)
 
 
 def load_report(flag: str, path: Path) -> auditing.Report:
@@ -346,7 +299,194 @@ def _parse_integer(text: str) -> int:
 
 
 def _parse_number(text: str) -> float:
-    """Parse a finite number. Reject `NaN` and infinities, which Python's `float` accepts, but which are not JSON."""
+    """Parse a finite number.
+
+    Raises:
+        ValueError: The number is not finite. Python's `float` accepts `NaN` and `Infinity`, but JSON does not.
+    """
     if not math.isfinite(number := float(text)):
         raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
     return number
+
+
+def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
+    """Return each `--output` file with its format, which `--format` or the suffix of the file determines.
+
+    Args:
+        paths: The files.
+        form: The format of `--format`; `None` if it is not given.
+        known: The formats that the command writes.
+
+    Raises:
+        click.UsageError: A folder does not exist, a suffix has no known format, `--format` is given with several files, or
+            `--format` and a suffix name different formats.
+    """
+    if form and len(paths) > 1:
+        raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
+    for path in paths:
+        files.require_folder("--output", path)
+        suffix = path.suffix.lower()
+        if form and suffix in SUFFIXES and form != format_of(path.name):
+            text = f"--output {path} and --format {form} name different formats"
+            raise click.UsageError(f"{text}; omit --format, or pass another --output.")
+        if form is None and SUFFIXES.get(suffix) not in known:
+            suffixes = _list_suffixes(known)
+            raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
+    return [(path, form or format_of(path.name)) for path in paths]
+
+
+def _list_suffixes(known: Collection[str]) -> str:
+    """Return the file suffixes of the given formats, separated by commas."""
+    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
+
+
+def _choose_print_format(form: str | None, screen: Screen) -> str | None:
+    """Return the requested format for stdout; `None` for the default format.
+
+    Raises:
+        click.UsageError: `--json` conflicts with `--format`.
+    """
+    if form in {None, "json"}:
+        return None
+    if screen.as_json:
+        raise click.UsageError(f"--format {form}: conflicts with --json; pass one of them, or --output FILE.")
+    return form
+
+
+async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
+    """Run an audit, show its progress on stderr, and return its report."""
+    with show_progress("Auditing", workspaces, "workspaces") as show:
+        # Reading errors become findings, so the iteration raises no error that the group could wrap.
+        async with anyio.create_task_group() as group, run as findings:
+            group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
+            async for _ in findings:
+                pass
+            show_current(findings.progress, show)
+            group.cancel_scope.cancel()
+    return findings.report
+
+
+def clock_of(options: Options) -> Callable[[], float]:
+    """Return the function that provides the time of an audit, in Unix seconds. For the embedded service, the time is fixed."""
+    if options.base_url != FAKE:
+        return time.time
+    from outreach_async.cli.serving import create_demo_world
+
+    return lambda: create_demo_world().now
+
+
+@click.command()
+@click.option(
+    "--since",
+    type=files.OutputPath(),
+    metavar="FILE",
+    help="JSON file that stores the audit of the last brief. Show the changes since that audit, and replace the file.",
+)
+@click.option(
+    "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
+)
+@_fail_on_option
+@_policy_option
+@click.option(
+    "--output",
+    "outputs",
+    type=files.OutputPath(),
+    metavar="FILE",
+    multiple=True,
+    help=f"Write the brief to a file, in the format of its suffix ({_list_suffixes(BRIEF_WRITERS)}); repeatable.",
+)
+@files.force_option
+@_deadline_option
+@click.option(
+    "--format", "form", type=click.Choice(list(BRIEF_WRITERS)), help="Format of the --output file, or of the printed brief."
+)
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON brief, and exit.")
+@shared_options(*READING)
+def brief(
+    *,
+    options: Options,
+    since: Path | None,
+    no_replace: bool,
+    fail_on: str,
+    policy: Path | None,
+    outputs: tuple[Path, ...],
+    force: bool,
+    deadline: float | None,
+    form: str | None,
+    as_schema: bool,
+) -> int:
+    """Show changes since the last brief, and open tasks.
+
+    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run creates the file:
+
+    \b
+    outreach-async brief --since last.json
+
+    The command reads mailboxes and campaigns, with one request for each campaign.
+
+    If a workspace cannot be read, the file keeps the earlier data about the workspace. The file is replaced only after the
+    brief has been written. The exit codes are the same as those of the command 'audit'.
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
+    if as_schema:
+        return _print_result(screen, json.dumps(brief_schema(), indent=2), brief_schema())
+    chosen = _load_policy(policy)
+    formats = _choose_formats(outputs, form, BRIEF_WRITERS)
+    files.require_writable(
+        files.FileUse.for_reading("--policy", policy),
+        files.FileUse.for_reading("--since", since)
+        if no_replace
+        else files.FileUse.for_writing("--since", since, partial(has_format, "json")),
+        *(files.FileUse.for_writing("--output", path, partial(has_brief_format, chosen_form)) for path, chosen_form in formats),
+        force=force,
+    )
+    earlier = load_report("--since", since) if since and since.exists() else None
+    print_format = None if outputs else _choose_print_format(form, screen)
+
+    async def run_brief() -> int:
+        workspaces = workspaces_of(options)
+        async with open_client(options, workspace=workspaces[0]) as client:
+            run = auditing.stream(client, workspaces, policy=chosen, campaigns=True, deadline=deadline, clock=clock_of(options))
+            report = await _run_with_progress(run, len(workspaces), screen)
+        _output_brief(screen, build_brief(report, earlier), dict(formats), print_format)
+        baseline = build_baseline(report, earlier)
+        if since and baseline and not no_replace:
+            # The file is replaced last: if the brief could not be printed, the next brief must show these changes again.
+            with files.explain_write_errors("--since", since):
+                atomic_write(since, write(baseline, "json"))
+        return (report.since(earlier) if earlier else report).exit_code(fail_on)
+
+    return run_async(run_brief)
+
+
+def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_format: str | None) -> None:
+    """Write a brief to files, or print the brief if there are no files.
+
+    Args:
+        screen: Screen to print on.
+        brief: The brief.
+        formats: Maps the path of each file to its format.
+        print_format: Format of the printed brief; `None` for the default format of the screen.
+    """
+    for path, form in formats.items():
+        with files.explain_write_errors("--output", path):
+            atomic_write(path, write_brief(brief, form))
+    if formats:
+        for line in (format_brief_headline(brief), brief.verdict, format_brief_changes(brief)):
+            screen.print_line(line)
+        for path in formats:
+            screen.print_line(f"Written: {path}")
+    elif print_format is not None:
+        sys.stdout.write(write_brief(brief, print_format))
+    else:
+        show_brief(screen, brief)
+    screen.print_result(brief.to_dict())
+    sys.stdout.flush()  # raises an error for a broken pipe before the --since file is replaced
+
+
+def show_brief(screen: Screen, brief: Brief) -> None:
+    """Print a brief in human-readable form; with `--json`, print nothing."""
+    if screen.console:
+        screen.console.print(StyledReport(brief))
+    elif not screen.as_json:
+        screen.print_lines(write_brief(brief, "terminal"))

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from outreach_async.sync import SyncClient
 
 MAX_IN_FLIGHT: Final = 64
+"""Default for the maximum number of concurrent requests."""
 
 
 def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> OutreachClient:
-    """Create a client. No request is sent.
+    """Create a client from the options of the command line. No request is sent.
 
     Args:
         options: The options of the command line.
@@ -33,7 +34,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
 
 def open_sync_client(options: Options) -> SyncClient:
-    """Create a synchronous client, as `open_client` does.
+    """Create a synchronous client from the options of the command line. No request is sent.
 
     Raises:
         click.UsageError: No base URL is given, or the timeout is not greater than 0.
@@ -60,7 +61,7 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
 
 
 def require_credentials(options: Options) -> None:
-    """Check that a base URL, an owner key and a workspace are given.
+    """Check that a base URL, an owner key and a workspace are given. For the embedded service, the base URL suffices.
 
     Raises:
         click.UsageError: The base URL is missing, or several workspaces are given.
@@ -73,7 +74,7 @@ def require_credentials(options: Options) -> None:
 
 
 def workspaces_of(options: Options) -> list[str]:
-    """Return the ids of the workspaces to work in. For the embedded service, the default is all of its workspaces.
+    """Return the ids of the workspaces to work in. For the embedded service, the default is every workspace of that service.
 
     Raises:
         click.UsageError: No workspace is given, and the service is not the embedded service.

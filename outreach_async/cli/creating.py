@@ -13,10 +13,9 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.outcomes import failed_outcome
 from outreach_async.cli.app import SuggestingGroup
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.exits import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message
 from outreach_async.cli.options import WRITING, IdType, Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_CODE, DUPLICATE_POLICIES, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy
@@ -30,7 +29,7 @@ def contacts() -> None:
 
 
 @contacts.command("create")
-@click.option("--email", required=True, metavar="ADDRESS", help="E-mail address; the service detects duplicates by it.")
+@click.option("--email", required=True, metavar="ADDRESS", help="E-mail address, by which the service detects duplicates.")
 @click.option(
     "--set",
     "settings",
@@ -65,10 +64,10 @@ def create(
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """Return a mapping of field names to values.
+    """Parse the values of `--set`, and return a mapping of field names to values.
 
     Raises:
-        click.UsageError: A string does not have the form `FIELD=VALUE`, sets the e-mail, or sets a field again.
+        click.UsageError: A string does not have the form `FIELD=VALUE`, sets the e-mail, or sets the same field again.
     """
     values: dict[str, str] = {}
     for text in texts:
@@ -85,7 +84,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
 
 
 def build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
-    """Return a contact as a mapping.
+    """Return a contact as a mapping of field codes to values.
 
     Args:
         email: E-mail address.
@@ -93,7 +92,7 @@ def build_contact(email: str, values: Mapping[str, str], fields: Sequence[Worksp
         fields: Fields of the workspace; may be empty if all names are standard or custom codes.
 
     Raises:
-        click.UsageError: A name is neither a code nor a label, is the label of several fields, or refers to the same field as
+        click.UsageError: A name is neither a code nor a label, is the label of several fields, or means the same field as
             another name.
     """
     contact: dict[str, Any] = {"email": email}
@@ -144,7 +143,7 @@ async def _create(options: Options, email: str, values: Mapping[str, str], polic
 
 
 def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details: str | None = None) -> int:
-    """Print an outcome, and return the exit code."""
+    """Print the outcome of a contact, and return the exit code of the command."""
     possible = sorted(outcome.possible)
     uncertain = "" if outcome.certain else f" (uncertain: {' or '.join(possible)})"
     screen.print_line(" ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else ""))

@@ -14,13 +14,11 @@ import click
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.bulk import BulkReport
-from outreach_async.cli.auditing import show_audit
-from outreach_async.cli.briefing import show_brief
-from outreach_async.cli.exits import INTERRUPTED, OK
+from outreach_async.cli.auditing import show_audit, show_brief
 from outreach_async.cli.importing import ImportJob, run_import
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import INTERRUPTED, OK, run_async
 from outreach_async.cli.serving import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService
@@ -73,7 +71,7 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
-    # The demo uses the embedded service only: it never contacts a real one, regardless of the environment.
+    # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
@@ -102,7 +100,7 @@ def _announce(screen: Screen, text: str) -> None:
 
 
 async def _simulate_two_days(client: OutreachClient, world: FakeService, report: Report) -> None:
-    """Let two days pass on the embedded service. Campaigns send, and `_STORY` happens."""
+    """Advance the embedded service by two days. Campaigns send e-mails, and the events in `_STORY` happen."""
     for finding in report.findings:
         if finding.rule == _NO_DKIM and finding.domain == _FIXED_DOMAIN and finding.mailbox:
             world.set_mailbox(finding.mailbox, dkim=True)

@@ -28,7 +28,7 @@ PATH: Final = click.Path(path_type=Path)
 """Parameter type of a file to read."""
 
 OpenInput: TypeAlias = partial[File]
-"""`open_file` with the options of the command line."""
+"""The function `open_file`, with the options of the command line as arguments."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,14 +46,14 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _STDOUT: Final = "/dev/stdout"
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""Suffixes that, appended to the path of a journal, give the paths of the journal's files."""
+"""Suffixes to append to the path of a journal. The results are the paths of the files of this journal."""
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
-"""Pairs of options that may name the same file: the file is read first, then replaced as a whole."""
+"""Pairs of options that may name the same file, because the command reads the file first and then replaces the whole file."""
 
 FileKey: TypeAlias = tuple[int | str, ...]
-"""The identity of a file: its device and inode. For a new file, it is the device and inode of the folder, and the name."""
+"""The identity of a file: its device and inode. A new file is identified by the device and inode of its folder, and its name."""
 HasFormat: TypeAlias = Callable[[Path], bool]
-"""A function that returns whether a file starts like a file of the format to be written."""
+"""A function that returns whether an existing file begins like a file of the format to be written."""
 
 
 class OutputPath(click.Path):
@@ -78,7 +78,7 @@ class JournalType(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or the URL as it is."""
+        """Return a URL unchanged, and any other value as a path."""
         return value if is_url(value) else super().convert(value, param, ctx)
 
 
@@ -115,7 +115,7 @@ class FileUse:
 
     @classmethod
     def for_journal(cls, flag: str, path: JournalLocation | None, *, written: bool) -> Iterator[Self]:
-        """Yield the use of a journal and of the files beside it; nothing if `path` is `None` or a URL."""
+        """Yield a `FileUse` for a journal and the files beside it, or nothing if `path` is `None` or a URL."""
         if isinstance(path, Path):
             bases = {str(path), os.path.realpath(path)}
             keys = frozenset().union(*(find_keys(Path(base + end)) for base in bases for end in _JOURNAL_SUFFIXES))
@@ -136,8 +136,8 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
         force: Whether an output may replace a file of another kind.
 
     Raises:
-        click.UsageError: The folder of an output does not exist, the command uses the output as another file too, or the output
-            would replace a file of another kind.
+        click.UsageError: The folder of an output does not exist, another option names the same file, or the output would
+            replace a file of another kind.
         click.ClickException: An output cannot be written.
     """
     files = [file for use in uses for file in use]
@@ -162,7 +162,7 @@ def _check_output(file: FileUse) -> None:
     """Check that an output can be written, without changing it.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The output cannot be written.
     """
     if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
         check_writable(file.path)
@@ -173,7 +173,7 @@ def _check_output(file: FileUse) -> None:
 
 
 def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
-    """Yield each pair of uses that name the same file, if at least one writes the file and their options may not share it."""
+    """Yield each pair of uses that name the same file, unless both only read the file or their options may share a file."""
     for one, other in combinations(uses, 2):
         may_share = {one.flag, other.flag} in _SHAREABLE_OPTIONS or not (one.written or other.written)
         if one.keys & other.keys and not may_share:
@@ -182,7 +182,7 @@ def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]
 
 def is_case_insensitive(folder: Path) -> bool:
     """Return whether a folder ignores the case of file names."""
-    try:  # without writing a file: look up an existing name in the other case
+    try:  # look up an existing name in the opposite case, because writing a test file may not be allowed
         with os.scandir(folder) as entries:
             path = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
         other = path.name.swapcase()
@@ -196,7 +196,7 @@ def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensit
 
     Args:
         path: The file, which may not exist yet, or a file descriptor.
-        folds: Returns whether a folder ignores the case of file names.
+        folds: Function that returns whether a folder ignores the case of file names.
     """
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
@@ -228,7 +228,7 @@ def require_folder(flag: str, path: Path) -> None:
 
 @contextmanager
 def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
-    """Replace an error of the operating system with an error that names the option and its value.
+    """Replace an `OSError` of the `with` block with an error that names an option, the value of the option and a remedy.
 
     The original error may name no file, or only the temporary file that is written beside an output.
 
@@ -244,10 +244,10 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
-"""Context manager for reading a file that an option names: an error names the option and the remedy."""
+"""Context manager for reading a file that an option names. An `OSError` becomes an error with the option and a remedy."""
 
 explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
-"""Context manager for writing a file that an option names: an error names the option and the remedy."""
+"""Context manager for writing a file that an option names. An `OSError` becomes an error with the option and a remedy."""
 
 
 def _has_content(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Print the findings and results of an import for people."""
+"""Print the findings and results of an import in human-readable form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FailedRows:
     Args:
         screen: Screen to print on.
         few: Maximum number of rows to print when the `with` block ends; with `None`, every row is printed as soon as it fails.
-        find_number: Returns the number of a row, given its index.
+        find_number: Function that returns the number of a row for its index; `None` if unknown.
 
     Attributes:
         failures: The first 100 failed rows, for the JSON result.
@@ -41,7 +41,7 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """List the row if it failed. An error that affects every row is instead printed once, at the end of the run."""
+        """List the row of an outcome if the row failed. Errors that affect every row are printed once, after the run."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
@@ -76,24 +76,24 @@ class FailedRows:
 
 
 def find_email(outcome: ContactOutcome) -> str:
-    """Return the e-mail of a row; an empty string if it is unknown."""
+    """Return the e-mail of an outcome's row; an empty string if the e-mail is unknown."""
     row = outcome.contact
     members = row.members if isinstance(row, Row) else row if isinstance(row, Mapping) else {}
     return str(members.get("email", "")).strip()
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
-    """Return whether an error is the refusal that ended the run, or was caused by this refusal."""
+    """Return whether an error affects the whole run rather than a single row."""
     return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and affects_every_row(error))
 
 
 def max_listed_rows(screen: Screen) -> int | None:
-    """Return the maximum number of failed rows to list: a few on a terminal; `None`, which lists all, in a file or a pipe."""
+    """Return the maximum number of failed rows to list: 10 on a terminal; `None`, which means all rows, in a file or pipe."""
     return _MAX_LISTED if screen.console else None
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print the field that each column is sent as, and why. In a pipe, omit the table if all names equal their codes."""
+    """Print each column with its field code and the reason. Without a terminal, omit the table if every name equals its code."""
     for note in notes:
         screen.print_line(f"note: {note}")
     if columns.export:
@@ -112,7 +112,7 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if preflight.kinds:
-        screen.print_footer("--check NAME=error rejects the rows with such a finding; --check NAME=off turns a check off.")
+        screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
     if preflight.refused:
         screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
     if estimate is not None:
@@ -123,11 +123,11 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
 def print_report(
     screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
 ) -> None:
-    """Print the counts of a run, and how to continue.
+    """Print the number of rows by outcome, and instructions for resuming a run that is incomplete.
 
     Args:
         screen: Screen to print on.
-        report: The counts.
+        report: The number of rows by outcome, and the duration.
         total: Number of rows of the input; `None` if unknown.
         journal: The journal; `None` if the run has none.
         source: Path of the input; `None` if it was standard input.
@@ -141,9 +141,9 @@ def print_report(
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
         command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
-        screen.print_line(f"list them with: {command}" if journal else "to list them, import with --journal", wrap=False)
+        screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
     if total is not None and report.rows < total and journal:
-        screen.print_line(f"Rows remain. Resume with the same command and --journal {journal} --resume.")
+        screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:
         hint = "Importing the file again is safe: the service detects duplicates."
         screen.print_line(f"The remaining rows were not sent (a few may have been in flight). {hint}")

@@ -22,11 +22,20 @@ from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
-from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import WRITING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
-from outreach_async.cli.process import DRAIN_TIMEOUT, PAUSED_DRAIN_TIMEOUT, InterruptHandler, handle_interrupts, run_async
+from outreach_async.cli.process import (
+    DRAIN_TIMEOUT,
+    INCOMPLETE,
+    INTERRUPTED,
+    OK,
+    PAUSED_DRAIN_TIMEOUT,
+    InterruptHandler,
+    exit_code_of_rows,
+    handle_interrupts,
+    run_async,
+)
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
@@ -40,7 +49,7 @@ from outreach_async.validation import require_id
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
 
 OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
-"""A function that receives the final counts and the first failed rows of an import."""
+"""A function that receives the final report and the first failed rows of an import."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,13 +67,14 @@ class ImportJob:
         repeats: Policy for duplicates within the file.
         journal: Path or URL of the journal, which records the run.
         resume: Whether to resume the run of an existing journal.
-        earlier: `unknown` continues after the journal was damaged or lost. Every row without an outcome counts as possibly sent.
+        earlier: With `unknown`, an import continues after its journal was damaged or lost, and rows without an outcome count as
+            possibly sent.
         rejects: File for rows that were rejected, not applied or unknown.
         checks: Levels of the checks; `None` to check nothing and print no findings.
         save_mapping: File to write the column mapping to.
         rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
         notes: Remarks to print before the run.
-        spooled: Whether the rows are stored only in the journal, because they came from standard input.
+        spooled: Whether the rows are read from the journal, which stored them during an earlier import from standard input.
     """
 
     file: File
@@ -87,12 +97,12 @@ class ImportJob:
 
     @property
     def spools(self) -> bool:
-        """True if the journal stores the rows, because the input can be read only once."""
+        """True if the journal stores the rows, because the input is a stream that can be read only once."""
         return self.journal is not None and self.file.path is None
 
     @property
     def unit(self) -> RowUnit:
-        """The unit of the row numbers in the run's messages."""
+        """The unit of row numbers in messages: `record` if the journal stores the rows, else `line`."""
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
@@ -112,7 +122,11 @@ class ImportJob:
         return journal_at(self.journal, source=source, fingerprint=fingerprint, mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if there is none, or if its journal is damaged and may be replaced."""
+        """Return the report of the run to resume; `None` if no run is resumed, or if its journal is damaged and may be replaced.
+
+        Raises:
+            InvalidRequest, JournalError: The journal is damaged, and `earlier` is `known`.
+        """
         if not self.resume or self.journal is None or not (journal := journal_at(self.journal)).exists():
             return None
         try:
@@ -123,7 +137,10 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether a run is finished and its input need not be read, because the journal has the rows or a fingerprint."""
+        """Return whether the run of a report is finished and can be reported again without reading its input.
+
+        This requires that the journal contains the rows, or a fingerprint to compare with the input file.
+        """
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
@@ -131,10 +148,10 @@ class ImportJob:
 
 def is_spooled(report: JournalReport | None) -> bool:
     """Return whether a run from standard input can be resumed from its journal alone."""
-    # A run from a file has a fingerprint. A journal without a source was not written by this command.
+    # The journal of a file has a fingerprint. A journal without a source was not written by this command.
     if report is None or report.source is None or report.fingerprint is not None:
         return False
-    # The first row is marked only after the whole input is in the journal.
+    # Rows are marked as about to be sent only after the whole input is in the journal.
     return report.marked > 0 or report.state == "finished"
 
 
@@ -151,7 +168,7 @@ async def prepare(
         client: Client to read the workspace's fields with; `None` to map columns without these fields.
         job: The import.
         screen: Screen to print on.
-        on_rejected: Called with each invalid row and its error.
+        on_rejected: Function to call with each invalid row and its error.
         unit: Unit of the row numbers in the findings.
 
     Raises:
@@ -209,7 +226,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 def _open_rejects(
     path: Path | None, file: File, find_number: FindNumber = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if `path` is given. Yield a function that writes an outcome if the row failed.
+    """Open the rejects file, if `path` is given. Yield a function that writes an outcome to the file if its row failed.
 
     The file appears at its path when the block ends, even if the block raises.
 
@@ -244,7 +261,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         job: The import.
         screen: Screen to print on.
         few: Maximum number of failed rows to list; `None` for all of them.
-        closing: Called with the final counts and the first failed rows, whether the run succeeds or not.
+        closing: Function to call with the final report and the first failed rows, also if the run fails.
     """
     earlier = job.read_earlier_report()
     preflight, rows, mapping = await _prepare_rows(client, job, screen, earlier)
@@ -277,7 +294,7 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
+    """Check the file, and return the findings, the rows and the mapping. For a finished run, set only the number of rows."""
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
@@ -302,14 +319,14 @@ def _print_counts_at_end(
 ) -> Iterator[Callable[[Outcomes], None]]:
     """Yield a function that receives a started run, and print the run's counts at the end, even after an error.
 
-    With a journal, the counts cover all sessions of the run.
+    With a journal, the counts include earlier sessions of the run.
 
     Args:
         job: The import.
         screen: Screen to print on.
         total: Number of rows of the input; `None` if unknown.
         heading: Line to print before the counts; empty for none.
-        closing: Called with the counts.
+        closing: Function to call with the counts.
     """
     started: list[Outcomes] = []
     try:
@@ -362,7 +379,7 @@ _LEVELS: Final = get_args(Level)
 )
 @click.option("--campaign", metavar="ID", help="Add the contacts to this campaign.")
 @click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
-@click.option("--concurrency", type=int, default=MAX_IN_FLIGHT, metavar="N", help="Maximum concurrent requests.")
+@click.option("--concurrency", type=int, default=MAX_IN_FLIGHT, metavar="N", help="Maximum number of concurrent requests.")
 @click.option(
     "--repeats",
     type=click.Choice(get_args(Repeats)),
@@ -428,8 +445,8 @@ def import_(
     Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
     code of a field, such as first_name, the label of a workspace field, or a common name in English, German, French, Spanish,
     Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
-    matches no field, nothing is sent, and the error shows the --map options to add; or use --ignore-unknown. A name that may mean
-    several fields is ambiguous, and always needs --map.
+    matches no field, nothing is sent, and the error shows the --map options to add; --ignore-unknown skips the column instead. A
+    name that may mean several fields is ambiguous, and always needs --map.
 
     The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
     accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
@@ -476,10 +493,10 @@ def import_(
 
 
 def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Repeats, *, resume: bool) -> None:
-    """Check that a journal is given if one is needed, and that it exists only if its run is resumed.
+    """Check that a journal is given if the options require one, and that the journal exists only if its run is resumed.
 
     Raises:
-        click.UsageError: No journal is given where one is needed, or the journal of another run exists.
+        click.UsageError: `--repeats` requires a journal and none is given, or the journal exists and `--resume` is not given.
     """
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
@@ -496,13 +513,13 @@ def _create_job(
     checks: tuple[str, ...],
     **settings: Any,
 ) -> ImportJob:
-    """Open the input file, and return the import that the options describe.
+    """Open the input file, and create an `ImportJob` from the options.
 
     Raises:
         InvalidRequest: An option has an invalid value, or the file cannot be read.
     """
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
-    # The job has no rows until the input is opened. A spooled input is not opened: its rows are in the journal.
+    # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
     if str(path) == STDIN and job.earlier == "known" and is_spooled(report := job.read_earlier_report()):
         applicable, _ = apply_mapping(saved, [*(report.mapping or ())] if report else ())

@@ -11,11 +11,10 @@ import attrs
 import click
 
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.exits import INCOMPLETE, OK
 from outreach_async.cli.messages import count_noun, format_moment, format_period
 from outreach_async.cli.options import CONNECTION, READING, IdType, Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import INCOMPLETE, OK, run_async
 from outreach_async.codec import to_wire
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
@@ -29,7 +28,7 @@ _FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "days_left_date_utc": ("days_left_date", format_moment),
     "wait": ("wait_time", lambda milliseconds: format_period(milliseconds / 1000)),
 }
-"""Maps each formatted column to the column that has its value, and the function that formats the value."""
+"""Maps each formatted column to its source column, and to the function that formats the value of the source column."""
 
 
 def _read_cell(item: Any, name: str) -> Any:
@@ -47,7 +46,7 @@ class ListColumns:
         all: The names of all columns.
         brief: The columns that a terminal shows by default, because its width is limited.
         read: Function that returns the value of an item in a column.
-        spare: The column of `brief` that a narrow terminal omits; empty if it omits none.
+        spare: The column of `brief` to omit on a narrow terminal; an empty string to omit none.
     """
 
     all: tuple[str, ...]
@@ -78,7 +77,7 @@ class ListColumns:
         return names
 
     def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
-        """Print a table of these columns and, on a terminal, the names of the other columns.
+        """Print a table of the given columns and, on a terminal, the names of the other columns.
 
         If the default columns are too wide for the terminal, the column `spare` is omitted.
         """
@@ -123,8 +122,8 @@ _TEMPLATE_COLUMNS: Final = (
 )
 
 
-def _read_step_cell(line: tuple[Step, Template | None], name: str) -> Any:
-    step, template = line
+def _read_step_cell(row: tuple[Step, Template | None], name: str) -> Any:
+    step, template = row
     if name in _STEP_COLUMNS:
         return _read_cell(step, name)
     # The prefix distinguishes a template's id and status from those of its step.
@@ -211,11 +210,11 @@ async def _run_steps(options: Options, campaign: str, chosen: str | None) -> int
     screen, names = _open_screen(options, _STEPS, chosen)
     async with open_client(options) as client:
         result = await client.campaigns.steps(campaign)
-    # One line for each template, and one for a step without templates.
-    lines: list[tuple[Step, Template | None]] = []
+    # One row for each template, and one row for each step without templates.
+    rows: list[tuple[Step, Template | None]] = []
     for step in result.data:
-        lines += [(step, template) for template in step.templates] or [(step, None)]
-    _STEPS.print(screen, lines, names)
+        rows += [(step, template) for template in step.templates] or [(step, None)]
+    _STEPS.print(screen, rows, names)
     ends = format_moment(result.days_left_date) or result.days_left_date
     screen.print_footer(f"{count_noun(len(result.data), 'step')}; time left: {result.days_left_display} (end: {ends})")
     screen.print_result({**to_wire(result), "count": len(result.data)})

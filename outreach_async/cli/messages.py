@@ -1,4 +1,4 @@
-"""Convert values and the library's messages for output on a command line."""
+"""Format values, and messages of the library, for output on the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FLAGS: Final = {
     "strict_validation": "--strict",
     "workspaces": "--workspace",
 }
-"""The command's option or argument that corresponds to each argument of the library."""
+"""Maps each argument of the library to the corresponding option or argument of the command."""
 
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
@@ -40,7 +40,7 @@ _REPLACEMENTS: Final = (
     # Remedies for which the command has no option.
     (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
-    # Workbooks are read in another process, so an exception of python-calamine is known only by its text.
+    # Workbooks are read in another process, so only the text of a python-calamine exception is known.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
     # Remedies that name an argument in plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
@@ -50,10 +50,10 @@ _REPLACEMENTS: Final = (
     (re.compile(r"\bgot None\b"), "got nothing"),
     (re.compile(r"\bstrict_validation\b"), "--strict"),
 )
-"""Other patterns in the library's messages, with their replacements."""
+"""Patterns in messages of the library that are not arguments, with their replacements."""
 
 _USUAL_WIDTH: Final = 80
-"""Width that is assumed for a terminal of unknown width."""
+"""Assumed width of a terminal whose width is unknown, in characters."""
 
 
 _NO_CONNECTION: Final = 0
@@ -67,11 +67,11 @@ _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
     (404, "create_contact"): "check --workspace, --campaign and --base-url",
     (404, "list_steps"): "check the campaign id (the command 'campaigns' lists the ids) and --base-url",
 }
-"""The remedy for an error, by status and operation. `None` stands for every operation without an entry of its own."""
+"""Remedies for failed requests, by status code and operation. `None` matches every operation not listed for the status."""
 
 
 def find_remedy(error: OutreachError) -> str:
-    """Return the remedy for an error of a request; an empty string if the message of the error suffices."""
+    """Return the remedy to add to the message of a failed request; an empty string if the message needs no remedy."""
     cause = error.__cause__ if isinstance(error, BulkStopped | DeadlineExceeded) else error
     unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
     status = _NO_CONNECTION if unconnected else error.status_code
@@ -96,14 +96,14 @@ def to_printable(value: Any) -> str:
 
 
 def format_cell(value: Any, column: str = "") -> str:
-    """Return a value of a table on a terminal: as `to_printable` does, but with thousands separators in numbers."""
+    """Format a value for a table on a terminal, like `to_printable`, but with thousands separators in numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or column in _MOMENTS:
         return to_printable(value)
     return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
 
 
 _MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})
-"""Columns whose numbers are Unix times, which have no separators."""
+"""Columns that contain Unix times, which are printed without thousands separators."""
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -121,7 +121,7 @@ def wrap_line(text: str, width: int) -> str:
 
 
 def wrap_error(text: str) -> str:
-    """Wrap the lines of an error message if stderr is a terminal, except those that show an option to copy."""
+    """Wrap the lines of an error message if stderr is a terminal. Lines with an option to copy are not wrapped."""
     if not sys.stderr.isatty():
         return text
     width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
@@ -139,7 +139,11 @@ def format_moment(value: Any) -> str:
 
 
 def format_period(seconds: float) -> str:
-    """Return a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`. Seconds have three digits."""
+    """Format a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`.
+
+    Args:
+        seconds: Duration in seconds. If it is too long or not a number, the result is an empty string.
+    """
     try:
         whole = timedelta(seconds=round(seconds))
     except (OverflowError, ValueError):
@@ -154,7 +158,7 @@ def format_period(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration in seconds; from one minute, also in larger units."""
+    """Format a duration in seconds, such as `1.5 s`. From one minute, add the larger units in parentheses."""
     return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
 
 
@@ -163,7 +167,7 @@ def _count_unit(count: float, unit: str) -> str:
 
 
 def translate_arguments(text: str) -> str:
-    """Return a message of the library with options of the command instead of Python arguments."""
+    """Replace the names of Python arguments in a message of the library with options of the command."""
     text = _LEADING_FIELD.sub(lambda found: _FLAGS[found[1]], text)
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)

@@ -1,4 +1,4 @@
-"""Options shared by several commands. They are accepted before and after the name of the command."""
+"""Options shared by several commands. Shared options are accepted before and after the name of the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAKE: Final = "fake:"
 Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
 _ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}
-"""Maps each kind of id to the name of the parameters that take it."""
+"""Maps each kind of id to the name of the parameters that accept ids of this kind."""
 _REMEDIES: Final = {
     "workspace": "pass the id of a workspace",
     "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
@@ -29,7 +29,7 @@ _REMEDIES: Final = {
 
 
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """Parameter type for an id. For an id of another kind, the error suggests the parameter that takes it.
+    """Parameter type for an id. If the id is of another kind, the error suggests the parameter for that kind.
 
     Args:
         kind: The kind of id, such as `workspace`.
@@ -41,10 +41,10 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the id.
+        """Return the value if it is an id of this kind.
 
         Raises:
-            InvalidRequest: The value is not an id of this kind. The message does not show it, because it may be a key.
+            InvalidRequest: The value is not an id of this kind. The message omits the value, because it may be a key.
         """
         name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
         return require_id(name, value, self.kind, self._find_remedy(str(value), ctx.command.params if ctx else ()))
@@ -54,7 +54,7 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         for parameter in parameters:
             if parameter.name == _ID_PARAMETERS.get(given) and given != self.kind:
                 return f"did you mean {parameter.opts[0]}?"
-        hint = " (the command 'steps' takes campaign ids)" if given == "campaign" and self.kind == "workspace" else ""
+        hint = " (the command 'steps' accepts campaign ids)" if given == "campaign" and self.kind == "workspace" else ""
         return _REMEDIES[self.kind] + hint
 
 
@@ -68,7 +68,7 @@ _SHARED_OPTIONS: Final = {
         metavar="ID",
         multiple=True,
         type=IdType("workspace"),
-        help="Id of the workspace; with 'audit', repeatable. [OUTREACH_WORKSPACE]",
+        help="Id of the workspace; repeatable with 'audit', 'brief' and 'mcp'. [OUTREACH_WORKSPACE]",
     ),
     "owner_key": click.option(
         "--owner-key",
@@ -86,19 +86,19 @@ _SHARED_OPTIONS: Final = {
         "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."
     ),
 }
-"""Maps each attribute of `Options` to its option."""
+"""Maps each attribute of `Options` to the decorator that declares its option."""
 
 CONNECTION: Final = ("base_url", "backend", "timeout", "rate", "headers")
-"""The options of a command that sends requests."""
+"""Shared options of a command that sends requests."""
 READING: Final = (*CONNECTION, "workspaces", "as_json")
-"""The options of a command that reads a workspace."""
+"""Shared options of a command that reads a workspace."""
 WRITING: Final = (*READING, "owner_key")
-"""The options of a command that creates contacts."""
+"""Shared options of a command that creates contacts."""
 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """The shared options, with defaults from the environment. Options that the command does not have are unset.
+    """Values of the shared options, with defaults from the environment. Options that the command does not have are unset.
 
     Attributes:
         base_url: Base URL of the service; `None` if not given.
@@ -124,7 +124,7 @@ class Options:
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
         """Create the options from the command line, and from the environment for options that are not given.
 
-        For the embedded service, the environment provides only the rate: its key and workspace belong to another service.
+        For the embedded service, only the rate is read from the environment, where key and workspace belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
@@ -148,7 +148,7 @@ class Options:
 
     @property
     def workspace(self) -> str | None:
-        """The workspace to work in; `None` if not given.
+        """The id of the workspace to work in; `None` if not given.
 
         Raises:
             click.UsageError: Several workspaces are given.
@@ -159,12 +159,12 @@ class Options:
 
 
 def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the shared options that a command uses. The command receives them as `options`.
+    """Declare the shared options that a command uses. The command receives their values as the argument `options`.
 
     Options after the command's name have priority over the same options before the name.
 
     Args:
-        names: Attributes of `Options`.
+        names: Names of attributes of `Options`.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,7 +216,7 @@ def _prefer_later(before: Any, after: Any) -> Any:
 
 
 def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the workspaces in the environment.
+    """Return the workspace ids in the environment variable `OUTREACH_WORKSPACE`.
 
     Raises:
         InvalidRequest: An id is not a workspace id.
@@ -228,5 +228,5 @@ def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise click.UsageError("--header: expected 'Name: value', got text without a name or colon; quote the whole header.")
+        raise click.UsageError("--header: expected 'Name: value', got a value without a name or colon; quote the whole header.")
     return name.strip(), value.strip()

@@ -44,12 +44,12 @@ class Screen:
         return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
 
     def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
-        """Print a line for people; with `as_json`, print nothing.
+        """Print a human-readable line; with `as_json`, print nothing.
 
         Args:
             text: The line.
             style: Style of the line on a terminal.
-            wrap: Whether a terminal shows a long line on several lines, broken between words. Pass `False` for a line to copy.
+            wrap: Whether to break a long line between words on a terminal. Pass `False` for a line that users copy.
         """
         if self.console:
             line = to_printable(text)
@@ -62,7 +62,7 @@ class Screen:
         print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
-        """Print each line of a text for people; with `as_json`, print nothing."""
+        """Print a human-readable string of several lines; with `as_json`, print nothing."""
         for line in text.splitlines():
             self.print_line(line)
 
@@ -79,7 +79,7 @@ class Screen:
         """
         if self.console:
             if self.has_room(columns, listed := list(rows)):
-                self.console.print(_build_table(columns, listed), crop=False)  # a truncated number is a wrong number
+                self.console.print(_build_table(columns, listed), crop=False)  # a truncated number would be wrong
             else:
                 self._print_blocks(columns, listed)
         elif not self.as_json:
@@ -88,7 +88,7 @@ class Screen:
 
     def has_room(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
         """Return whether a table fits the width of the terminal without breaks inside words; `True` if there is no terminal."""
-        # A column has a space before it and one after it.
+        # Each column is surrounded by two spaces.
         width = sum((column.min_width or 0) + 2 for column in _build_table(columns, rows).columns)
         return self.console is None or width <= self.console.width
 
@@ -100,7 +100,7 @@ class Screen:
             self.print_line()
 
     def print_result(self, value: dict[str, Any]) -> None:
-        """Print the JSON object as the last line of stdout; without `as_json`, print nothing."""
+        """Print a result as one JSON object, the last line of stdout; without `as_json`, print nothing."""
         if self.as_json:
             print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
 
@@ -113,9 +113,9 @@ _PERCENTAGES: Final = frozenset(
         *("opened_14days", "avg_open_rate", "avg_click_rate"),
     }
 )
-"""Columns of lists whose heading on a terminal adds the unit."""
+"""Columns that contain percentages. On a terminal, their headings end with `%`."""
 _MIN_WORD_WIDTH: Final = 16
-"""Length up to which a table never breaks a word, in characters."""
+"""Maximum length of a word that is never broken in a table, in characters."""
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -138,7 +138,7 @@ ShowProgress: TypeAlias = Callable[[int, str], None]
 """A function that shows the number of completed rows or workspaces, and a string beside the progress bar."""
 
 _CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
-"""The class of another library's exception, which means nothing to a user."""
+"""Matches class names of exceptions in a message. They are removed, because users would not understand them."""
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
 """Rate in rows per second below which one decimal is shown."""
@@ -146,7 +146,13 @@ _SLOW_RATE: Final = 10
 
 @contextmanager
 def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator[ShowProgress]:
-    """Show a progress bar on stderr, and yield a function that updates it. `total` is `None` if it is unknown."""
+    """Show a progress bar on stderr if stderr is a terminal, and yield a function that updates the bar.
+
+    Args:
+        title: Description to the left of the bar.
+        total: Total number of rows or workspaces; `None` if unknown.
+        unit: Plural noun for what the numbers count.
+    """
     if not sys.stderr.isatty():
         yield lambda _done, _text: None
         return
@@ -165,9 +171,9 @@ async def follow_progress(
     """Show the progress of a run or an audit until this task is cancelled.
 
     Args:
-        measure: Returns the current progress.
-        show: Updates the bar.
-        warn: Prints a line with the reason for each pause, because the reason may not fit beside the bar.
+        measure: Function that returns the current progress.
+        show: Function that updates the progress bar.
+        warn: Function that prints a line. It prints the reason for each pause, which may not fit beside the bar.
     """
     printed_reason = ""
     while True:
@@ -182,7 +188,7 @@ async def follow_progress(
 
 
 def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> str:
-    """Update the bar, and return the string beside it."""
+    """Show the current progress in the progress bar, and return the string beside the bar."""
     text = format_progress(progress)
     show(_count_done(progress)[0], text)
     return text
@@ -193,7 +199,10 @@ def _count_done(progress: BulkProgress | AuditProgress) -> tuple[int, str]:
 
 
 def format_progress(progress: BulkProgress | AuditProgress) -> str:
-    """Return the rate, the state with its reason, and the ETA of a run, or of an audit with its number of mailboxes."""
+    """Format the rate, the state with its reason, and the ETA of a bulk run or an audit.
+
+    For an audit, the string begins with the numbers of mailboxes and campaigns read.
+    """
     digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
     rate = f"{progress.rate:,.{digits}f}"
     parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [_format_read(progress), f"{rate}/s"]
@@ -213,5 +222,5 @@ def _format_read(progress: AuditProgress) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in hours, minutes and seconds."""
+    """Format a duration in seconds as hours, minutes and seconds, such as `1:02:03`."""
     return str(timedelta(seconds=round(seconds)))

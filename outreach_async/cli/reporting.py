@@ -13,11 +13,11 @@ import click
 
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
 from outreach_async.cli import files
-from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
 from outreach_async.cli.import_report import find_email
 from outreach_async.cli.messages import format_seconds
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
+from outreach_async.cli.process import SUSPENDED, exit_code_of_rows
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File
 from outreach_async.importer.rejects import export_rejects, is_rejects_file, number_record
@@ -32,7 +32,7 @@ from outreach_async.importer.table import RowNumber
     "input_",
     metavar="FILE",
     type=files.PATH,
-    help="Input file of the run: adds lines and e-mails to --uncertain.  [default for --rejects: the path in the journal]",
+    help="Input file of the run: adds line numbers and e-mails to --uncertain.  [default for --rejects: the path in the journal]",
 )
 @files.rejects_option
 @files.force_option
@@ -88,7 +88,7 @@ def report(
 
 @contextmanager
 def _name_argument() -> Iterator[None]:
-    """Rename `journal` to `JOURNAL` in errors, because the journal is an argument here, not an option."""
+    """Name the argument `JOURNAL` in errors, where the library names its own argument `journal`."""
     try:
         yield
     except InvalidRequest as error:
@@ -131,7 +131,7 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Return one report for all parts. Its state is `finished` if all parts are finished, else that of an unfinished part."""
+    """Add up the reports of all parts. The state is `finished` if all parts are finished, else that of an unfinished part."""
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
@@ -147,7 +147,7 @@ def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
 
 
 def _describe_uncertain_rows(run: JournalReader, figures: JournalReport, file: File | None) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each row with an uncertain outcome. With a file, it has the line and e-mail of the row."""
+    """Yield a JSON object for each row with an uncertain outcome. With `file`, the object has the line number and e-mail."""
     records = enumerate(file.records() if file else ())
     email = _find_email_column(file, figures.mapping or {}) if file else None
     for outcome in run.outcomes():
@@ -174,7 +174,7 @@ def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print the rows as a table, and return them. On a terminal, say so if there are none."""
+    """Print the rows as a table, and return the rows. If there are none, print a message on a terminal."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return rows
@@ -190,10 +190,10 @@ def _format_cell(value: object) -> object:
 
 
 def _find_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
-    """Open the file whose path is in the journal. Return `None` if the input was standard input.
+    """Open the input file whose path is in the journal; return `None` if the input was standard input.
 
     Raises:
-        InvalidRequest: The file cannot be read, it has changed, or the journal records no input file.
+        InvalidRequest: The file cannot be read or has changed, or the journal records no input file.
     """
     if figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
@@ -201,7 +201,7 @@ def _find_input_file(open_input: files.OpenInput, figures: JournalReport) -> Fil
 
 
 def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:
-    """Open the input of the run.
+    """Open the input file of a run, and check its fingerprint.
 
     Raises:
         InvalidRequest: The file cannot be read, has changed since the run began, or is not the input of the run.
@@ -222,6 +222,6 @@ def _print_report(screen: Screen, figures: JournalReport) -> None:
         screen.print_line(f"input: {figures.source}")
     if figures.uncertain:
         option = f" --input {figures.source}" if figures.fingerprint else ""
-        screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list them with --uncertain{option}")
+        screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list these rows with --uncertain{option}")
     if figures.possibly_sent:
         screen.print_line(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

@@ -1,4 +1,4 @@
-"""The command `serve`: the embedded service on a real port, with the same sample data at every start."""
+"""The command `serve`: serve the embedded service over HTTP, with the same sample data after every start."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from typing import Any, Final
 import click
 
 from outreach_async.cli.app import create_completer
-from outreach_async.cli.exits import OK
 from outreach_async.cli.files import PATH, explain_os_errors, explain_read_errors
 from outreach_async.cli.options import Options, shared_options
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import OK, run_async
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
 from outreach_async.fake.server import serve_forever
@@ -33,7 +32,7 @@ _WEBSITE_IP: Final = "198.51.100.20"
 
 
 def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Return the embedded service with its initial data."""
+    """Return the embedded service with the data of the demo."""
     service = FakeService(seed, behaviour, _NOW)
     world = tomllib.loads((files("outreach_async.cli") / "data" / "world.toml").read_text(encoding="utf-8"))
     for workspace in world["workspaces"]:
@@ -57,7 +56,7 @@ def _add_mailboxes(
 
 
 def _to_json(value: Any) -> Any:
-    """Convert a TOML value to JSON: a time becomes Unix seconds, and an empty string becomes null, which TOML does not have."""
+    """Convert a TOML value to JSON: a time becomes Unix seconds, and an empty string becomes `None`, because TOML has no null."""
     if isinstance(value, datetime):
         return int(value.timestamp())
     return None if value == "" else value
@@ -79,7 +78,7 @@ def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None)
 
 
 def find_entry_ids(service: FakeService) -> dict[str, str | None]:
-    """Return the id of the first workspace, one of its owner keys, and the id of a campaign; `None` for each missing value."""
+    """Return the first workspace with one of its owner keys and one of its campaigns, as ids. A missing value is `None`."""
     document = json.loads(service.dump())
     space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
     keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)

@@ -12,11 +12,11 @@ import click
 
 from outreach_async.bulk.journal.objects import is_url
 from outreach_async.cli.connection import open_sync_client
-from outreach_async.cli.exits import exit_code_of_rows
 from outreach_async.cli.import_report import max_listed_rows, print_report
 from outreach_async.cli.messages import count_noun
 from outreach_async.cli.options import FAKE, Options
 from outreach_async.cli.output import Screen, show_progress
+from outreach_async.cli.process import exit_code_of_rows
 from outreach_async.importer import parse_overrides
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
@@ -30,14 +30,14 @@ _UNAVAILABLE: Final = ("rejects", "dry_run", "mapping", "save_mapping", "checks"
 def import_in_parts(
     options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> int:
-    """Plan the import of files, import them on a Dask cluster, print the results and return the exit code.
+    """Import files on a Dask cluster in parts, print the results, and return the exit code.
 
     Args:
         options: The shared options.
         files: Path, URL or pattern of the files.
         scheduler: Address of the scheduler; `local` starts workers on this machine.
         file_options: Encoding, sheet and format of the files.
-        settings: The options of `import`.
+        settings: Values of the other options of `import`, by name.
 
     Raises:
         click.UsageError: An option is missing, or cannot be used with `--dask`.
@@ -118,7 +118,10 @@ def _read_fields(options: Options) -> list[WorkspaceField]:
 
 @contextmanager
 def _open_cluster(scheduler: str) -> Iterator[Any]:
-    """Yield the scheduler's address, or a local cluster with one worker per CPU. Local workers inherit the owner key."""
+    """Yield the address of a scheduler or, for `local`, a new cluster with one worker per CPU.
+
+    Workers of the new cluster inherit the environment variable with the owner key.
+    """
     if scheduler != _LOCAL:
         yield scheduler
         return
@@ -126,8 +129,8 @@ def _open_cluster(scheduler: str) -> Iterator[Any]:
     from distributed import LocalCluster
 
     with (
-        # By default, a cluster permanently drops a worker that takes over 15 seconds to restart. The profiler takes CPU time from
-        # the import.
+        # By default, a cluster permanently drops a worker that needs more than 15 seconds to restart. The profiler would use CPU
+        # time that the import needs.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h", "distributed.worker.profile.enabled": False}),
         LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster,
     ):

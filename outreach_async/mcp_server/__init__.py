@@ -13,18 +13,20 @@ stdout (Model Context Protocol). Most assistants read a configuration such as th
       }
     }
 
-To try it without a service, use the arguments `["mcp", "--base-url", "fake:"]`. Assistants do not inherit the environment of a
-shell: give the full path of the command if it is not found, and set its variables in `env`.
+To try the server without a service, use the arguments `["mcp", "--base-url", "fake:"]`. Assistants do not inherit the environment
+of a shell: give the full path of the command if it is not found, and set its variables in `env`.
 
 Tools
 -----
-`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` audits
-mailboxes and, with `campaigns`, campaigns too. It returns recommended actions, most urgent first; with `rule`, it lists the
-findings of a rule. `brief` lists changes and open tasks. With `--since last.json`, it compares with the last run of the command
-`brief --since last.json`, and only reads the file. `explain_rule` explains a rule, and `check_contacts` checks rows as an import
-does, without sending them. The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`;
-the first one is the default. The exception is `campaign_steps`: it takes the id of any campaign, because the service reads steps
-without a workspace. A call ends after 50 seconds, or after `--deadline`.
+`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` checks
+mailboxes and, with `campaigns`, campaigns too. The tool returns recommended actions, most urgent first; with `rule`, it returns
+the findings of a rule. `brief` lists changes and open tasks. With `--since last.json`, the changes are those since the last run
+of the command `brief --since last.json`; the tool only reads the file. `explain_rule` explains a rule, and `check_contacts`
+checks rows as an import does, without sending them.
+
+The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the
+default. `campaign_steps`, however, accepts the id of any campaign, because the service requires no workspace to read steps. A
+call ends after 50 seconds, or after `--deadline`.
 
 The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
 last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are two common
@@ -32,27 +34,28 @@ questions: `morning` (changes, problems and actions) and `campaign` (the results
 
 Third-party data
 ----------------
-Anyone who can name a campaign or answer an e-mail can write text that an assistant reads. Every answer with such data is one JSON
-object. Its first member, `notice`, states that the rest is data and never instructions; Markdown begins with the same sentence.
-Strings are cut, and control characters, characters that change the direction of text, and invisible characters are escaped. No
-such measure is complete: an assistant may still follow an instruction in the data. Allow only actions that are acceptable in the
-worst case. Without `--allow-writes`, it can only read.
+Anyone who can name a campaign or reply to an e-mail can write text that an assistant reads. Every result with data of the service
+is one JSON object. Its first member, `notice`, states that the other members are data and never instructions; Markdown begins
+with the same sentence. Long strings are truncated. Control characters, characters that change the direction of text, and
+invisible characters are escaped. These measures cannot be complete: an assistant may still follow an instruction in the data.
+Allow only actions that are acceptable in the worst case. Without `--allow-writes`, an assistant can only read.
 
 Creating contacts
 -----------------
-`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It needs an owner key. A call creates at most 50
-contacts, and skips those that exist or adds only their missing fields; it never overwrites a field. Before anything is sent, the
-assistant's program shows a form with every contact that would be created (MCP elicitation), and a person must confirm. The form
-shortens values of more than 40 characters, and shows their length. A call for another workspace or with an invalid contact is
-refused before the person is asked. If the program cannot show forms, the call fails, and the error lists the alternatives. For
-every contact, the answer has the `status`, whether it is `certain`, and all `possible` statuses.
+`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. The tool requires an owner key. A call creates
+at most 50 contacts. If a contact already exists, the call skips the contact or adds only its missing fields; fields are never
+overwritten. Before anything is sent, the assistant's program shows a form with every contact to create (MCP elicitation), and a
+person must confirm. The form shortens values of more than 40 characters, and shows their length. A call for another workspace or
+with an invalid contact is refused before the person is asked. If the program cannot show forms, the call fails, and the error
+lists the alternatives. For every contact, the result contains the `status`, whether the status is `certain`, and all `possible`
+statuses.
 
-No schema, answer or error shows the owner key or a credential in a header. Every error has a remedy.
+No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 
 From Python
 -----------
-`create_server` returns a server of the official SDK, which can serve it over HTTP; add authentication there, because anyone who
-connects can call every tool. The SDK's client can call it in the same process, as in a test:
+`create_server` returns a server of the official MCP SDK. The SDK can serve it over HTTP; add authentication in that case, because
+anyone who connects can call every tool. The SDK's client can call the server in the same process, as in a test:
 
 ```python
 import json
@@ -80,7 +83,7 @@ anyio.run(main)
 from __future__ import annotations
 
 try:
-    import mcp  # noqa: F401 - only whether it can be imported
+    import mcp  # noqa: F401 - checks that the package is installed
 except ImportError as missing:
     raise ImportError("mcp is not installed; run: pip install 'outreach_async[mcp]'") from missing
 

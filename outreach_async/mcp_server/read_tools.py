@@ -1,6 +1,6 @@
-"""The tools that read: lists, audits, rules, and checks of rows that are not sent."""
+"""Read-only tools: list the contents of workspaces, audit them, explain rules, and check rows without sending them."""
 
-# Annotations are evaluated at once, because the MCP SDK builds the schemas of the tools from them.
+# No `from __future__ import annotations`: the MCP SDK builds the schemas of the tools from the evaluated annotations.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from outreach_async.mcp_server.answers import MAX_PROSE, PAGE_SIZE, AnswerWriter
 from outreach_async.models import CampaignSteps, Mailbox, Page
 
 MAX_ROWS: Final = 50
-"""Maximum number of rows or contacts in a call."""
+"""Maximum number of rows or contacts in one call of a tool."""
 REPORT_URI: Final = "outreach://audit/latest"
 BRIEF_URI: Final = "outreach://brief/latest"
 
@@ -58,14 +58,14 @@ _MAX_PLACES: Final = 3
 
 
 class ReadTools:
-    """The tools that read, for one client.
+    """The read-only tools. All of them send their requests with the same client.
 
     Args:
         client: The client that sends the requests.
         workspaces: Ids of the workspaces that the tools may read.
         deadline: Time limit of an audit, in seconds.
-        clock: Returns the time of an audit, in Unix seconds.
-        read_earlier: Returns the report that a brief compares with; `None` if there is none.
+        clock: Function that returns the time of an audit, in Unix seconds.
+        read_earlier: Function that returns the earlier report that a brief compares with; `None` if there is none.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ReadTools:
         return self._write_page(space, page, found, "mailboxes", _MAILBOX)
 
     async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
-        """List the steps of a campaign, each with its templates. A template is a row."""
+        """List the steps of a campaign, with one row per template."""
         steps = await self._client.campaigns.steps(campaign)
         rows = list(_list_templates(steps))
         return self._answers.write(
@@ -125,10 +125,10 @@ class ReadTools:
         rule: str | None = None,
         page: PageNumber = 1,
     ) -> str:
-        """Audit workspaces, or list the findings of a rule or a further page of the last audit."""
+        """Audit workspaces, or return the findings of a rule or a further page from the last audit."""
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
-            explain(rule)  # raises an error that suggests a similar id if no rule has this one
+            explain(rule)  # raises an error that suggests similar ids if the rule does not exist
             campaigns = campaigns or rule.strip().upper() in ABOUT_CAMPAIGNS
         report = self._report if rule is not None or page > 1 else None
         if report is None or report.workspaces != spaces or (campaigns and report.campaigns is None):
@@ -174,7 +174,7 @@ class ReadTools:
         )
 
     def read_report(self) -> str:
-        """Return the last audit's whole report as JSON.
+        """Return the full report of the last audit as JSON.
 
         Raises:
             InvalidRequest: There was no audit yet.
@@ -182,7 +182,7 @@ class ReadTools:
         return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
 
     def read_markdown(self) -> str:
-        """Return the last audit's report as Markdown.
+        """Return the full report of the last audit as Markdown.
 
         Raises:
             InvalidRequest: There was no audit yet.
@@ -205,7 +205,7 @@ class ReadTools:
         return self._report
 
     def _choose_workspace(self, given: str | None) -> str:
-        """Return the given workspace, or the first one that the server may read.
+        """Return the given workspace, or by default the first workspace that the server may read.
 
         Raises:
             InvalidRequest: The server may not read the workspace.
@@ -215,7 +215,7 @@ class ReadTools:
         return given or self._workspaces[0]
 
     def _choose_workspaces(self, given: list[str] | None) -> list[str]:
-        """Return the given workspaces without duplicates, or all that the server may read."""
+        """Return the given workspaces without duplicates, or by default all workspaces that the server may read."""
         return list(dict.fromkeys(self._choose_workspace(space) for space in given or self._workspaces))
 
     def _write_page(self, workspace: str, page: int, found: Page[Any], name: str, members: Sequence[str]) -> str:
@@ -264,7 +264,7 @@ class ReadTools:
 
 
 def list_rules() -> str:
-    """Return the rules of the audit as JSON."""
+    """Return the id, severity and title of every rule of the audit as JSON."""
     rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
     return json.dumps([{"rule": rule.id, "severity": rule.severity_range, "title": rule.title} for rule in rules])
 
@@ -274,7 +274,7 @@ def _paging(page: int, items: int) -> dict[str, int]:
 
 
 def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each template. A step without templates has a row too."""
+    """Yield a row for each template, and a row for each step without templates."""
     for step in steps.data:
         row = {f"step_{name}": value for name, value in pick(step, _STEP).items()}
         yield from ({**row, **pick(template, _TEMPLATE)} for template in step.templates)
@@ -305,9 +305,9 @@ def _describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
 
 
 def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
-    """Return the result for a checked row: its findings and, if it cannot be sent, the reason.
+    """Return the result for a checked row: its findings and, if the row cannot be sent, the reason.
 
-    Its values are not repeated, because a value that was cut or cleaned must not become a contact.
+    The result omits the values of the row, because a value that was cut or cleaned must not become part of a contact.
     """
     refusal = row.refusal()
     reason = {} if refusal is None else {"reason": str(refusal)}
@@ -315,7 +315,7 @@ def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
 
 
 def _explain_columns(error: UnmappedColumns) -> str:
-    """Return an error about unknown columns, with a value of the tool's argument instead of options of the command."""
+    """Return the message for unknown columns. The remedy is a value for the argument `columns` of the tool."""
     proposed = {column.header: column.proposals[0] for column in error.columns}
     return (
         f"columns: {error.count:,} unknown or ambiguous; "

@@ -1,6 +1,6 @@
-"""The tool that creates contacts. It exists only for named workspaces, and a person confirms every call before it runs."""
+"""The tool that creates contacts in the allowed workspaces. A person confirms every call before anything is sent."""
 
-# Annotations are evaluated at once, because the MCP SDK builds the schema of the tool and finds its resolvers from them.
+# No `from __future__ import annotations`: the MCP SDK reads the schema and the resolvers from the evaluated annotations.
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
@@ -21,31 +21,31 @@ from outreach_async.validation import check_contact, require_id, to_contact
 from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
 Duplicates = Literal["skip", "update_missing_fields"]
-"""Policies for contacts that exist. The tool never overwrites a field."""
+"""Policies for contacts that already exist. Neither policy overwrites a field."""
 
 _CANNOT_ASK: Final = (
     "create_contacts: this client cannot ask a person for confirmation (MCP elicitation), so nothing was sent; "
     "use a client that supports elicitation, or import the contacts with the command 'outreach-async import'"
 )
 _MAX_SHOWN: Final = 40
-"""Maximum number of characters of a value in the question."""
+"""Maximum number of characters of a value in the confirmation question."""
 _MAX_PROBLEMS: Final = 5
-"""Maximum number of invalid contacts that an error names."""
+"""Maximum number of invalid contacts that an error message names."""
 
 
 class Confirmation(BaseModel):
-    """Whether to create the contacts."""
+    """The reply to the confirmation question."""
 
     create: bool = Field(description="Create these contacts")
 
 
 class WriteTool:
-    """The tool that creates contacts, for one client.
+    """Creates contacts after a person has confirmed them.
 
     Args:
-        client: The client that sends the requests. It has an owner key.
+        client: The client that sends the requests. It must have an owner key.
         workspaces: Ids of the workspaces in which the tool may create contacts.
-        deadline: Time limit of a call, in seconds.
+        deadline: Time limit of a tool call, in seconds.
     """
 
     def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
@@ -57,7 +57,7 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the confirmation question. It shows every contact; long values are shortened, and followed by their length.
+        """Return the confirmation question. The question shows every contact. Long values are shortened and show their length.
 
         Raises:
             InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.
@@ -65,7 +65,7 @@ class WriteTool:
         if workspace not in self._workspaces:
             raise InvalidRequest(
                 f"workspace: expected one of {', '.join(self._workspaces)}, got another id, so nothing was sent; "
-                "pass one of them. Only the person who runs this server can allow others, with --allow-writes"
+                "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
             )
         if campaign is not None:
             require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit it")
@@ -73,18 +73,18 @@ class WriteTool:
         into = (
             f"campaign {clean_text(campaign)} of workspace {workspace}" if campaign else f"workspace {workspace}, in no campaign"
         )
-        existing = "left unchanged" if duplicates == "skip" else "given the values that they lack"
+        existing = "are left unchanged" if duplicates == "skip" else "get only the values that they lack"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
-        head = f"Create {count} in {into}? Contacts that exist are {existing}."
+        head = f"Create {count} in {into}? Existing contacts {existing}."
         return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, contacts)])), Confirmation)
 
     async def create(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
     ) -> CallToolResult:
-        """Create the contacts, and return the outcome of each.
+        """Create the contacts, and return the outcome of each contact.
 
-        If the run stops early, because an error concerns every contact or the time limit passes, the result is an error that
-        still has the outcome of each contact.
+        If the run stops early, because of an error that affects every contact or because the time limit has passed, the result
+        is an error that still contains the outcome of each contact.
         """
         half = self._deadline / 2
         run = self._client.contacts.create_many(
@@ -98,19 +98,19 @@ class WriteTool:
             deadline=half,
         )
         outcomes, stopped = await _collect(run, half)
-        # A run that stops has read no further row, so it is certain that the remaining contacts were not sent.
+        # A stopped run reads no further rows, so the remaining contacts were certainly not sent.
         outcomes += [
             unsent_outcome(index, contacts[index], Outcome.NOT_APPLIED, stopped) for index in range(len(outcomes), len(contacts))
         ]
         if not any(outcome.status in FAILED_OUTCOMES for outcome in outcomes):
-            stopped = None  # the last responses arrived despite the time limit
+            stopped = None  # every response arrived although the time limit had passed
         rows = [self._describe_outcome(outcome, contacts[outcome.index]) for outcome in outcomes]
         reason = {} if stopped is None else {"error": self._answers.describe(stopped)}
         text = self._answers.write(MAX_PROSE, workspace=workspace, campaign=campaign, **reason, contacts=rows)
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=stopped is not None)
 
     def _describe_outcome(self, outcome: ContactOutcome, contact: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an outcome with its label: the status, and whether it is certain or one of several possible ones."""
+        """Return an outcome as a JSON object with the status, its certainty, the possible statuses, the id and the error."""
         label = {
             "row": outcome.index + 1,
             "email": contact["email"],
@@ -126,9 +126,9 @@ class WriteTool:
 
 
 async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
-    """Return the outcomes of a run, and the error that stopped it early.
+    """Return the outcomes of a run, and the error that stopped the run early; `None` if the run completed.
 
-    After `seconds`, nothing further is sent, because a person is waiting. Requests in flight still complete.
+    After `seconds`, no further contact is sent, because a person is waiting. Requests in flight still complete.
     """
     outcomes: list[ContactOutcome] = []
     stopped: BulkStopped | None = None
@@ -136,14 +136,14 @@ async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], 
     async def stop_in_time(found: Outcomes) -> None:
         nonlocal stopped
         await anyio.sleep(seconds)
-        stopped = BulkStopped(f"the time limit passed after {seconds:g} s; contacts that are not_applied were not sent")
+        stopped = BulkStopped(f"the time limit of {seconds:g} s has passed; contacts with the status not_applied were not sent")
         found.drain()
 
     async with run as found, anyio.create_task_group() as group:
         group.start_soon(stop_in_time, found)
         try:
             async for outcome in found:
-                outcomes.append(outcome)  # noqa: PERF401 - those before an error count
+                outcomes.append(outcome)  # noqa: PERF401 - outcomes before an error must be returned too
         except BulkStopped as error:
             stopped = error
         group.cancel_scope.cancel()
@@ -151,10 +151,10 @@ async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], 
 
 
 def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> None:
-    """Check all contacts before the person is asked.
+    """Validate all contacts before a person is asked to confirm them.
 
     Raises:
-        InvalidRequest: Contacts are invalid. The message names the first ones.
+        InvalidRequest: At least one contact is invalid. The message names the first invalid contacts.
     """
     problems = []
     for number, contact in enumerate(contacts, 1):
@@ -178,15 +178,15 @@ def can_ask(context: Context) -> bool:
     """Return whether the client can show a form to a person."""
     capabilities = context.client_capabilities
     asking = capabilities.elicitation if capabilities is not None else None
-    # A client without modes is older than the modes, and shows forms.
+    # A client that declares no modes predates them, and supports forms.
     return asking is not None and (asking.form is not None or asking.url is None)
 
 
 def build_create_function(tool: WriteTool) -> Any:
     """Return the function that the SDK calls for the tool.
 
-    The SDK runs the resolvers first. Each one returns a question or raises an error, so the body runs only after the person has
-    confirmed.
+    The SDK runs the resolvers first. `ask` returns the question or raises an error, and `require_approval` raises an error unless
+    the person has confirmed. The body of the function therefore runs only after a confirmation.
     """
 
     async def ask(

@@ -16,7 +16,7 @@ from support.cli import COMMAND, KEY, Shell, environment
 from outreach_async.audit import Report
 from outreach_async.audit.reports import brief_schema
 from outreach_async.audit.reports.brief import build_brief
-from outreach_async.cli.briefing import show_brief
+from outreach_async.cli.auditing import show_brief
 from outreach_async.cli.output import Screen
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import status

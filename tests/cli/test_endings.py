@@ -20,12 +20,11 @@ import pytest
 from rich.console import Console
 from support.cli import KEY, Shell, save_contacts
 
-from outreach_async.cli.exits import exit_code, format_error
 from outreach_async.cli.files import explain_write_errors
 from outreach_async.cli.messages import to_printable, translate_arguments
 from outreach_async.cli.options import Options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import run_async
+from outreach_async.cli.process import exit_code, format_error, run_async
 from outreach_async.errors import (
     BulkStopped,
     BulkSuspended,
@@ -95,7 +94,7 @@ def test_the_embedded_service_ignores_the_environment() -> None:
         (("campaigns",), "--base-url: missing; pass --base-url URL"),
         (("campaigns", "--base-url", "nonsense"), "--base-url: expected a URL"),
         (("campaigns", "--base-url", "http://a.example"), "--workspace: expected a string starting with 'space_', got nothing"),
-        (("campaigns", *FAKE, "--workspace", "camp_1"), "(camp_...); pass the id of a workspace (the command 'steps' takes"),
+        (("campaigns", *FAKE, "--workspace", "camp_1"), "(camp_...); pass the id of a workspace (the command 'steps' accepts"),
         (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "pass --workspace once"),
         (("campaigns", *FAKE, "--timeout", "0"), "--timeout: expected more than 0 seconds, got 0; pass"),
         (("campaigns", *FAKE, "--header", "X"), "--header: expected 'Name: value'"),

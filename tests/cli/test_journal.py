@@ -102,10 +102,10 @@ def test_the_report_lists_rows_whose_response_was_lost(
     path, journal = save_contacts(tmp_path, "email\na@a.example\nb@a.example\n"), str(tmp_path / "run.db")
     shown_output = shell("import", path, *server_options, "--journal", journal, "--concurrency", "1").out
     assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in shown_output
-    assert f"list them with: outreach-async report {journal} --uncertain" in shown_output
+    assert f"list these rows with: outreach-async report {journal} --uncertain" in shown_output
     listed = shell("report", journal, "--uncertain").out.splitlines()
     assert listed[:2] == ["record\tstatus\tpossible\tattempts\tid\terror", "1\tskipped\tadded, skipped\t2\t\t"]
-    assert f"list them with: outreach-async report {journal} --uncertain --input {path}" in shown_output
+    assert f"list these rows with: outreach-async report {journal} --uncertain --input {path}" in shown_output
     assert "finished: 2 rows" in "\n".join(listed)
     assert f"input: {path}" in listed
     lone = save_contacts(tmp_path, "email\nz@a.example\n")

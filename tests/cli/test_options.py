@@ -160,7 +160,7 @@ def test_every_command_has_help(shell: Shell, name: str, flag: str) -> None:
         (("mailboxes", "--workspace", "mailbox_3"), "what looks like a mailbox id (mailbox_...); pass the id of a workspace"),
         (
             ("mailboxes", "--workspace", "camp_1"),
-            "(camp_...); pass the id of a workspace (the command 'steps' takes campaign ids)",
+            "(camp_...); pass the id of a workspace (the command 'steps' accepts campaign ids)",
         ),
         (("contacts", "create", "--email", "a@b.example", "--workspace", "camp_1"), "did you mean --campaign?"),
         (("contacts", "create", "--email", "a@b.example", "--campaign", "space_1"), "did you mean --workspace?"),

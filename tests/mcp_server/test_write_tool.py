@@ -42,7 +42,7 @@ async def test_contacts_are_created_once_a_person_has_confirmed(service: FakeSer
     assert (second["row"], second["status"], second["certain"], second["id"]) == (2, "skipped", True, None)
     (question,) = person.questions
     assert question.splitlines() == [
-        "Create 2 contacts in campaign camp_1 of workspace space_1? Contacts that exist are left unchanged.",
+        "Create 2 contacts in campaign camp_1 of workspace space_1? Existing contacts are left unchanged.",
         "- ann@a.example (first_name=Ann, custom_1=gold)",
         "- bob@a.example",
     ]
@@ -137,7 +137,7 @@ async def test_missing_fields_are_added_and_nothing_is_overwritten(service: Fake
     assert (contact["fields"]["first_name"], answer["contacts"][0]["status"]) == ("Anna", "updated_missing_fields")
     (question,) = person.questions
     assert question.startswith(
-        "Create 1 contact in workspace space_1, in no campaign? Contacts that exist are given the values that they lack."
+        "Create 1 contact in workspace space_1, in no campaign? Existing contacts get only the values that they lack."
     )
 
 
