@@ -405,4 +405,4 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
 
 
 RULES: Final[tuple[StatedRule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
-"""All rules that the interface states and that can be observed."""
+"""All rules of the documented interface that a run can check."""

@@ -204,7 +204,7 @@ class ResponseReader:
         self._raw_headers.append((name, value.rstrip()))
 
     def on_headers_complete(self) -> None:
-        """Store whether the server keeps the connection open. At the end of a second head, stop the parser by an error."""
+        """Store whether the server keeps the connection open. At the end of a second head, raise an error to stop the parser."""
         if self._is_complete:
             raise ValueError
         assert self._parser is not None, "the parser is running"  # noqa: S101 - for the type checker

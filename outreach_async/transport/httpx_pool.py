@@ -86,7 +86,7 @@ class HandshakeTracker:
         self._sockets: list[Any] = []
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Handle a trace event of httpx or httpx2: store a new socket, and forget it when its TLS handshake is done."""
+        """Handle a trace event of httpx or httpx2: store a new socket, and remove the socket when its TLS handshake is done."""
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
         elif event.endswith("start_tls.complete"):
