@@ -97,10 +97,10 @@ During a run, and after a crash, the latest outcomes are in a second file, the l
 not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises
 JournalError. If the log is truncated, only outcomes are lost, and the rows without them count as possibly sent.
 
-`earlier="unknown"` continues when the journal is damaged, empty or lost, and implies `resume=True`. Every row without an outcome
-then counts as possibly sent, in this run and in every run that resumes it, so `skipped` is never certain. A damaged journal and
-its log are renamed to `run.db.damaged` (or `run.db.damaged-1` and so on). A new journal starts without the old outcomes, and its
-event `damaged` contains the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
+`earlier="unknown"` continues a run whose journal is damaged, empty or lost, and implies `resume=True`. Every row without an
+outcome then counts as possibly sent, in this run and every run that resumes it, so `skipped` is never certain. A damaged journal
+and its log are renamed to `run.db.damaged` (or `run.db.damaged-1`, ...). A new journal starts without the old outcomes; its event
+`damaged` contains the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
 
 If the rows can be read only once, pass `spool=True`: the journal first stores all rows, and a resumed run needs no input.
 

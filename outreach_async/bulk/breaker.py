@@ -71,8 +71,8 @@ class FailureWindow:
     def is_row_at_fault(self, earlier_failures: int) -> bool | None:
         """Return whether a row that has just failed is at fault; `None` if too few results of other rows are known.
 
-        The row is at fault if nearly all attempts of other rows succeed. The window does not store which row failed, so the
-        row's own failures are estimated and left out: for each number below `earlier_failures`, one stored failure with that
+        The row is at fault if nearly all attempts of other rows succeed. The row's own failures do not count, but the
+        window does not store which row failed. Therefore, for each number below `earlier_failures`, one stored failure with that
         number of earlier failures is assumed to be the row's own.
 
         Args:
@@ -169,7 +169,7 @@ class Breaker:
         self.on_probe_refusal(now)
 
     def on_probe_refusal(self, now: float) -> None:
-        """Record that the probe was refused, and pause again. The pause is not longer than before, because the service is up."""
+        """Record that the probe was refused, and pause again for the same time: a refusal shows that the service is up."""
         self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def close(self) -> None:

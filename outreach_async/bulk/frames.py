@@ -1,7 +1,7 @@
 """Read rows from data frames: pandas, polars, pyarrow, DuckDB, and any other object that exports an Arrow stream.
 
 pyarrow (extra `parquet`) imports the stream. The columns are checked before anything is sent. Cells are converted to Python
-objects a few hundred rows at a time, so a large batch or query result is never in memory as Python objects.
+objects a few hundred rows at a time, so a large batch or query result is never converted all at once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ArrowStream(Protocol):
     """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
 
     `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
-    `NewContact`, or `custom_<n>`; an unknown column is an error before anything is sent. Null and NaN leave a field unset. A row
-    with any other value that is not a string is rejected.
+    `NewContact`, or `custom_<n>`; an unknown column raises InvalidRequest before anything is sent. Null and NaN leave a field
+    unset. A row with any other value that is not a string is rejected.
 
     pandas converts integers in a column with missing values to floats (`75001.0`), and its `astype(str)` converts missing values
     to the string `nan`. Rows with these values are rejected. An unnamed pandas index is ignored.
@@ -90,7 +90,7 @@ def is_frame(rows: object) -> TypeGuard[ArrowStream]:
 
 
 def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
-    """Check the columns of a data frame, and return an iterator over its rows. The rows do not contain missing values.
+    """Check the columns of a data frame, and return an iterator over its rows. Missing values are omitted.
 
     Raises:
         InvalidRequest: pyarrow is not installed, the columns cannot be read, a column is unknown, or there is no e-mail column.

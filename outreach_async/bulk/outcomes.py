@@ -96,7 +96,7 @@ def unfinished_outcome(
 def unsent_outcome(
     index: int, row: object, status: Outcome, cause: OutreachError | None, repeats: int | None = None
 ) -> ContactOutcome:
-    """Return the outcome of a row that is not sent: it is invalid, or another row with the same e-mail is sent instead."""
+    """Return the outcome of a row that is not sent, such as an invalid row or a row that repeats an e-mail."""
     possible = frozenset({status})
     return ContactOutcome(
         index=index, contact=row, status=status, id=None, possible=possible, attempts=0, error=cause, repeats=repeats
@@ -149,10 +149,10 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 
 
 def affects_every_row(error: OutreachError) -> bool:
-    """Return whether an error affects every row, as a wrong key, workspace, campaign or base URL does.
+    """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong.
 
-    Rows are validated before they are sent. An InvalidRequest is therefore raised by the transport, for example because it is
-    closed, and would be raised for every row. A temporary refusal (such as 429) is passed to this function only after the
+    Rows are validated before they are sent. Therefore, an InvalidRequest comes from the transport (for example, because the
+    transport is closed) and affects every row. A temporary refusal (such as 429) is passed to this function only after the
     refusals have lasted too long.
     """
     if isinstance(error, InvalidRequest):
@@ -299,7 +299,7 @@ class InputOrder:
 
 
 def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revision) -> None:
-    """Replace the outcome of the row with this index, if `outcomes` contains one, with the result of `revised`."""
+    """Replace a row's outcome in `outcomes` with the result of `revised`. Do nothing if the outcome is not in `outcomes`."""
     for position, outcome in enumerate(outcomes):
         if outcome.index == index:
             outcomes[position] = revised(outcome)

@@ -85,7 +85,7 @@ _CHECK_INTERVAL: Final = 1.0
 
 
 class StateReporter:
-    """Reports changes of a run's state. Throttling and pauses are reported at once, recovery about a second late.
+    """Reports changes of a run's state: throttling and pauses immediately, and a recovery within about a second.
 
     Args:
         throttle: The throttle of the run.
@@ -102,7 +102,7 @@ class StateReporter:
         self._ended = anyio.Event()
 
     def start(self, group: TaskGroup) -> None:
-        """Report the state `running`, and from now on every change of the state."""
+        """Report the state `running`, and start to report changes of the state."""
         self._group = group
         self._report_change("running")
         self._throttle.on_change = self._check_state

@@ -16,7 +16,7 @@ from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
 _BATCH_SIZE: Final = 512
-"""Number of outcomes in a full batch, which is committed at once."""
+"""Number of queued outcomes at which a batch is full. A full batch is committed immediately, without waiting for `linger`."""
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -91,7 +91,7 @@ class JournalRecorder:
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time on the writer's clock, if the writer must write a heartbeat before a request is sent."""
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
         return self._writer.heartbeat_due
 
     async def write_heartbeat(self, due: float) -> None:

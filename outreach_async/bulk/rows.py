@@ -1,4 +1,4 @@
-"""Read the input of a run: pull the caller's rows, and parse each into a row to send or into the outcome of an unsent row."""
+"""Read the input of a run: pull the caller's rows, and parse them. For a row that must not be sent, create its outcome."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class SpooledRow:
 class PossiblySent:
     """A set of rows that may have been sent, stored as ranges of row indexes.
 
-    After a process was killed, its set contains every marked row; marked rows with an outcome are not sent again. A process that
-    ends normally records exactly which rows without an outcome may have been sent.
+    The set of a killed process contains every marked row, including rows with an outcome, which are not sent again. A process
+    that ends normally records exactly which rows without an outcome may have been sent.
 
     Attributes:
         ranges: Half-open ranges (first row, row after the last), sorted; no two ranges overlap or touch.
@@ -141,8 +141,8 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
         """Return the `identifying_bytes` of each row without parsing the rows; `None` if the rows must be parsed.
 
-        Encoding is many times faster than parsing, because the rows are not validated. For an invalid row, the result is not
-        the row's `identifying_bytes`, and may equal those of a valid row with the same JSON.
+        Encoding is many times faster than parsing, because the rows are not validated. For an invalid row, the result differs
+        from the row's `identifying_bytes`, and may equal the `identifying_bytes` of a valid row with the same JSON.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
@@ -152,7 +152,7 @@ class RowParser:
             return None
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
-        """Return bytes that identify a row: the row's own part of the request body or, if the row is not sent, the reason."""
+        """Return bytes that identify a row: the row's part of the request body, or the row's error if the row is not sent."""
         if isinstance(row, ParsedRow):
             return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
@@ -182,7 +182,7 @@ _encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
 
 
 def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
-    """Return for each row a value that msgspec encodes as `encode_contact` encodes the row.
+    """Return one value per row, which msgspec encodes to the same JSON as `encode_contact`.
 
     Raises:
         TypeError: A row is invalid, or the rows must be parsed because of their types.

@@ -127,7 +127,7 @@ class BulkRun:
         self._started = False
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
-        """Run to the end and return the report."""
+        """Process all rows, and return the report."""
         return self._run_to_end().__await__()
 
     async def _run_to_end(self) -> BulkReport:

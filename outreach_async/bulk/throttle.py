@@ -74,7 +74,7 @@ class RunThrottle:
 
     @property
     def opens_at(self) -> float:
-        """The time at which the current pause ends; a time that has passed if the run is not paused."""
+        """The time at which the current pause ends; a time in the past if the run is not paused."""
         return max(self.gate.opens_at, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
@@ -140,7 +140,7 @@ class RunThrottle:
         self._end_waits()
 
     def drain(self) -> None:
-        """Drain the run: every attempt that waits to start, now or later, raises `drained` instead."""
+        """Drain the run: every attempt that waits to start, now or later, raises the error `drained` instead of starting."""
         self.drained = self.drained or BulkStopped("the run ended before this row was sent or retried")
         self._end_waits()
 
@@ -199,8 +199,8 @@ class RunThrottle:
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a refusal, and decide whether it counts against its row.
 
-        A 429 never counts against the row. A 503 with `Retry-After` may count; then only this row waits, because a delay that
-        one row causes must not delay the other rows.
+        A 429 never counts against the row. A 503 with `Retry-After` may count against the row. In that case, only this row
+        waits, and the other rows are not delayed.
         """
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True

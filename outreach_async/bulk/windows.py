@@ -1,4 +1,4 @@
-"""Supply the rows of a run with a journal in windows. Each window is marked in the journal before its first row is sent."""
+"""Divide the rows of a journalled run into windows. Each window is marked in the journal before its first row is sent."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, 
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
-"""Maximum number of rows in a window. After a crash, it is uncertain whether the unanswered rows of a window were sent."""
+"""Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
 _SPOOL_BATCH_SIZE: Final = 500
 """Number of rows that are written to the spool in one transaction."""
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
 _QUICK_CHECKPOINT_INTERVAL: Final = 250
-"""Number of rows that are encoded without parsing before other tasks may run. Encoding takes a fraction of the time."""
+"""Number of rows that are encoded without parsing before other tasks may run. Encoding takes less time than parsing."""
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
 class Prefetch:
-    """Reads an async iterable of rows ahead, so that a window can contain all rows that have arrived, without waiting for more.
+    """Reads rows ahead from an async iterable, so that a window can contain all rows that have arrived, without waiting for more.
 
     Args:
         source: The input, which is an async iterable.
@@ -61,7 +61,7 @@ class Prefetch:
         return END
 
     async def pull_batch(self, limit: int) -> list[Any]:
-        """Wait for the next row, and return it with further rows that have arrived: at most `limit` rows, none after the end."""
+        """Wait for a row, and return the rows that have arrived: at most `limit` rows, and an empty list after the last row."""
         batch: list[Any] = []
         while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
             batch.append(row)
@@ -215,7 +215,7 @@ class WindowedFeed:
     async def _parse_unchanged(
         self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
     ) -> list[ParsedRow | ContactOutcome] | None:
-        """Parse the rows of a marked window that have no outcome, if the window is certain to be unchanged.
+        """Parse the rows without an outcome in a marked window, if the window is certain to be unchanged.
 
         Most rows of a marked window have an outcome and are not sent. To save time, these rows are compared without parsing.
 
@@ -236,7 +236,7 @@ class WindowedFeed:
         return rows if all(isinstance(row, ParsedRow) for row in rows) else None
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
-        """Read at most `size` rows. Unless `whole` is true, wait only for the first row, and then read rows that have arrived."""
+        """Read at most `size` rows. If `whole` is false, wait for the first row only, then return the rows that have arrived."""
         # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
         # because its digest is compared.
         source = Source(await self._read_spool(size)) if self._spools else self._source

@@ -222,7 +222,7 @@ class TestDamage:
     def test_other_objects_at_the_prefix_are_refused_and_kept(self) -> None:
         objects = DictObjects()
         objects.create("may/contacts.parquet", b"")
-        with pytest.raises(InvalidRequest, match=r"contains objects that are not a journal's, such as 'may/contacts\.parquet'"):
+        with pytest.raises(InvalidRequest, match=r"objects that do not belong to a journal, such as 'may/contacts\.parquet'"):
             journal_in(objects).writer(IDENTITY, resume=False)
         assert len(objects.contents) == 1
 

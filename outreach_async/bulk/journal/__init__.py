@@ -1,6 +1,6 @@
 """The journal of a bulk run: a record of what was sent, so that a killed run can be resumed.
 
-A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
+A window of rows is durably marked before any of its rows is sent. Outcomes are durably recorded, in batches, before they are
 returned. If the process is killed, a marked row without an outcome may therefore have been sent, and an unmarked row was not
 sent. During a run, a single `JournalWriter` writes the journal. Any process can read the journal with `Journal` or
 `ObjectJournal`, even during the run.

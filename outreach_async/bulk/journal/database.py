@@ -210,8 +210,8 @@ class FileDatabase(Database):
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
 
-        The whole log is first moved into the file. If that fails, SQLite is prevented from removing the log, as it usually
-        does when it closes the file. The lock is released last, because releasing it also drops SQLite's locks on the file.
+        The whole log is first moved into the file. If that fails, SQLite is prevented from removing the log, which it would
+        otherwise do on closing the file. The lock is released last, because releasing it also drops SQLite's locks on the file.
         """
         complete = False
         with suppress(JournalError):

@@ -61,7 +61,7 @@ class MarkedWindow:
 
     @property
     def end(self) -> int:
-        """Index of the last row plus 1."""
+        """Index of the first row after the window."""
         return self.first + self.rows
 
 

@@ -33,7 +33,7 @@ else:  # pragma: no cover - only Linux has this clock
 
 
 def _without_checksums(change: Change) -> Change:
-    """Return a change without the checksums of its outcomes. Checksums do not compress, and each object has its own checksum."""
+    """Return a change without the checksums of its outcomes. Checksums compress badly, and each object has its own checksum."""
     if change[0] != "outcomes":
         return change
     return change[0], [row[:-1] for row in msgspec.json.decode(change[1])]
@@ -93,7 +93,7 @@ class ObjectDatabase(Database):
         """Return the run's metadata.
 
         Args:
-            intact: Whether to check the whole content that a resumed run relies on.
+            intact: Whether to check all content that a resumed run relies on.
 
         Raises:
             DamagedJournalError: The content differs from what was written.
@@ -113,7 +113,7 @@ class ObjectDatabase(Database):
             raise self._log.damaged(str(error)) from error
 
     def take_over(self) -> None:
-        """Write an object, so that the next write of every earlier writer fails. First apply the objects of these writers."""
+        """Write an object, so that the next write of any earlier writer fails. Objects written meanwhile are applied first."""
         while True:
             try:
                 self.write_heartbeat()

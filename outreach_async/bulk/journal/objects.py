@@ -1,7 +1,7 @@
 """Store a journal as numbered objects, in a folder or an object store.
 
-Each object contains the changes of one transaction. The writer creates object after object, and never replaces one. If two
-writers create the object with the same number, one of them fails: this stops a run that another run has taken over. Each object
+Each object contains the changes of one transaction. The writer only creates objects, and never replaces an object. If two
+writers create an object with the same number, one of them fails: this stops a run that another run has taken over. Each object
 contains a checksum and the digest of the previous object, so a missing, torn, changed or foreign object is detected.
 
 Object names are `GENERATION-NUMBER`. Only the last generation is read: to replace a damaged journal, the writer starts a new
@@ -67,7 +67,7 @@ _COMMON_TEXT: Final = (
 """Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
 _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
 _READERS: Final = 16
-"""Maximum number of objects that are read concurrently, because each request to a store has a high latency."""
+"""Maximum number of objects that are read concurrently. Concurrent reads hide the high latency of a store."""
 
 
 class Objects(Protocol):
@@ -377,7 +377,8 @@ class ObjectLog:
             match = _NAME.fullmatch(name)
             if match is None:
                 raise InvalidRequest(
-                    f"journal: {self.name} contains objects that are not a journal's, such as {name!r}; pass another prefix"
+                    f"journal: {self.name} contains objects that do not belong to a journal, such as {name!r};"
+                    " pass another prefix"
                 )
             last = max(last, (int(match[1]), int(match[2])))
         if last[0] > self.generation and self.number:
@@ -442,7 +443,7 @@ class ObjectLog:
     def _taken_over(self) -> TakenOverError:
         return TakenOverError(
             f"journal {self.name}: another run has taken over the journal; this run sends nothing more,"
-            " and the other run continues with its rows"
+            " and the other run sends the remaining rows"
         )
 
     def set_aside(self) -> None:

@@ -161,8 +161,8 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
 
     Args:
         path: Path of the journal.
-        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last,
-            because a journal is still detected as damaged after its log was renamed.
+        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last:
+            if only the log has been renamed when the process is killed, the journal is still detected as damaged.
 
     Raises:
         OSError: A file cannot be renamed.

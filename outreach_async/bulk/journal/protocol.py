@@ -140,7 +140,7 @@ class JournalWriter(Protocol):
 class WriterThread:
     """Runs the calls of a journal's writer in a thread, one at a time.
 
-    When `run` returns or raises an exception, its call has ended or will never start.
+    When `run` returns or raises an exception, the call has ended or will never start.
 
     Args:
         inline: Whether to run the calls in the thread of the event loop. With a virtual clock, which does not wait for

@@ -38,7 +38,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PAGE_SIZE: Final = 2_000
-"""Number of rows per query. A longer query would prevent the run from clearing its log."""
+"""Number of rows per query. Queries are kept short, because the run cannot clear its log while a query reads the journal."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -55,7 +55,7 @@ _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock, such as the lock of another reader that is recovering the file or reading an older state."""
+"""Seconds to wait for a lock. Other readers hold a lock while they recover the file or read an older state."""
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
 _MAX_FAILURES: Final = 3
@@ -155,7 +155,7 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
         read_events(db, metadata["events"])
         _verify_outcomes(db, metadata["hwm"])
         for digest, text in db.execute("SELECT digest, text FROM error"):
-            require(records.digest(text) == digest, "checksum mismatch in an error")
+            require(records.digest(text) == digest, "checksum mismatch in a stored error")
         spooled = _verify_spool(db)
         require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
     return metadata
@@ -361,7 +361,7 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
-    """Run a query on a journal and its log. The log is left out if it is older than the file or belongs to another run.
+    """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run.
 
     Args:
         path: Path of the journal.
@@ -369,7 +369,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
         mode: URI parameters for opening a journal that has a log.
 
     Returns:
-        The result of the query, and whether a log was left out.
+        The result of the query, and whether a log was ignored.
 
     Raises:
         InvalidRequest: There is no journal.

@@ -83,9 +83,9 @@ class DatabaseWriter:
         self.spooled: int | None = metadata["spooled"]
 
     def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
-        """Set the state to `running` before anything is sent, so that marked rows count as possibly sent after a kill.
+        """Set the state to `running` before anything is sent. A finished run stays finished.
 
-        A finished run stays finished.
+        In this state, marked rows count as possibly sent if the process is killed.
 
         Args:
             earlier: With `unknown`, every row without an outcome counts as possibly sent.
@@ -131,7 +131,7 @@ class DatabaseWriter:
     def mark(self, window: MarkedWindow) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
-        When this method returns, the mark is durable. In a file, it also survives the loss of the log.
+        When this method returns, the mark is durable. In a journal file, the mark also survives the loss of the log.
 
         Raises:
             InvalidRequest: The window was marked with other rows, or does not follow the previous one.
