@@ -17,7 +17,7 @@ from outreach_async.cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
     "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "brief": ("auditing", "brief", "Show changes since the last brief, and open tasks."),
+    "brief": ("auditing", "brief", "Show open tasks and the changes since the last brief."),
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("creating", "contacts", "Create a contact."),
@@ -25,12 +25,12 @@ _COMMANDS: Final = {
     "fields": ("lists", "fields", "List the contact fields of a workspace."),
     "import": ("importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": ("lists", "mailboxes", "List the mailboxes of a workspace."),
-    "mcp": ("assisting", "mcp", "Serve tools for assistants over stdin and stdout."),
+    "mcp": ("assisting", "mcp", "Run an MCP server that offers tools to assistants over stdin and stdout."),
     "report": ("reporting", "report", "Show the progress and results of the run in JOURNAL."),
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""Maps each command to its module, the name of the command in the module, and a help text that needs no import of the module."""
+"""Maps each command to its module, its name in the module, and its help text. Help is shown without importing the module."""
 _EXIT_BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does."""
 
@@ -113,7 +113,7 @@ def completion(context: click.Context, shell: str) -> int:
 
 
 def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
-    """Return a function for the parameter `shell_complete` of a click option, which completes words in the shell.
+    """Return a function to pass as `shell_complete` of a click option. The function completes words in the shell.
 
     Args:
         words: Function that returns the words to offer, or a mapping of each word to its help text.

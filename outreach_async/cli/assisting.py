@@ -41,14 +41,14 @@ from outreach_async.validation import require_id
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
-    """Serve tools for assistants over stdin and stdout.
+    """Run an MCP server that offers tools to assistants over stdin and stdout.
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
     list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
     only the workspaces of --workspace.
 
-    With --allow-writes, an assistant can also create contacts in that workspace: at most 50 at a time, never overwriting, and
-    only after a person has confirmed them. This requires an owner key, and an assistant that supports elicitation.
+    With --allow-writes, an assistant can also create contacts in the named workspace, at most 50 per call. A person must confirm
+    every call, and fields are never overwritten. The option requires an owner key, and an assistant that supports elicitation.
     """
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server.tool_server import DEADLINE, create_server, serve_stdio

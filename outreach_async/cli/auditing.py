@@ -415,7 +415,7 @@ def brief(
     form: str | None,
     as_schema: bool,
 ) -> int:
-    """Show changes since the last brief, and open tasks.
+    """Show open tasks and the changes since the last brief.
 
     The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run creates the file:
 

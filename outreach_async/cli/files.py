@@ -46,12 +46,12 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _STDOUT: Final = "/dev/stdout"
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""Suffixes to append to the path of a journal. The results are the paths of the files of this journal."""
+"""Suffixes of the files of a journal. Each suffix is appended to the journal's path."""
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
 """Pairs of options that may name the same file, because the command reads the file first and then replaces the whole file."""
 
 FileKey: TypeAlias = tuple[int | str, ...]
-"""The identity of a file: its device and inode. A new file is identified by the device and inode of its folder, and its name."""
+"""The identity of a file: its device and inode. For a new file: the device and inode of its folder, and the name of the file."""
 HasFormat: TypeAlias = Callable[[Path], bool]
 """A function that returns whether an existing file begins like a file of the format to be written."""
 

@@ -41,7 +41,7 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """List the row of an outcome if the row failed. Errors that affect every row are printed once, after the run."""
+        """List a failed row; ignore other outcomes. Errors that affect every row are printed once, after the run."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
@@ -88,12 +88,12 @@ def _is_run_error(error: OutreachError | None) -> bool:
 
 
 def max_listed_rows(screen: Screen) -> int | None:
-    """Return the maximum number of failed rows to list: 10 on a terminal; `None`, which means all rows, in a file or pipe."""
+    """Return the maximum number of failed rows to list: 10 on a terminal, otherwise `None` (all rows)."""
     return _MAX_LISTED if screen.console else None
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print each column with its field code and the reason. Without a terminal, omit the table if every name equals its code."""
+    """Print each column's field code and the reason for it. Without a terminal, omit the table if every name equals its code."""
     for note in notes:
         screen.print_line(f"note: {note}")
     if columns.export:

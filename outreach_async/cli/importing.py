@@ -294,7 +294,7 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file, and return the findings, the rows and the mapping. For a finished run, set only the number of rows."""
+    """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
@@ -400,7 +400,11 @@ _LEVELS: Final = get_args(Level)
     help="'unknown' continues after the journal was damaged or lost; every row without an outcome counts as possibly sent.",
 )
 @files.rejects_option
-@click.option("--dry-run", is_flag=True, help="Only check the file; at most the workspace's fields are requested.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only check the file, without creating contacts. The command may request the workspace's fields.",
+)
 @click.option(
     "--map",
     "maps",
@@ -420,7 +424,7 @@ _LEVELS: Final = get_args(Level)
     metavar="[CHECK=]error|warn|off",
     multiple=True,
     shell_complete=create_completer(lambda: [*_LEVELS, *(f"{check}={level}" for check in CHECKS for level in _LEVELS)]),
-    help=f"Level of all checks, or of one: {', '.join(CHECKS)}; repeatable.  [default: warn]",
+    help=f"Level of all checks, or of a single check ({', '.join(CHECKS)}); repeatable.  [default: warn]",
 )
 @click.option(
     "--dask",
@@ -457,8 +461,8 @@ def import_(
     the journal is finished, --resume prints the results again, and a file with other rows is an error.
 
     With --dask, the files are imported in parts. Set OUTREACH_OWNER_KEY in the environment of the workers. To resume
-    after a crash, run the same command again. Without --rate, all workers together start at 10 requests per second, and learn the
-    service's limit.
+    after a crash, run the same command again. Without --rate, the total rate of all workers starts at 10 requests per second, and
+    adapts to the service's limit.
 
     \b
     outreach-async import 'lake/*.parquet' --journal s3://bucket/june \\
@@ -493,7 +497,7 @@ def import_(
 
 
 def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Repeats, *, resume: bool) -> None:
-    """Check that a journal is given if the options require one, and that the journal exists only if its run is resumed.
+    """Check that `--journal` is given if `--repeats` requires it, and that an existing journal is used only with `--resume`.
 
     Raises:
         click.UsageError: `--repeats` requires a journal and none is given, or the journal exists and `--resume` is not given.

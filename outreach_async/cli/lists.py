@@ -28,7 +28,7 @@ _FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "days_left_date_utc": ("days_left_date", format_moment),
     "wait": ("wait_time", lambda milliseconds: format_period(milliseconds / 1000)),
 }
-"""Maps each formatted column to its source column, and to the function that formats the value of the source column."""
+"""Maps each formatted column to its source column and its formatting function."""
 
 
 def _read_cell(item: Any, name: str) -> Any:

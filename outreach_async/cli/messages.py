@@ -1,4 +1,4 @@
-"""Format values, and messages of the library, for output on the command line."""
+"""Format values and library messages for the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _REPLACEMENTS: Final = (
     (re.compile(r"\bgot None\b"), "got nothing"),
     (re.compile(r"\bstrict_validation\b"), "--strict"),
 )
-"""Patterns in messages of the library that are not arguments, with their replacements."""
+"""Patterns of Python-specific text in library messages, with their replacements."""
 
 _USUAL_WIDTH: Final = 80
 """Assumed width of a terminal whose width is unknown, in characters."""
@@ -58,7 +58,7 @@ _USUAL_WIDTH: Final = 80
 
 _NO_CONNECTION: Final = 0
 _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
-    (_NO_CONNECTION, None): "check --base-url or OUTREACH_BASE_URL, and that the service is running",
+    (_NO_CONNECTION, None): "check --base-url or OUTREACH_BASE_URL, and check that the service is running",
     (401, None): "if the service needs an authorization header, pass --header 'Authorization: ...'",
     (401, "create_contact"): "check --owner-key or OUTREACH_OWNER_KEY",
     (403, None): "check --workspace or OUTREACH_WORKSPACE; if the service needs an authorization header, check --header",
@@ -158,7 +158,10 @@ def format_period(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration in seconds, such as `1.5 s`. From one minute, add the larger units in parentheses."""
+    """Format a duration in seconds, such as `1.5 s`.
+
+    A duration of at least one minute is also shown in larger units, such as `90.0 s (1 minute 30 seconds)`.
+    """
     return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
 
 

@@ -124,7 +124,7 @@ class Options:
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
         """Create the options from the command line, and from the environment for options that are not given.
 
-        For the embedded service, only the rate is read from the environment, where key and workspace belong to another service.
+        For the embedded service, only the rate is read: the key and workspaces in the environment belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
@@ -180,14 +180,14 @@ def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def options_before(context: click.Context, names: Collection[str]) -> Mapping[str, Any]:
-    """Return the values of the shared options before the command's name.
+    """Return the values of the shared options given before the command's name.
 
     Args:
         context: The context of the command.
         names: The shared options that the command uses.
 
     Raises:
-        click.UsageError: The command does not use a given option.
+        click.UsageError: An option is given that the command does not use.
     """
     root = context.find_root()
     for parameter in root.command.params:

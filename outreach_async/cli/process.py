@@ -257,7 +257,7 @@ def _format_message(error: BaseException) -> str:
 def _remove_foreign_text(error: BaseException, message: str) -> str:
     """Remove the text of other libraries' exceptions from a message, because users would not understand that text.
 
-    If the operating system provides a reason, or a parser the position of a fault, the reason or position replaces the text.
+    The text is replaced with the reason that `_find_reason` returns, or removed if there is none.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -274,7 +274,7 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
     """Return whether the text of an exception was written by this library, or by click.
 
     Built-in exceptions such as `ValueError` count as the library's own, because its checks raise them. With `journal`, they do
-    not count: while a damaged journal is read, they are raised by Python itself.
+    not count, because Python itself raises them while a damaged journal is read.
     """
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)

@@ -88,7 +88,7 @@ def report(
 
 @contextmanager
 def _name_argument() -> Iterator[None]:
-    """Name the argument `JOURNAL` in errors, where the library names its own argument `journal`."""
+    """Replace the library's argument name `journal` with `JOURNAL` in the `InvalidRequest` errors of the `with` block."""
     try:
         yield
     except InvalidRequest as error:
@@ -131,7 +131,7 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts. The state is `finished` if all parts are finished, else that of an unfinished part."""
+    """Add up the reports of all parts. The state is `finished` if all are finished, else the state of an unfinished part."""
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(

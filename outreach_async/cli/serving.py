@@ -78,7 +78,7 @@ def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None)
 
 
 def find_entry_ids(service: FakeService) -> dict[str, str | None]:
-    """Return the first workspace with one of its owner keys and one of its campaigns, as ids. A missing value is `None`."""
+    """Return the id of the first workspace, an owner key and a campaign id of this workspace. A missing value is `None`."""
     document = json.loads(service.dump())
     space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
     keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
@@ -108,7 +108,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     default=PRESETS[0],
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
-    help=f"Behaviour that the API documentation does not specify: {', '.join(PRESETS)}, or a TOML file.",
+    help=f"Preset ({', '.join(PRESETS)}) or TOML file for behaviour that the API documentation does not specify.",
 )
 @click.option(
     "--control-host",
@@ -134,9 +134,8 @@ def serve(
     The command prints export lines with the base URL, a workspace and an owner key. Paste them into another shell to use the
     service. With --json, it prints these values and a campaign id as one JSON object.
 
-    The control plane under /_fake/ resets the service, seeds data, injects faults, changes the behaviour and moves the clock,
-    with HTTP and JSON. It serves its own OpenAPI 3.1 document at /_fake/control.json and that of the service at
-    /_fake/openapi.json.
+    The control plane under /_fake/ is an HTTP API that resets the service, seeds data, injects faults, changes the behaviour and
+    moves the clock. Its OpenAPI 3.1 document is at /_fake/control.json; the document of the service is at /_fake/openapi.json.
     """
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 

@@ -38,14 +38,14 @@ PAGE_SIZE: Final = 20
 MAX_TEXT: Final = 160
 """Maximum number of characters of a string in an answer."""
 MAX_PROSE: Final = 500
-"""Maximum number of characters of a string in an answer that contains sentences, such as the messages of an audit."""
+"""Maximum number of characters of a prose string in an answer, such as a message of an audit."""
 MAX_ERROR: Final = 800
 """Maximum number of characters of an error message."""
 
 _MAX_LINE: Final = 5000
 """Maximum number of characters of a line of a Markdown document."""
 _MASKED_BEYOND: Final = 1000
-"""Number of characters after the cut of a long string in which secrets are also masked. No form of a secret is longer."""
+"""Number of characters beyond the limit to search for secrets before a string is cut. No form of a secret is longer."""
 _MAX_INTEGER: Final = 2**53
 """Largest integer that every JSON parser reads exactly."""
 _NOT_FOUND: Final = 404
@@ -160,8 +160,8 @@ def find_remedy(error: OutreachError) -> str:
         case RateLimited(retry_after=float(seconds)):
             return f"wait {seconds:,.0f} seconds, then call the tool again"
         case RateLimited() | TransportError() | DeadlineExceeded():
-            return "call the tool again later; if this persists, check the service and the --base-url of this server"
+            return "call the tool again later; if the error persists, check the service and the --base-url of this server"
         case UnexpectedResponse():
             return "do not retry; tell the person who runs this server that the service does not follow its interface"
         case _:
-            return "call the tool again later; if this persists, ask the person who runs this server"
+            return "call the tool again later; if the error persists, ask the person who runs this server"

@@ -53,7 +53,7 @@ _DESCRIPTIONS: Final = {
     "list_fields": "List the field codes that contacts can have.",
     "audit": "Audit mailboxes and, with campaigns, campaigns and their steps: problems and remedies, most urgent first. "
     "With rule, list that rule's findings in the last audit; page > 1 continues.",
-    "brief": "List changes since the last brief, open tasks, and each campaign's new e-mails and replies.",
+    "brief": "List open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
     "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy.",
     "check_contacts": f"Check up to {MAX_ROWS} rows (column to value) before creating contacts. Sends nothing. "
     "columns maps column names to field codes or 'ignore'.",
@@ -118,7 +118,7 @@ class ToolServer(MCPServer[Any]):
             raise (ResourceNotFoundError if causes else type(error))(text) from (None if causes else error.__cause__)
 
     def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
-        """Reject unknown arguments, which the SDK would ignore. A misspelled `campaign` would create contacts in no campaign.
+        """Reject unknown arguments, because the SDK ignores them: a misspelled `campaign` would create contacts in no campaign.
 
         Raises:
             ToolError: The tool does not have an argument of this name.

@@ -57,7 +57,7 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the confirmation question. The question shows every contact. Long values are shortened and show their length.
+        """Return the confirmation question, which shows every contact. Long values are shortened, and their length is shown.
 
         Raises:
             InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.
@@ -73,7 +73,7 @@ class WriteTool:
         into = (
             f"campaign {clean_text(campaign)} of workspace {workspace}" if campaign else f"workspace {workspace}, in no campaign"
         )
-        existing = "are left unchanged" if duplicates == "skip" else "get only the values that they lack"
+        existing = "are left unchanged" if duplicates == "skip" else "get only their missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
         head = f"Create {count} in {into}? Existing contacts {existing}."
         return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, contacts)])), Confirmation)

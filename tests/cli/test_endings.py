@@ -412,8 +412,11 @@ def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[st
             StatusError("x", status_code=404, operation="list_campaigns"),
             "check --workspace or OUTREACH_WORKSPACE, and --base-url",
         ),
-        (TransportError("x"), "check --base-url or OUTREACH_BASE_URL, and that the service is running"),
-        (BulkSuspended.over(TransportError("y"), "x"), "check --base-url or OUTREACH_BASE_URL, and that the service is running"),
+        (TransportError("x"), "check --base-url or OUTREACH_BASE_URL, and check that the service is running"),
+        (
+            BulkSuspended.over(TransportError("y"), "x"),
+            "check --base-url or OUTREACH_BASE_URL, and check that the service is running",
+        ),
     ],
 )
 def test_an_error_of_the_service_or_the_connection_names_a_remedy(error: OutreachError, remedy: str) -> None:
