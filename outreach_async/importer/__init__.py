@@ -36,8 +36,8 @@ UTF-8 raises an error that suggests an encoding to pass as `encoding=`. `file.no
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
-size of the file, and a sheet with a cell of more than 131,072 characters or a row of more than 1 MiB. Save such a sheet as
-CSV, which may have any length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an
+size of the file. It also rejects a cell of more than 131,072 characters and a row of more than 1 MiB. Save such a sheet as CSV,
+which may have any length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an
 async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
 A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
@@ -45,12 +45,12 @@ header also becomes a row, with a `fault`: `create_many` reports the row as `rej
 
 Columns
 -------
-`columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without
-a client. Your overrides take precedence. Next comes the tool that wrote the file: Apollo, Google Contacts, HubSpot, Outlook and
+`columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without a
+client. Your overrides take precedence. Next comes the tool that wrote the file: Apollo, Google Contacts, HubSpot, Outlook and
 Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and punctuation, with
-the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch and Italian. For a name with
-several meanings, the other columns decide: with a column "Vorname", "Name" is the surname. A column that is still unknown or
-ambiguous is an error, so that no data is lost by accident. `decisions()` explains each column:
+the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch and Italian. If a name has
+several meanings, the other columns determine the meaning: with a column "Vorname", "Name" is the surname. A column that is still
+unknown or ambiguous is an error, so that no data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest

@@ -37,7 +37,7 @@ _PLAIN_ADDRESS: Final = re.compile(
 """Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Maximum length of an address for the fast check. No part of a shorter address can exceed its own length limit."""
+"""Maximum length of an address for the fast check. In an address of this length, no part can exceed its own length limit."""
 
 
 def check_email(text: str) -> str | None:
@@ -332,9 +332,9 @@ CHECKS: Final[Mapping[str, str]] = {
 """
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that the setting `error` for all checks leaves at `warn`.
+"""Checks that remain at `warn` if all checks are set to `error`.
 
-A value that one of these checks reports may be intended, or may be accepted by the service.
+These checks may report values that are intended, or that the service accepts.
 """
 
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
@@ -447,7 +447,7 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
     "date": (("job_start_date", "graduation_date"), check_date),
     "website": (("website", "website_2", "website_3"), check_website),
 }
-"""The fields that each check applies to, and the function that checks a cell; by name of the check."""
+"""Maps the name of each check to the fields that it applies to, and to the function that checks a cell."""
 
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 """Names of the checks that need the country of the row."""

@@ -37,7 +37,7 @@ _MAX_SIMILAR: Final = 3
 _MIN_SIMILARITY: Final = 0.6
 """Minimum similarity of the names listed in an error. The similarity of 'company' and 'company_name' is 0.78."""
 _MIN_PROPOSED_SIMILARITY: Final = 0.8
-"""Minimum similarity of a proposed field. That of 'adress' and 'adresse' is 0.92, that of 'plan' and 'land' is 0.75."""
+"""Minimum similarity of a proposed field. 'adress' and 'adresse' have a similarity of 0.92, 'plan' and 'land' of 0.75."""
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
 _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
@@ -78,8 +78,8 @@ class Columns:
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return the values of a row by field code, as `create_many` accepts them.
 
-        Blank cells are omitted, but `email` is always present. Values that are neither in a standard nor in a custom field are in
-        a dict under `extra`.
+        Blank cells are omitted, but `email` is always present. Values of fields that are neither standard nor custom are in a
+        dict under `extra`.
         """
         members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
         members.setdefault("email", "")
@@ -123,8 +123,9 @@ def map_columns(
 
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
     both differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
-    with the code, the label and the searchable names of each workspace field, and last with a table of common column names in
-    seven languages. If a name has several meanings ("Name"), the other columns decide. A name that stays ambiguous is an error.
+    with the code, the label and the searchable names of each workspace field. Last, the name is compared with a table of common
+    column names in seven languages. If a name has several meanings ("Name"), the other columns determine the meaning. A name that
+    remains ambiguous is an error.
 
     Args:
         headers: Column names.
@@ -337,7 +338,7 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
 
 
 def _is_contact_member(code: str) -> bool:
-    """Return whether a code is that of a standard field or of a custom field. Values of all other fields are sent in `extra`."""
+    """Return whether a code belongs to a standard or custom field. Values of all other fields are sent in `extra`."""
     return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
 
 

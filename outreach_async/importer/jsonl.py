@@ -93,7 +93,7 @@ def _parse_members(text: str) -> _Members | str:
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """The pairs of a key and a value in a JSON object. The separate type distinguishes an object from an array."""
+    """The key-value pairs of a JSON object. The separate type distinguishes an object from an array."""
 
     __slots__ = ()
 

@@ -57,7 +57,7 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Apply a saved mapping to a file, whose columns may differ from those of the file for which the mapping was saved.
+    """Apply a saved mapping to a file. The columns of the file may differ from those in the mapping.
 
     Args:
         saved: Field codes by column name, as read from the mapping file.

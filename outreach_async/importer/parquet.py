@@ -69,7 +69,7 @@ def _format_booleans(column: Array) -> list[str | None]:
 
 
 def _format_floats(column: Array) -> list[str | None]:
-    """Return each float as the shortest string with the same value; only pyarrow's cast is exact for four-byte floats."""
+    """Return each float as the shortest string with the same value. Unlike `str`, pyarrow's cast does this for 32-bit floats."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
         None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs

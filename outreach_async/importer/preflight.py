@@ -48,7 +48,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
     Args:
         rows: Rows to send, one request each.
         rate: Requests per second; `None` if unknown.
-        earlier: The report of the journal to resume, whose rows need not be sent again; `None` without a journal.
+        earlier: The report of the journal to resume; `None` without a journal. Rows in the report are not sent again.
     """
     left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
     if rate is not None:

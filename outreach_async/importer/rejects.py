@@ -140,7 +140,7 @@ FindNumber: TypeAlias = Callable[[int], RowNumber | None]
 
 
 def number_record(index: int) -> RowNumber:
-    """Return the record number of a row from standard input, whose rows are stored only in the journal."""
+    """Return the record number of a row that is stored only in the journal, because it was read from standard input."""
     return RowNumber("record", index + 1)
 
 
@@ -194,7 +194,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
 
 
 def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the columns (field codes) and the failed rows of an input that was spooled, as its journal contains them.
+    """Return the columns (field codes) and the failed rows of a spooled input from its journal.
 
     For a row that could never be sent, the journal stores only the reason.
 

@@ -73,7 +73,7 @@ class StreamCopy:
     def lend_descriptor(self) -> Iterator[int]:
         """Yield the file's descriptor for another process.
 
-        Readers wait until the `with` block ends, because the process and the readers share the file position.
+        Readers wait until the `with` block ends, because they share the file position with the other process.
         """
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek calls the operating system
@@ -256,7 +256,7 @@ _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""
 
 MAX_LINE_LENGTH: Final = 1 << 24
-"""Maximum number of characters in a line. Without a limit, a file without line breaks would be read into memory as a whole."""
+"""Maximum number of characters in a line. The limit prevents a file without line breaks from filling the memory."""
 
 
 def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
@@ -308,7 +308,7 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     line, byte, around, mixed = fault
     what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
     if mixed:
-        return InvalidRequest(f"{what}, but earlier lines are; fix that line: it was probably copied from another file")
+        return InvalidRequest(f"{what}, but earlier lines are valid; correct the line, probably copied from another file")
     guess = _guess_encoding(around)
     return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
 
@@ -352,7 +352,7 @@ def read_lines(source: ByteSource, codec: str) -> Generator[str]:
     """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS).
 
     Raises:
-        InvalidRequest: The file is unreadable, not in that encoding, or has a line that is too long.
+        InvalidRequest: The file cannot be read or decoded, or has a line that is too long.
     """
     number = 0
     try:

@@ -110,7 +110,7 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 """Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
-"""Whole numbers with at least this many digits may be phone numbers. A spreadsheet shows them in a form such as 4.1E+11."""
+"""Minimum digits of a whole number that may be a phone number. A spreadsheet shows such a number in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
@@ -322,7 +322,7 @@ class Heading:
 
 @attrs.frozen(kw_only=True)
 class File(ABC):
-    r"""A file of rows, in any format. The file can be read any number of times, and is never loaded into memory as a whole.
+    r"""A file of rows, in any format. The file can be read any number of times, and is never fully loaded into memory.
 
     Each format has a subclass, which reads the records; everything else is common to all formats.
 

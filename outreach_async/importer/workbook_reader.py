@@ -152,7 +152,7 @@ def read_workbook(
 
 
 def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
-    """Open a workbook as a zip archive, and return the archive; `None` if the workbook is not a zip archive.
+    """Open a workbook as a zip archive. Return `None` if the workbook is not a zip archive.
 
     Raises:
         UnreadableWorkbook: The archive unpacks to too many bytes.
@@ -163,7 +163,8 @@ def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
         return None
     unpacked, size = sum(part.file_size for part in archive.infolist()), file.seek(0, os.SEEK_END)
     if unpacked > max(_ALLOWED_SIZE, _MAX_RATIO * size):
-        raise UnreadableWorkbook(f"unpacks to {unpacked:,} bytes, {unpacked // size:,} times its size; save the sheet as CSV")
+        growth = f"{unpacked:,} bytes, {unpacked // size:,} times its size"
+        raise UnreadableWorkbook(f"the archive unpacks to {growth}; save the sheet as CSV")
     return archive
 
 
@@ -235,7 +236,7 @@ def to_string(value: Any) -> str:
 
 
 class CellMark(NamedTuple):
-    """The mark of a cell that shows an error or leading zeros."""
+    """The position of a cell that shows an error or leading zeros, and its minimum number of digits."""
 
     row: int  # from 0
     column: int  # from 0
@@ -243,7 +244,7 @@ class CellMark(NamedTuple):
 
 
 class _MarkReader:
-    """Reads the marks of the cells of a sheet row by row; see `CellMark`."""
+    """Reads the cell marks of a sheet row by row; see `CellMark`."""
 
     def __init__(self, marks: Iterator[CellMark]) -> None:
         self._marks = marks
@@ -259,7 +260,7 @@ class _MarkReader:
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
-    """Yield the mark of each cell of a sheet that shows an error or leading zeros, in the order of the cells.
+    """Yield a mark for each cell with an error or leading zeros, in the order of the cells in the sheet.
 
     Raises:
         UnreadableWorkbook: A part of the file is missing or damaged.
@@ -326,7 +327,7 @@ def _parse_column(reference: str) -> int:
 
 
 def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the local name and the attributes of each XML element with one of the wanted names, when its start tag is parsed."""
+    """Parse XML, and yield the local name and attributes of each element whose local name is in `wanted`."""
     elements: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 

@@ -42,8 +42,9 @@ More processes do not raise the service's limit. Import in parts if one process 
 Capacity
 --------
 The duration of an import depends on the rate that the service permits for each workspace. The table lists the smallest number of
-workers that finish within 24 hours, or that use the full rate. A worker imports one part at a time. Contacts are divided evenly
-among the workspaces. Each workspace has its own plan, and its own call of `import_part` or `create_many` with its own `journal`.
+workers that finish within 24 hours or, if that is impossible, that use the full rate. A worker imports one part at a time.
+Contacts are divided evenly among the workspaces. Each workspace has its own plan, and its own call of `import_part` or
+`create_many` with its own `journal`.
 
     contacts     workspaces  permitted  workers  hosts  hours  objects  journals
     100,000               1       10/s        1      1    2.8   12,000    3.0 MB
@@ -58,8 +59,8 @@ among the workspaces. Each workspace has its own plan, and its own call of `impo
 A host has four CPUs and 16 GB, of which 70 % are used. These values were measured: 1.3 ms of CPU time per row (the default
 transport on Dask, on a busy machine; half of that with aiohttp), and 100 MB per worker, for any number of rows. A journal on an
 object store takes 95 bytes per object and 19 bytes per row. An object contains up to 512 outcomes, and is written at most one
-second after the first of these outcomes. Another object is written for every two seconds of rows (64 to 1,000 rows). Slow imports
-therefore write more objects per row. Each object is a paid request.
+second after the first of these outcomes. Another object is written before each window of rows: 64 to 1,000 rows, about two
+seconds of sending. Slow imports therefore write more objects per row. Each object is a paid request.
 
 Plan
 ----
@@ -105,17 +106,19 @@ in use. Run the part again, or ignore the failure.
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later one takes it over, and the earlier one stops with a `JournalError`.
 
-A journal protects a run only while the journal exists. If it is lost, a part that starts with a new journal reports the contacts
-that its predecessor created as certainly `skipped`. Store the folder where every worker can access it, and not on a disk that is
-lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts: no `skipped` is then certain. The
-locks of some network file systems are unreliable; there, make sure that your engine never runs a part twice at the same time.
+A journal protects a run only while the journal exists. If the journal is lost, the part starts with a new one, and reports
+contacts as certainly `skipped` although the earlier run created them. Store the folder where every worker can access it, and not
+on a disk that is lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts: every `skipped`
+outcome is then uncertain. The locks of some network file systems are unreliable; there, make sure that your engine never runs a
+part twice at the same time.
 
 Results
 -------
 `import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
 throttling for too long (run the part again later), `BulkStopped` if the cause concerns every row (fix it first). The errors and
-the reports can be pickled. `merge_reports` accepts reports in any order, also several of one part. The import is complete if
-`report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows` lists all.
+the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
+complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows`
+lists all.
 
 Rate and key
 ------------
@@ -125,8 +128,8 @@ the limit by the number of parts that run at the same time, and pass the quotien
 applies to each part.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set the
-variable where the worker starts. Options of engines that pass variables, such as Ray's `runtime_env` and Spark's
-`spark.executorEnv`, store the key in the engine and show it in its web pages.
+variable where the worker starts. Do not use an engine's option for environment variables, such as Ray's `runtime_env` or Spark's
+`spark.executorEnv`: the engine would store the key and show it in its web pages.
 
 Engines
 -------

@@ -33,19 +33,19 @@ if __name__ == "__main__":
 For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"`), URLs of files that all workers can read, and
 journals on an object store (`"s3://bucket/journals/june"`).
 
-Rate. The workers lease shares of one rate from a plugin on the scheduler, which divides it as `RateCoordinator` does. All imports
-into one workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5
+Rate. A plugin on the scheduler divides one rate among the workers, with the algorithm of `RateCoordinator`. All imports into
+one workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5
 seconds.
 
 Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster: finished parts send
 nothing. If a worker dies, or is suspended for longer than the scheduler's `worker-ttl`, Dask runs its part again. If Dask stops
 retrying a part because several of its workers died, the import submits it again. The journal of a part belongs to the worker that
-opened the journal last. A worker stops a part if the worker continues after a suspension, if it is closing, or if the task was
-cancelled. If the cluster has no workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
+opened the journal last. A worker stops a part if the task was cancelled, if the worker is closing, or if the worker resumes after
+a suspension. If the cluster has no workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
 
-Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound, and without Dask's profiler
-(`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of their CPU time. Without `rate`, the search for the
-service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
+Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Turn off Dask's profiler
+(`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of a worker's CPU time. Without `rate`, the search for
+the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ __all__ = ["DaskImport", "DaskProgress", "create_many"]
 _TIMEOUT: Final = 1.0
 """Timeout of a request to the scheduler, in seconds. The timeout is shorter than the lifetime of a share."""
 _CHECK_INTERVAL: Final = 2.0
-"""Seconds without a finished part after which the driver checks whether the scheduler has workers."""
+"""Maximum wait for a finished part, in seconds. After the wait, the driver checks whether the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
 """Maximum number of submissions of a part. A part that kills its workers must not be submitted forever."""
 
@@ -151,7 +151,7 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Store the outcomes of the run, whose `drain` method ends the run."""
+        """Store the outcomes of the run. `renew` calls their `drain` method to end the run."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
@@ -269,7 +269,7 @@ class DaskImport:
 
     @property
     def progress(self) -> DaskProgress:
-        """The progress of the import, as known from the reports that the iterator has returned so far."""
+        """The progress of the import, based on the reports that the iterator has returned so far."""
         return DaskProgress(
             parts=len(self._plan.parts),
             finished_parts=len(self._reports),
@@ -280,7 +280,7 @@ class DaskImport:
 
     @property
     def report(self) -> SpreadReport:
-        """The merged reports that the iterator has returned. The import is complete if `rows` equals the `rows` of the plan."""
+        """The reports returned so far, merged into one. The import is complete if `rows` equals the `rows` of the plan."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:
@@ -352,7 +352,7 @@ class DaskImport:
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
             LOGGER.warning(
-                "create_many: the Dask scheduler has no workers, %d parts are waiting; start workers, or interrupt the import",
+                "create_many: the Dask scheduler has no workers, so %d parts are waiting; start workers, or interrupt the import",
                 len(self._submissions),
             )
 

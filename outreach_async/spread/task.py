@@ -49,7 +49,7 @@ class Connection:
             number of parts that run at the same time.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Time limit for the attempts of a row, in seconds, without waits and outages; `None` for no limit.
-        max_outage: Number of seconds without any success after which a part is suspended.
+        max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
 
     Raises:
         InvalidRequest: A value is invalid, or the URL contains a password.
@@ -130,7 +130,7 @@ class FailedRow:
 
     Attributes:
         file: Location of the file.
-        line: The line on which the row begins, from 1. The first row of a Parquet file has line 2, as if it had a header line.
+        line: The line on which the row begins, from 1. The first row of a Parquet file is line 2, as in a file with a header.
         status: The row's outcome: `rejected`, `not_applied` or `unknown`.
         message: The error's message.
 

@@ -1,4 +1,4 @@
-"""Tools for tests: virtual time, and pairwise coverage of the rules that the interface leaves open.
+"""Tools for tests: virtual time, and pairwise coverage of the rules that the service's interface does not specify.
 
 In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Use the same clock for the
 event loop and the fake, so that the client's waits match the times that the fake sends:
@@ -26,9 +26,10 @@ print(time.elapsed >= 600)  # -> True
 Virtual time jumps to the next timer as soon as every task waits. Use virtual time only with in-memory clients, because it does
 not wait for sockets or threads.
 
-Where the interface leaves a rule open, the service may behave in several ways. Each of these rules is a knob of
-`outreach_async.fake.Behaviour`, and most code depends on one or two knobs. `pairwise()` returns about thirty behaviours that
-together cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour that are not at their default:
+The interface does not specify every rule that the service follows. Each unspecified rule is a knob of
+`outreach_async.fake.Behaviour`, whose values are the possible rules. Most code depends on one or two knobs. `pairwise()` returns
+about thirty behaviours, which cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour that are
+not at their default:
 
 ```python
 from outreach_async.fake import FakeService

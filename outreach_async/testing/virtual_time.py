@@ -94,7 +94,7 @@ class VirtualTime:
         """Return the current time in Unix seconds.
 
         Raises:
-            RuntimeError: The running event loop does not drive this clock, because it runs in real time or has its own clock.
+            RuntimeError: The running event loop does not drive this clock: the loop runs in real time, or has its own clock.
         """
         try:
             running = anyio.current_time()

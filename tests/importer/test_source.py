@@ -54,7 +54,7 @@ def test_bytes_that_are_not_utf_8_are_reported_with_line_and_remedy(before: int,
 @pytest.mark.parametrize("before", [1, 10_000])
 def test_one_invalid_line_in_a_utf_8_file_suggests_no_other_encoding(before: int) -> None:
     message = refusal(("email,city\na@b.example,Köln\n" + "a@b.example,Koeln\n" * before).encode() + b"b@b.example,K\xf6ln\n")
-    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are; fix that line" in message
+    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are valid; correct the line" in message
     assert "--encoding" not in message
 
 

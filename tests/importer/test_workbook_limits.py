@@ -132,7 +132,7 @@ def test_a_sheet_that_is_too_large_is_refused_with_a_remedy(name: str) -> None:
 
 def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> None:
     message = refusal_here(a_cell_of(100))
-    assert message.startswith("the stream: unpacks to 100,00")
+    assert message.startswith("the stream: the archive unpacks to 100,00")
     assert message.endswith(" times its size; save the sheet as CSV")
 
 

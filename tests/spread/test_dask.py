@@ -123,7 +123,7 @@ def test_without_workers_an_import_warns_once_and_waits(connection: Connection, 
             logger.removeHandler(handler)
             handler.timer.join()
     assert handler.records == [
-        "WARNING create_many: the Dask scheduler has no workers, 3 parts are waiting; start workers, or interrupt the import"
+        "WARNING create_many: the Dask scheduler has no workers, so 3 parts are waiting; start workers, or interrupt the import"
     ]
 
 

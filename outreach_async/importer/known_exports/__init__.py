@@ -4,7 +4,8 @@ Each tool has a TOML file in this folder. The file maps each column of the tool'
 ignored. A tool is recognised by the header of its exports. Every ignored column is reported with the reason.
 
 `common_headers.toml` maps common names, such as "Job Title" and "Vorname", to fields, and lists their sources. If a name has
-several meanings, such as "Name", the other columns of the file decide. If they do not, the name stays ambiguous.
+several meanings, such as "Name", rules choose the meaning from the other columns of the file. If no rule applies, the name is
+ambiguous.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class AmbiguousHeader:
     rules: tuple[NeighbourRule, ...] = attrs.field(default=(), converter=_create_rules)
 
     def decide(self, names: Collection[str], taken: Collection[str]) -> tuple[str, str] | None:
-        """Return the field code that the first applicable rule decides on, and the reason; `None` if no rule applies.
+        """Return the field code and the reason of the first rule that applies; `None` if no rule applies.
 
         Args:
             names: Folded names of the other columns.
