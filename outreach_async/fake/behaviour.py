@@ -417,7 +417,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError
-        raise BehaviourFileError(f"{path}: not TOML in UTF-8: {error}; correct the file") from None
+        raise BehaviourFileError(f"{path}: the file is not TOML in UTF-8: {error}; correct the file") from None
     try:
         return dict(_parse_document(document))
     except (TypeError, ValueError) as error:

@@ -213,7 +213,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return `preferred` or the newest item's creation time, whichever is later: the list keeps the order of calls."""
+        """Return the later of `preferred` and the newest item's creation time, so that the list keeps the order of calls."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -225,7 +225,7 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
         if not CUSTOM_CODE.fullmatch(code):
-            raise ValueError(f"custom_fields: expected a code such as custom_1, got {code!r}; use custom_ and a number from 1")
+            raise ValueError(f"custom_fields: expected a code such as custom_1, got {code!r}; use custom_ and a positive integer")
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 

@@ -33,7 +33,7 @@ class Clock:
             start = parse_time("clock", source)
             self._source = lambda: start
         self.offset = 0
-        """Microseconds that are added to the time of `source`."""
+        """Offset from the time of `source`, in microseconds."""
 
     @property
     def now(self) -> float:

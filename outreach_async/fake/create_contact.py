@@ -75,7 +75,9 @@ def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) 
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
-    """Return a stored contact as changed by a create request with the same e-mail; `contact` itself if `skip` changes nothing.
+    """Apply a create request to the stored contact with the same e-mail, and return the new contact.
+
+    If the option is `skip` and nothing changes, the function returns `contact` itself.
 
     Raises:
         RequestRefused: 409 if the contact is already in the campaign and `behaviour.reenrol` is `error`.
@@ -326,7 +328,7 @@ def is_phone(text: str) -> bool:
 
 @cache
 def load_countries() -> dict[str, str]:
-    """Return the alpha-2 code of each country, by the code itself and by each name as `fold_name` normalizes it."""
+    """Return a dict that maps alpha-2 codes and normalized country names (see `fold_name`) to alpha-2 codes."""
     codes: dict[str, str] = {}
     for code, *names in read_table("countries"):
         codes |= dict.fromkeys([code, *map(fold_name, names)], code)
@@ -405,7 +407,7 @@ def is_stack_overflow(text: str) -> bool:
 
 
 FieldCheck = tuple[Callable[[str], object], str]
-"""A pair of a predicate, which returns a true value for a valid string, and a description of valid strings for the error."""
+"""A predicate that returns a true value for a valid string, and a description of valid strings for the error message."""
 
 _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
 

@@ -94,7 +94,7 @@ class ResponseFault(Fault):
     """A fault that replaces the service's response with a different response.
 
     Attributes:
-        response: The response that replaces the service's response.
+        response: The replacement.
     """
 
     response: Response

@@ -90,7 +90,7 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
 
 
 MAX_MAILBOXES: Final = 2000
-"""Maximum of `display`, the number of items per page, for mailboxes, as the interface states it."""
+"""Maximum number of mailboxes per page (`display`), as stated in the interface."""
 
 DEFAULT_DISPLAY: Final = 10
 """Items per page if the parameter `display` is invalid and `behaviour.bad_number` is `default`."""
@@ -423,7 +423,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
 
 
 def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
-    """Return the ids of the items on one page of the list as it is now (rule P11)."""
+    """Return the ids of the items on one page of the current list (rule P11)."""
     order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
         stop = max(len(order) - start, 0)

@@ -275,7 +275,7 @@ class InMemoryService(WorldBuilder):
             self._clock.offset = snapshot._offset  # noqa: SLF001 - as above
 
     def reset(self) -> None:
-        """Return the fake to its initial state: no stored data, no faults, an empty request log, and the initial time.
+        """Reset the fake to its initial state: no stored data, no faults, an empty request log, and the initial time.
 
         Example:
             ```python

@@ -15,7 +15,7 @@ CAPACITY: Final = 10_000
 
 
 class JournalOverflow(LookupError):
-    """A requested entry is no longer in the request log, and the remaining entries would give a wrong result.
+    """The request log no longer contains all requested entries.
 
     Example:
         ```python

@@ -263,7 +263,7 @@ _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
-"""A function that takes a prefix and an id, and reserves and returns the id. If the id is `None`, an id is generated."""
+"""A function that reserves and returns an id. It takes a prefix and the id; if the id is `None`, it generates an id."""
 
 
 def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
@@ -333,8 +333,8 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
     sent = [step.already_sent for step in steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
         raise ValueError(
-            "steps: expected no step to have more contacts than the campaign, or more contacts or sent e-mails than the previous "
-            f"step, got contacts {whole} and sent e-mails {sent}; correct the counts"
+            "steps: expected contacts and sent e-mails that do not increase from step to step, and no step with more contacts "
+            f"than the campaign, got contacts {whole} and sent e-mails {sent}; correct the counts"
         )
 
 
@@ -454,7 +454,7 @@ class CampaignBuilder:
             for seed in _parse_template_seeds(step.get("templates", "A"), order)
         ]
         if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
-            raise ValueError("sent: expected either sent of the step or counts of its templates, got both; omit one of the two")
+            raise ValueError("sent: expected either sent for the step or counts for its templates, got both; omit one of the two")
         letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
         each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
         return tuple(
@@ -497,7 +497,10 @@ class CampaignBuilder:
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check that a campaign has at most as many interested replies as replies, and bounces as unopened e-mails (rule T10)."""
+    """Check the number of interested replies and bounces of a campaign (rule T10).
+
+    Interested replies must not exceed replies, and bounces must not exceed unopened e-mails.
+    """
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
         raise ValueError(

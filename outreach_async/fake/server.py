@@ -33,7 +33,7 @@ HEAD_TIMEOUT = 10.0
 """Maximum seconds from the first to the last byte of a request's head. Between requests, a connection may be idle forever."""
 
 LINGER_SECONDS = 1.0
-"""Maximum seconds to wait for the client to close its side, because closing a socket with unread data sends RST, not FIN."""
+"""Maximum seconds to wait for the client to close the connection. Closing a socket with unread data would send RST, not FIN."""
 
 _READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)
@@ -85,7 +85,7 @@ class RawConnection:
 
 
 async def handle_connection(connection: socket.socket, service: Service) -> None:
-    """Handle the requests of a connection one at a time until either side closes it; then close the socket."""
+    """Handle the requests of a connection one at a time. When either side has closed the connection, close the socket."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     with connection, suppress(OSError):  # the client reset the connection
         connection.setblocking(False)
@@ -173,7 +173,7 @@ def _refuse_bare_lf(lines: bytes) -> None:
 
 
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
-    """Execute a request. Return the exchange, and the head and body of the response, which are empty if there is none."""
+    """Execute a request. Return the exchange, and the head and body of the response; both are empty if there is no response."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)

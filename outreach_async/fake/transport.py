@@ -1,7 +1,7 @@
-"""A transport that calls the fake directly, without a socket, a server or an HTTP library; and the effects of wire faults.
+"""`FakeTransport`, which calls the fake directly without a socket, and tables of the effects of wire faults.
 
 Two tables describe the same wire faults, so that a test with `FakeTransport` has the same result as a test over a socket.
-`SERVER_STEPS` has the steps with which a server sends the faulty response. `CLIENT_RESULTS` has the result for a client, as
+`SERVER_STEPS` lists the steps that a server takes to send the faulty response. `CLIENT_RESULTS` lists the result for a client, as
 measured with real HTTP libraries: a response, which may be damaged, or the reason why no response arrives. The functions in both
 tables are pure.
 """
@@ -138,8 +138,8 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
     "refuse": _lost_result("connection refused", sent=False),
     "reset": _lost_result("connection reset before a response"),
     "close": _lost_result("connection closed before a response"),
-    "truncate": _lost_result("connection closed within the response body"),
-    "reset_mid_body": _lost_result("connection reset within the response body"),
+    "truncate": _lost_result("connection closed in the middle of the response body"),
+    "reset_mid_body": _lost_result("connection reset in the middle of the response body"),
     "bad_chunk": _lost_result("the response is not valid HTTP: a chunk without a size"),
     "no_final_chunk": _lost_result("connection closed before the last chunk of the response"),
     "garbage": _lost_result("the response is not valid HTTP: no status line"),
@@ -213,7 +213,7 @@ async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
     """Wait for the delay of the fault, and return the response.
 
     Raises:
-        TransportError: No response arrives. The error has the `maybe_sent` passed here.
+        TransportError: No response arrives. The error's `maybe_sent` is the argument `maybe_sent`.
     """
     if read.wait:
         await anyio.sleep(read.wait)

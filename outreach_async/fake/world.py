@@ -179,7 +179,7 @@ class World:
 
     @property
     def usage(self) -> MailboxUsage:
-        """The number of campaigns per mailbox, counted on the first use after a change of campaigns."""
+        """The number of campaigns per mailbox. The value is cached until a campaign is added or changed."""
         if self._usage is None:
             campaigns = self.campaigns.values()
             self._usage = MailboxUsage(

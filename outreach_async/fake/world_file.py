@@ -76,7 +76,10 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """The statistics of a mailbox (`MailboxStats`) in a world file: totals, and pairs of a day and its non-zero count."""
+    """The statistics of a mailbox (`MailboxStats`) in a world file.
+
+    Daily counts are stored as pairs of a day and a count. Days with the count 0 are omitted.
+    """
 
     day: _Count
     sent: _DayCounts
@@ -171,7 +174,7 @@ def _check_event(event: FutureEvent, world: World) -> None:
 def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
     shape = [len(step.templates) for step in campaign.steps]
     if [len(step) for step in document.counts] != shape or len(document.left_to_send) != len(shape):
-        shapes = "counts and left to have one item per step, and each item of counts to have one item per template"
+        shapes = "one item per step in counts and in left, and one item per template in each item of counts"
         raise ValueError(f"{campaign.id}: expected {shapes}")
     progress = {contact: ENDED if step is None else step for contact, step in document.progress.items()}
     return CampaignFlow(**(msgspec.structs.asdict(document) | {"queue": deque(document.queue), "progress": progress}))
@@ -267,7 +270,7 @@ class WorldError(ValueError):
 
 
 def dump_world(world: World, now: str) -> str:
-    """Return the content of a world file for a world. Equal worlds give equal strings.
+    """Serialize a world as the content of a world file. Equal worlds give equal strings.
 
     Args:
         world: The world.

@@ -24,7 +24,7 @@ _MAX_ADVANCE: Final = timedelta(days=3_660)
 """Maximum duration by which one request can advance the time. Other requests wait while the server simulates the duration."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest time of the fake in Unix seconds. `datetime` ends with the year 9999, and estimated dates can be decades later."""
+"""Latest time of the fake in Unix seconds. Estimated dates can be decades later, but `datetime` supports no year after 9999."""
 
 
 class Checkpoint:
@@ -132,7 +132,7 @@ def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schem
     """Change fields of a mailbox."""
     if "mailbox" in body.fields:
         message = "fields: expected names of mailbox fields, got 'mailbox'"
-        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id as id, next to fields")
+        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id in the key id, next to fields")
     context.service.set_mailbox(body.id, **body.fields)
     return schemas.CreatedIds(ids=[body.id])
 
@@ -253,10 +253,10 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Return the path of the key in a request body that an error message refers to; `None` if no key matches.
+    """Find the key of a request body that caused an error. Return the path of the key; `None` if no key matches.
 
-    The result is the first key that the message quotes, or whose string value the message quotes. If there is none, the result is
-    the key with which the message starts.
+    A key matches if the error message quotes the key or its string value. If several keys match, the first one is returned. If no
+    key or value is quoted, the key at the start of the message is returned.
     """
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)

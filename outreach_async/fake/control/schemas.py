@@ -247,7 +247,7 @@ class ContactsQuery(RequestBody):
 
 
 class RequestsQuery(RequestBody):
-    """Query parameters of the request log: the maximum number of entries, and optionally the only operation to list."""
+    """Query parameters of the request log: the maximum number of entries, and optionally an operation to filter by."""
 
     operation: OperationName | msgspec.UnsetType = msgspec.UNSET
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
@@ -327,7 +327,7 @@ class BehaviourState(msgspec.Struct):
 
 
 class ProblemDetail(msgspec.Struct):
-    """The reason for an error, the invalid part of the request, and the remedy."""
+    """Details of an error: the reason, the invalid part of the request, and the remedy."""
 
     message: str
     field: str | None
@@ -354,7 +354,7 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""msgspec structs that parse the knob values that are JSON objects, by the attrs class of the value in `Behaviour`."""
+"""msgspec structs that parse JSON objects into knob values, by the attrs class of the knob value."""
 
 
 def _to_json_type(annotation: Any) -> Any:

@@ -48,7 +48,7 @@ class Activity:
         campaign: Campaign id.
         contact: Contact id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a contact
             has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
-        step: `order` of the step, from 1.
+        step: `order` of the step, counted from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
 
@@ -254,7 +254,9 @@ def _midnight(now: int) -> int:
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
-    """Choose the template of an e-mail (rule T7). A random share of e-mails is personalized; A, B, ... take turns for the rest.
+    """Choose the template of an e-mail (rule T7).
+
+    A random share of e-mails gets the personalized template. The other templates (A, B, ...) take turns for all other e-mails.
 
     Args:
         step: The step, with at least one live template.
@@ -333,7 +335,7 @@ class SimulationControl:
 
         Args:
             contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
-            step: `order` of the step, from 1.
+            step: `order` of the step, counted from 1.
             campaign: Campaign id; `None` for any campaign.
             opens_after: Time from sending to the open: `"2h"`, `"1d12h"`, seconds or a timedelta.
             clicks_after: Time from sending to the click, in the same format.
@@ -398,11 +400,13 @@ def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
         raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
         raise ValueError(
-            "replies_after, unsubscribes_after: expected one of the two, as each ends the contact's path; omit the other"
+            "replies_after, unsubscribes_after: expected at most one of the two, because each ends the contact's path; omit one"
         )
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError("opens_after: expected at most the span of every other reaction, got more; shorten or omit opens_after")
+        raise ValueError(
+            "opens_after: expected a time no later than any other reaction, got a later time; shorten or omit opens_after"
+        )
     opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 

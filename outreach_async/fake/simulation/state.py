@@ -42,7 +42,7 @@ KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsu
 """The value of `Activity.kind` for each `EventKind`, in the order of `EventKind`."""
 
 SECOND_US: Final = 1_000_000
-"""One second in microseconds. The times of events are whole microseconds, which add up exactly: two half days are one day."""
+"""One second in microseconds. The times of events are integers in microseconds, so sums have no rounding errors."""
 
 MINUTE_US: Final = 60 * SECOND_US
 DAY_US: Final = clock.DAY * SECOND_US
@@ -57,9 +57,9 @@ class FutureEvent(NamedTuple):
         campaign: The campaign's id.
         contact: The contact's id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a
             contact has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
-        step: Index of the step, from 0.
-        token: Name of the contact in random draws. For a stored contact, this is its normalized e-mail address, which does not
-            change when other contacts are added; for any other contact, it is the value of `contact`.
+        step: Index of the step, counted from 0.
+        token: Name that identifies the contact in random draws. For a stored contact, this is its normalized e-mail address,
+            which does not change when other contacts are added; for any other contact, it is the value of `contact`.
         end_step: Index of the first step that the contact does not reach.
         mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
             response, id of the mailbox that sent the e-mail.
@@ -188,7 +188,7 @@ def _share_or_none(value: Any, of: int) -> Share | None:
 
 
 def _remaining(total: int, days: int, passed: int) -> int:
-    """Return the rest of a total after `passed` days. The total decreases evenly to zero over `days` days."""
+    """Return the remaining part of a total after `passed` days. The total decreases evenly to zero over `days` days."""
     return total * max(0, days - passed) // days
 
 
@@ -220,7 +220,7 @@ class MailboxStats:
 
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
-        """Return the initial statistics of a mailbox, which are the seeded statistics alone."""
+        """Return the initial statistics of a mailbox, which contain only the seeded statistics."""
         seeded = SeededStats.from_mailbox(mailbox)
         return cls(seeded, seeded.day)
 
@@ -292,7 +292,7 @@ ENDED: Final = -1
 """The value in `CampaignFlow.progress` for a contact whose path has ended."""
 
 PendingJoin = tuple[str, str, int]
-"""A contact that joined a campaign: its id, its token in random draws, and the time of joining in Unix microseconds."""
+"""A contact that joined a campaign: the id, the `FutureEvent.token`, and the time of joining in Unix microseconds."""
 
 
 @attrs.define
@@ -302,14 +302,14 @@ class CampaignFlow:
     Attributes:
         seeded_at: Time at which the campaign was seeded, in Unix microseconds.
         counts: Counts by step, then by template, then in the order of `COUNT_NAMES`.
-        left_to_send: For each step, the number of contacts to whom its e-mail has not been sent yet.
+        left_to_send: For each step, the number of contacts to whom the step's e-mail still has to be sent.
         bounces: Number of bounced e-mails.
         interested: Number of replies that show interest.
         last_activity: Time of the last event, in Unix seconds; `None` if there was none.
         started: Whether the first events of the seeded contacts have been scheduled.
         pending_joins: Contacts that joined, but whose first event has not been scheduled yet.
         queue: E-mails that are due, but have not been sent yet.
-        progress: Index of each contact's next step, or `ENDED`, by contact. Contacts that were sent nothing are omitted.
+        progress: Index of each contact's next step, or `ENDED`, by contact. Contacts without a sent e-mail are omitted.
         rounds: Number of times that each contact has rejoined the campaign, by contact.
     """
 
@@ -412,7 +412,7 @@ def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 ScriptKey = tuple[str, str, int]
-"""The key of a script: the contact's token in random draws, a campaign id (empty for any campaign), and the index of the step."""
+"""The key of a script: the `FutureEvent.token` of the contact, a campaign id (empty for any campaign), and the step's index."""
 
 
 @attrs.define
