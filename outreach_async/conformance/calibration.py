@@ -372,7 +372,7 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
     if not waits:
         return unobserved(f"not tested: {count} requests were sent one at a time, and none was throttled")
     how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
-    return unobserved(f"there is a rate limit of an unknown number of requests: {how}")
+    return unobserved(f"there is a rate limit, but its value is unknown: {how}")
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:

@@ -170,13 +170,13 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
         return  # items added during the run are not a violation
     new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
     if new:
-        yield f"is past the end, but contains {shorten(min(new))}, an item of no other page: total_found is {after.total}"
+        yield f"is past the end, but contains {shorten(min(new))}, which is on no other page: total_found is {after.total}"
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     """Yield a fault for each page that repeats an item of an earlier page.
 
-    If the list is not sorted by time of creation, only a page of several items that are all on earlier pages is a fault.
+    If the list is not sorted by time of creation, a page counts as a fault only if it has several items and all are repeated.
     """
     sequence, is_stable = walk
     seen: set[str] = set()
@@ -185,7 +185,7 @@ def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     for page in sequence.pages:
         again = seen.intersection(page.ids)
         if again and (is_stable or len(again) == len(page.ids) > 1):
-            yield f"number {page.number} contains {shorten(min(again))}, which is also on an earlier page"
+            yield f"has the number {page.number} and contains {shorten(min(again))}, which is also on an earlier page"
         seen.update(page.ids)
 
 
@@ -208,9 +208,9 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
 """The interface's rules about responses in general."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("P1", "a page has headers, at most display items, total_found, current_page and total_pages", _pages, _check_page),
+    StatedRule("P1", "a page has headers, total_found, current_page, total_pages and at most display items", _pages, _check_page),
     StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
-    StatedRule("P1-current", "current_page is the requested page", _pages, _check_current_page),
+    StatedRule("P1-current", "current_page is the number of the requested page", _pages, _check_current_page),
     StatedRule("P1-pages", "total_pages is total_found divided by display, rounded up", _pages, _check_total_pages),
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
     StatedRule("P1-end", "no page after total_pages has further items", _sequences_with_end, _check_end),
@@ -293,9 +293,9 @@ def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     id_, details = document.get("id", KeyError), document.get("details", KeyError)
     if outcome == "skipped":
         if id_ is not None or not (isinstance(details, str) and details.strip()):
-            yield f"has the id {shorten(id_)} and details {shorten(details)}, not null and a string"
+            yield f"has the id {shorten(id_)} and details {shorten(details)}; expected a null id and a string in details"
     elif not (isinstance(id_, str) and id_.startswith("contact_")) or details is not None:
-        yield f"has the id {shorten(id_)} and details {shorten(details)}, not contact_... and null"
+        yield f"has the id {shorten(id_)} and details {shorten(details)}; expected an id contact_... and null details"
 
 
 def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
@@ -315,10 +315,17 @@ def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
 
 CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("A1", "a contact is created with the owner_key in the body", _first_creation, _check_accepted),
-    StatedRule("C1", "a duplicate has the same e-mail address in the same workspace", _duplicate_creations, _check_outcome),
-    StatedRule("C2", "only a skipped contact has a null id and details", _trial_creations, _check_result),
+    StatedRule(
+        "C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, _check_outcome
+    ),
+    StatedRule(
+        "C2",
+        "a skipped contact has a null id and a string in details; any other contact has an id and null details",
+        _trial_creations,
+        _check_result,
+    ),
     StatedRule("C2-added", "a new contact has the status added", _first_creation, _check_outcome),
-    StatedRule("C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _returned_ids, _check_ids),
+    StatedRule("C2-id", "each contact has a unique id; updating the contact returns the same id", _returned_ids, _check_ids),
     StatedRule("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
     StatedRule(
         "C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, _check_memberships

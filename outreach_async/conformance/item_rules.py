@@ -332,8 +332,8 @@ def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Itera
     """Return a check that the named fields have values of `kind`.
 
     Args:
-        kind: A kind of value that is narrower than the type of the fields in their shape.
-        names: Names of fields, separated by spaces, by the resource that has the fields.
+        kind: The kind of value to require. It is stricter than the documented type of the fields.
+        names: Names of the fields, separated by spaces, for each resource.
     """
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
@@ -470,12 +470,12 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
     StatedRule("W4-created", "the time of creation is a Unix timestamp", _all_items, _check_timestamps),
     StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
-    StatedRule("W4-relative", "times of activity and ages are relative times", _all_items, _check_relative_times),
-    StatedRule("W4-email", "email is an e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
+    StatedRule("W4-relative", "last_activity, age and a mailbox's created are relative times", _all_items, _check_relative_times),
+    StatedRule("W4-email", "email is a valid e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
     StatedRule("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs, _check_step_count),
     StatedRule("T1", "order is the position of the step: 1, 2, ...", _orders, _check_orders),
     StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(AUTO_EMAIL, step="type")),
-    StatedRule("T1-wait", "wait_time is the wait between steps", _steps, _check_values(NON_NEGATIVE, step="wait_time")),
+    StatedRule("T1-wait", "wait_time is the time to wait between steps", _steps, _check_values(NON_NEGATIVE, step="wait_time")),
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(NON_EMPTY_ARRAY, step="templates")),
     StatedRule(
         "T3", "out_of counts the contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts
@@ -490,7 +490,12 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(LETTER, template="test_letter")),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
-    StatedRule("T14", "list-campaigns and list-steps agree on days_left_date Complete", _campaign_pairs, _check_date),
+    StatedRule(
+        "T14",
+        "days_left_date is Complete either in both list-campaigns and list-steps, or in neither",
+        _campaign_pairs,
+        _check_date,
+    ),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),

@@ -270,7 +270,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
         other = require_success(one)
         if extract_rows(other) == rows and require_integer(other, "current_page"):
             return observed(1, "page 0 was served as a copy of page 1")
-    return observed(0, "page 0 was served as page 0")
+    return observed(0, "page 0 was served with current_page 0")
 
 
 PAGES_PAST_END: Final = 5
@@ -328,7 +328,7 @@ def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
 def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
     """Find the maximum `display` for campaigns (rule P7), given the finding about the knob `over_max`."""
     if over.is_only("serve"):
-        return unobserved("more than the maximum is served, so a maximum cannot be observed")
+        return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
     response = yield site.page("campaigns", first, HUGE_DISPLAY)
     label = f"campaigns, display={HUGE_DISPLAY}:"
     if not is_accepted(response):
@@ -361,7 +361,7 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
         else:
             high = middle
     if not low:
-        raise InconclusiveError("requests for campaigns were refused with every display")
+        raise InconclusiveError("the service refused every value of display that was tried for campaigns")
     return low
 
 
@@ -494,7 +494,7 @@ def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
-    """Find out to how many decimal places percentages are rounded (rule T8)."""
+    """Find out how many decimal places percentages have (rule T8)."""
     found = list(collect_percentages(survey))
     most = max((percentage.decimals for percentage in found), default=0)
     loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
@@ -520,7 +520,7 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding about the form of values, from the count of each form. After few values, `mixed` remains possible."""
+    """Return the finding about the form of values, from the count of each form. With few values, `mixed` remains possible."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)

@@ -178,7 +178,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """Raised if nothing can be concluded: for example, no response arrived, or a server error, a redirect or invalid JSON."""
+    """Raised if a request is inconclusive: for example, after a missing response, a server error, a redirect or invalid JSON."""
 
 
 @attrs.frozen

@@ -135,7 +135,7 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     yield from _require_added(site.creation(email))
     same_domain = yield from _probe_duplicate(site.creation(f"{local}@{domain.upper()}"))
     same_local = yield from _probe_duplicate(site.creation(f"{local.upper()}@{domain}"))
-    how = f"another letter case before the @ means {_describe_match(same_local)}, after the @ {_describe_match(same_domain)}"
+    how = f"a different letter case before the @ means {_describe_match(same_local)}, after the @ {_describe_match(same_domain)}"
     if not same_local:
         return observed("domain_lower" if same_domain else "exact", how)
     if not same_domain:
@@ -257,7 +257,7 @@ def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dial
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
-    how = "adding a contact to its campaign again was accepted; a draft does not show whether the contact starts again"
+    how = "adding a contact to its campaign again was accepted; with a draft, the effect cannot be observed"
     return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
 
 

@@ -241,7 +241,11 @@ class _Body(aiohttp.Payload):
 
 
 class _ExchangeFailed(Exception):
-    """Replaces an aiohttp error after which aiohttp itself would send a GET request again."""
+    """Wraps an aiohttp error to prevent aiohttp from silently retrying a GET request.
+
+    Attributes:
+        error: The aiohttp error.
+    """
 
     def __init__(self, error: aiohttp.ClientError) -> None:
         super().__init__()
@@ -269,7 +273,7 @@ class TaskScope:
 
     def __init__(self) -> None:
         task = asyncio.current_task()
-        assert task is not None, "an exchange runs in a task"  # noqa: S101 - for the type checker: anyio runs in tasks only
+        assert task is not None, "no task is running"  # noqa: S101 - for the type checker: anyio runs in tasks only
         self._task = task
         self._before = task.cancelling()
         self._called = False

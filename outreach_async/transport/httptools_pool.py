@@ -40,8 +40,8 @@ _NO_TIMEOUT: Final = 86_400.0
 
 _PIECE: Final = 65_536
 _BUFFER_SIZE: Final = 262_144
-"""Size of a pool's receive buffer, in bytes. For an `asyncio.Protocol` without a buffer, asyncio would allocate this many bytes
-for each read, which can take as long as everything else that a request needs."""
+"""Size of a pool's receive buffer, in bytes. Without this buffer, asyncio would allocate a buffer of the same size for each read,
+which can take as long as everything else in a request."""
 _CLOSED: Final = "the transport was closed while the request was in flight"
 _LOST: Final = "the server closed the connection"
 
@@ -172,9 +172,9 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return self._transport
 
     def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
-        """Send a request on the open connection. Return a future of the response, which must be passed to `finish`."""
+        """Send a request on the open connection. Return a future for the response. Pass the response to `finish`."""
         transport = self._transport
-        assert transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type checker
+        assert transport is not None, "the connection is not open yet"  # noqa: S101 - for the type checker
         self._exchanges += 1
         self.is_reusable = False
         self._reader = self._last_reader = ResponseReader(method, self._limit)
@@ -344,7 +344,7 @@ class ProtocolPool:
             self._release_slot()
 
     async def _wait_for_slot(self) -> None:
-        """Wait for the slot of another exchange, in the order of arrival."""
+        """Wait until another exchange hands over its slot. Exchanges receive slots in the order in which they started to wait."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(turn)
         try:
@@ -535,7 +535,7 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Return `False`, which makes the transport call `LoopLocal.get`. A check here would take as long."""
+        """Return `False`, which makes the transport call `LoopLocal.get`. A check here would be no faster."""
         return False
 
     async def aclose(self) -> None:

@@ -20,7 +20,7 @@ from outreach_async.transport.response_reader import BodyReader, decode_headers,
 from outreach_async.transport.wire import Response
 
 MAX_HEAD: Final = 64 * 1024
-"""Maximum size in bytes of a response head with its interim responses, and also of a trailer or chunk extension."""
+"""Maximum size of a response head including interim responses, in bytes. It also limits trailers and chunk extensions."""
 
 _HTTP_1_0: Final = b"HTTP/1.0 "
 _VERSIONS: Final = (b"HTTP/1.1 ", _HTTP_1_0)
@@ -149,9 +149,9 @@ class ResponseReader:
         return self._feed_body(self._body, data)
 
     def _start_chunks(self) -> None:
-        """Start to read a chunked body with a new parser.
+        """Start reading a chunked body with a new parser.
 
-        The parser of the head would expect no chunks if a space follows the word `chunked` in the header.
+        The parser that read the head would not decode the chunks if a space follows `chunked` in the `transfer-encoding` header.
         """
         self._is_chunked = True
         keeps_alive = self.keeps_alive
@@ -171,7 +171,7 @@ class ResponseReader:
         return None if self._left else self._build_response(body.finish())
 
     def _feed_chunks(self, body: BodyReader, data: bytes) -> Response | None:
-        assert self._parser is not None, "only a complete response has no parser"  # noqa: S101 - for the type checker
+        assert self._parser is not None, "the response is already complete"  # noqa: S101 - for the type checker
         self._pieces: list[bytes] = []
         try:
             self._parser.feed_data(data)

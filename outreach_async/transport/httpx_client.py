@@ -93,7 +93,7 @@ class ClientSender(HttpxSender):
         return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
 
     async def aclose(self) -> None:
-        """Cancel every exchange and close the client, unless it belongs to the parent of a forked process."""
+        """Cancel every exchange and close the client. In a forked child, a client that the parent has used stays open."""
         if (in_flight := self._in_flight.release()) is not None:
             await in_flight.aclose()
         elif self._in_flight.is_inherited:

@@ -43,7 +43,7 @@ class SocketProbe:
         return bool(self._poll.poll(0)) if self._poll is not None else self.is_readable()
 
     def peek(self) -> bytes | None:
-        """Return the first unread byte without consuming it; `b""` at the end of the stream, `None` if there is no byte."""
+        """Return the first unread byte without consuming it; `b""` at the end of the stream, `None` if no byte has arrived."""
         if not self.is_readable():
             return None
         try:
@@ -91,10 +91,10 @@ class ConnectionMonitor:
 
         Args:
             stream: The stream of the response, still open.
-            closing: Whether the response announces that the server closes the connection after it.
+            closing: Whether the response announces that the server will close the connection.
 
         Returns:
-            Whether the connection is open and has no unexpected bytes. Also `False` if the library does not expose its state.
+            Whether the connection is open and has no unexpected bytes. Also `False` if the state of the connection is unknown.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.

@@ -90,7 +90,7 @@ class BodyReader:
             self._raise_too_large(f"its content-length is {stated[:20]},")
 
     def feed(self, piece: bytes) -> None:
-        """Add the next piece.
+        """Add the next piece of the body.
 
         Raises:
             TransportError: The body exceeds the limit, or is not in its stated encoding.

@@ -22,7 +22,7 @@ _TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACT
 _MAX_MESSAGE_LENGTH: Final = 200
 _FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
 METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
-"""Methods whose requests state the length of their body even if it is empty."""
+"""Methods whose requests have a `content-length` header even if the body is empty."""
 
 
 def mark_unsent(progress: Progress) -> None:
@@ -37,8 +37,8 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
     Args:
         progress: The progress of the request.
         request: The request.
-        proof: Whether the library requests the body before it sends anything. If the request has a body and a small head, the
-            body then records the sending, and this function changes nothing.
+        proof: Whether the library requests the body before it sends anything. If true, and the request has a body and a small
+            head, this function does nothing, because the body itself records when its bytes are requested.
     """
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):

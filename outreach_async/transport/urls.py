@@ -216,7 +216,7 @@ def reject_options(argument: str, **options: object) -> None:
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the library that defines a class or base class of `value` called `name`; `None` if there is no such class.
+    """Return the name of the library that defines the class `name`, if `value` is an instance of it; otherwise `None`.
 
     The library is not imported.
     """

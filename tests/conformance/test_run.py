@@ -123,7 +123,7 @@ async def test_a_rate_limit_is_reported_but_not_its_limit() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(5)))
     found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
     assert found["rate_limit"].possible == ()
-    assert found["rate_limit"].explanation.startswith("there is a rate limit of an unknown number of requests: ")
+    assert found["rate_limit"].explanation.startswith("there is a rate limit, but its value is unknown: ")
     assert "Retry-After '60'" in found["rate_limit"].explanation
     assert found["past_end"].possible == ()
     assert describe_rate_limit(7, []).explanation == "not tested: 7 requests were sent one at a time, and none was throttled"

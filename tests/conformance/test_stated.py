@@ -98,8 +98,8 @@ def unnamed(document: Any) -> None:
         ("F1", put("data.*.code", "custom_x"), "has no code first_name"),
         ("F1", put("data.*.code", "custom_x"), "has 'custom_x', which is not of the form custom_<n>"),
         ("F1-searchable", put("data.*.searchable", ["X" * 99]), "has 'XXXXXXX"),
-        ("C2", put("id", None), "has the id None and details None, not contact_... and null"),
-        ("C2", put("details", "so"), "details 'so', not contact_... and null"),
+        ("C2", put("id", None), "has the id None and details None; expected an id contact_... and null details"),
+        ("C2", put("details", "so"), "details 'so'; expected an id contact_... and null details"),
         ("C2", put("id", "contact_1"), "has the id 'contact_1' and details 'a contact with"),
     ],
 )
