@@ -109,7 +109,7 @@ class Throttle(Protocol):
         """
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record a cancelled attempt, whose result is unknown, or which was never sent."""
+        """Record a cancelled attempt, whether or not its request was sent."""
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
         """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
@@ -121,7 +121,7 @@ class Throttle(Protocol):
 class ClientThrottle:
     """The throttle of a client's calls outside bulk runs. Every failed attempt counts against its call, with one exception.
 
-    A read that the service refuses temporarily is retried until the call's deadline.
+    While the service throttles a read with a deadline, the read is retried until the deadline, and its failures do not count.
     """
 
     run = None
@@ -151,7 +151,7 @@ class ClientThrottle:
         self._limiter.on_cancelled(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt, and refund the cost of the call's retries to the retry budget, or 1 if there were none."""
+        """Record a successful attempt. Refund the cost of the call's retries to the retry budget; without retries, refund 1."""
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 

@@ -28,7 +28,7 @@ from outreach_async.vocabulary import OpenEnum
 T = TypeVar("T")
 
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors that msgspec raises for invalid input, with Python's `UnicodeDecodeError` for invalid UTF-8 inside a string."""
+"""Errors that msgspec raises for invalid input; `UnicodeDecodeError` is for invalid UTF-8 inside a string."""
 
 _LARGE_BODY: Final = 2**20
 """Body size in bytes above which only the first fault is reported."""
@@ -42,7 +42,7 @@ The ratio limits the number of items, because each item takes 64 bytes of memory
 _MAX_FAULTS: Final = 10_000
 """Maximum number of faults in the items of a page. A page with more faults is rejected.
 
-The maximum limits the time that decoding takes, because finding a fault takes 10 us.
+The maximum limits the time that decoding takes, because finding a fault takes about 10 us.
 """
 
 encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
@@ -51,9 +51,9 @@ encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Python's names for the types after `got` in msgspec's messages, where the two names differ."""
+"""Names of found types in fault messages, by msgspec's name. Types that are not listed keep msgspec's name."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names in fault messages for the types after `Expected` in msgspec's messages, where the two names differ."""
+"""Names of expected types in fault messages, by msgspec's name. Types that are not listed keep msgspec's name."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -317,7 +317,7 @@ def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Pa
 
 
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a large page one by one, as `_decode_items` does, with memory limited in proportion to the page's size.
+    """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size.
 
     Invalid items keep every fault and key until these items add up to 1 MiB. Later invalid items keep only their first fault,
     id and status.

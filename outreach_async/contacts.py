@@ -95,7 +95,7 @@ class NewContact:
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
-        first_name: First name. All standard fields are sent under the same names as here.
+        first_name: First name. The attribute names of the standard fields are also their wire names.
         state: State, as a two-letter abbreviation or a full name.
         country: Country, as a two-letter abbreviation or a full name.
         timezone: A time zone that the service accepts; its API documentation does not list the valid values.

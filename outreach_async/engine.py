@@ -103,7 +103,9 @@ class Engine:
             self.rate_poller.require_running()
 
     async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
-        """Run an operation and return its parsed response. `throttle` is that of a bulk run or audit; `None` for the client's.
+        """Run an operation and return its parsed response.
+
+        The default `throttle` is the client's; a bulk run or an audit passes its own throttle.
 
         Raises:
             TransportError: No complete response arrived.

@@ -1,4 +1,4 @@
-"""The rate limiter of a client: it decides when the next attempt starts, whatever call or bulk run the attempt belongs to.
+"""The rate limiter of a client. It decides when each attempt starts, in calls and in bulk runs.
 
 A client and all its copies share one limiter, and therefore one queue. The limiter combines the configured rate, the limits that
 the service states (`Retry-After` and quota headers), the limit learned from refusals, and the number of requests in flight.
@@ -22,7 +22,7 @@ from outreach_async.rate import CubicLimit, QuotaTracker, RateMeter, Schedule, S
 from outreach_async.retry import FailedAttempt, FailureKind, RetryPolicy
 
 _MIN_GAIN: Final = 0.001
-"""The first waiting task is woken early only if it can start more than this number of seconds earlier than planned.
+"""Minimum gain, in seconds, for which the first waiting task is woken early.
 
 Without a minimum, every response would wake the task, because every response raises the limit.
 """
@@ -51,7 +51,7 @@ class _Waiter:
 
 
 class FifoWaiters:
-    """A queue of waiting tasks, served in FIFO order. Only the first task sleeps until a time, so the queue has one timer.
+    """A queue of waiting tasks, served in FIFO order. Only the first task sets a timer; the others wait to be woken.
 
     A task that leaves the queue, served or cancelled, wakes the next task, which checks for itself whether it may start. No
     task passes its turn to another task, so no turn is lost if a task is cancelled.
@@ -70,8 +70,8 @@ class FifoWaiters:
         """Wait for a turn and take it.
 
         Args:
-            take: Function that is called with the current time. It takes the turn if the turn is available, and returns the time
-                from which the turn is available. An exception of the function ends the wait.
+            take: Function that is called with the current time. It takes the turn if possible, and returns the earliest time at
+                which the turn can be taken. An exception in the function ends the wait.
         """
         place = _Waiter()
         self.queue.append(place)
@@ -88,7 +88,7 @@ class FifoWaiters:
                 self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first waiting task if it would sleep beyond the time `again`; the task then checks whether it may start."""
+        """Wake the first waiting task if its timer ends later than `again`. The task then checks again whether it may start."""
         if self.queue and self.queue[0].until > again + _MIN_GAIN:
             self.queue[0].wake()
 
@@ -120,7 +120,7 @@ class Usage:
     Attributes:
         wanted: Number of attempts that started or are waiting to start.
         answered: Number of attempts that succeeded or were rejected permanently.
-        refused: Number of attempts refused with 429, without attempts that started before the share was last lowered.
+        refused: Number of attempts refused with 429, excluding attempts that started before the share was last lowered.
         retry_after: The longest `Retry-After` of a refusal, in seconds; 0.0 if there was none.
     """
 
@@ -234,8 +234,8 @@ class RateLimiter:
 
         Args:
             rate: The rate in requests per second, which replaces the configured rate.
-            expires_at: The time from which no attempt starts, until another share is applied.
-            hold_until: The time before which no attempt starts.
+            expires_at: The time at which the share expires. Then no attempt starts until another share is applied.
+            hold_until: The earliest time at which an attempt may start.
         """
         now = anyio.current_time()
         if self._bucket is None:
@@ -282,7 +282,7 @@ class RateLimiter:
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
-        """Start an attempt if the limits allow it now. In any case, return the time from which an attempt is allowed."""
+        """Start an attempt if the limits allow it now. Return the earliest time at which an attempt may start."""
         if self.in_flight >= self.max_in_flight:
             return math.inf
         opens_at = self._earliest_start(now)

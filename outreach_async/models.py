@@ -40,7 +40,7 @@ def _date_or_none(value: str | Number) -> datetime | None:
 class ResponseModel:
     """Base class of response models, which keep unknown fields.
 
-    `extra` is created on demand, because an empty dict takes more memory than all numbers of a mailbox together.
+    An empty `extra` is created on access, because storing an empty dict in every object would waste memory.
     """
 
     _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)

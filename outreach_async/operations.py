@@ -151,7 +151,7 @@ def _make_parser(
 def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
     """Return a decoded body, or the decode error.
 
-    The error is not raised, because it would then be the context of the next error, and show the unmasked body there.
+    The error is not raised, because it would then become the context of the next error, and would show the unmasked body.
     """
     try:
         return decode(kind, body)

@@ -117,7 +117,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """Number of the last page to visit. After going back to page 0, it is 0 unless items were inserted during the walk."""
+        """Number of the last page to visit. A walk that went back to page 0 ends there unless items were inserted."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -155,7 +155,7 @@ class PageCursor(Generic[T]):
         return found
 
     def add_error(self, error: OutreachError) -> list[T]:
-        """Record an error that may only mean that the list has ended, and return an empty list. Raise any other error."""
+        """Record an error that may mark the end of the list, and return an empty list. Raise any other error."""
         past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
@@ -193,7 +193,7 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether to go back to page 0, because the last page had no new items, or had items of an earlier page again."""
+        """Return whether to go back to page 0: the last page contained no new item, or an item of an earlier page."""
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
@@ -384,7 +384,7 @@ class _PageIterator(AsyncIterator[Page[T]]):
 
 
 def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
-    """Return the first `limit` items, and the limit that is left for later items; `None` means no limit."""
+    """Return the first `limit` items, and the remaining limit; `None` means no limit."""
     taken = items[:limit]
     return taken, None if limit is None else limit - len(taken)
 

@@ -8,12 +8,12 @@ A response may state a quota in any of these headers:
     X-RateLimit-Remaining: 12     RateLimit-Remaining: 12             RateLimit: "default";r=12;t=30
     X-RateLimit-Reset: 30         RateLimit-Reset: 30                 RateLimit-Policy: "default";q=60;w=60
 
-A `Reset` value is in seconds; a value that would mean years is read as Unix time.
+A `Reset` value is in seconds. A value of 100,000,000 or more is read as Unix time.
 
-There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then it rises along a
-cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
-The curve is proportional to the rate. A service that allows 500 requests per second may be sent 502, but a service that allows 1
-request per second is not sent 3.
+There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises
+along a cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows
+more. The curve is proportional to the rate. A service that allows 500 requests per second may be sent 502, but a service that
+allows 1 request per second is not sent 3.
 
 While the service refuses everything, no rate can be learned. Attempts become ever rarer. When the service accepts an attempt
 again, the search for the allowed rate starts over.
@@ -48,7 +48,7 @@ class TokenBucket:
 
     Attributes:
         rate: The rate in requests per second.
-        opens_at: The time from which the next attempt may start.
+        opens_at: The earliest time at which the next attempt may start.
     """
 
     __slots__ = ("_arrival", "_period", "_tolerance", "opens_at", "rate")
@@ -94,7 +94,7 @@ class Schedule:
         self._slot = -math.inf
 
     def next_start(self, rate: float) -> float:
-        """Return the time from which the next attempt may start, at this rate in requests per second."""
+        """Return the earliest time at which the next attempt may start, at `rate` requests per second."""
         return self._slot + 1 / rate - TOLERANCE
 
     def record_start(self, rate: float, now: float) -> None:
@@ -118,7 +118,7 @@ class SlowStart:
         self._from, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
-        """Return the rate limit at this time in requests per second; `None` if there is no limit."""
+        """Return the rate limit at the time `now`, in requests per second; `None` if there is no limit."""
         if now - self._from >= _DURATION:
             return limit
         rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._from) / _DURATION)
@@ -212,7 +212,7 @@ class QuotaTracker:
             self._resets_at = now + quota.reset
 
     def opens_at(self, now: float) -> float:
-        """Return the time from which an attempt may start."""
+        """Return the earliest time at which an attempt may start."""
         return self._resets_at if self._left < 1 and now < self._resets_at else -math.inf
 
     def record_start(self, now: float) -> None:
@@ -242,22 +242,23 @@ _MIN_RECOVERY_REQUESTS: Final = 20.0
 """Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
 fewer refusals."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
-"""Minimum length of a recovery, as a multiple of the refusal's `Retry-After`, so that a run spends little of its time waiting."""
+"""Minimum ratio of a recovery's length to the refusal's `Retry-After`. It limits the fraction of time spent waiting."""
 _MAX_RECOVERY_TIME: Final = 60.0
 """Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can have the normal length."""
+"""Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can reach the
+normal length."""
 _MAX_LAG: Final = 1.25
-"""A cut starts from the current limit, but from at most this multiple of the achieved rate. The multiple is more than 1, because
-the achieved rate is an average, which lags behind a rising limit."""
+"""A cut lowers the current limit, or this multiple of the achieved rate, whichever is smaller. The multiple is more than 1,
+because the achieved rate is an average, which lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
-"""Factor by which the rise above the old rate is faster than the recovery up to that rate."""
+"""Factor that multiplies the growth of the limit above the old rate."""
 _MAX_LEAD: Final = 2.0
 """Maximum ratio of the limit to the achieved rate while the limit rises."""
 _INITIAL_LEAD: Final = 10.0
-"""Requests per second to which the limit may always rise after the first cut, even while the achieved rate is still low."""
+"""After the first cut, the limit may rise to this many requests per second regardless of the achieved rate."""
 
 _MAX_FUTILE_CUTS: Final = 2
 """Maximum number of cuts in a row without a success. After more cuts, the service counts as refusing everything."""
@@ -306,7 +307,7 @@ class RateMeter:
         return (self._count + _PAST_WEIGHT) / (elapsed + _PAST_WEIGHT / self._past)
 
     def restart(self, now: float, at: float) -> None:
-        """Drop the current bucket, whose requests failed or which had none, and start a new bucket at the time `at`."""
+        """Discard the current bucket, and start a new one at the time `at`, so that a pause does not lower the measured rate."""
         if self._count and self._past is None:
             self._past = self.rate(now)
         self._began, self._due, self._count = at, at + SPACING, 0
@@ -332,7 +333,7 @@ class CubicLimit:
         self._futile_cuts = 0
 
     def is_about_current_rate(self, now: float, started: float) -> bool:
-        """Return whether a refusal is about the current rate.
+        """Return whether a refusal may lower the current limit.
 
         The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
         """
@@ -340,7 +341,7 @@ class CubicLimit:
         return started >= self._cut_at and now - self._cut_at >= SPACING
 
     def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
-        """Lower the limit after a refusal that is about the rate.
+        """Lower the limit after a refusal that `is_about_current_rate` accepts.
 
         Args:
             now: The current time.

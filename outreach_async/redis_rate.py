@@ -32,7 +32,8 @@ The timeout plus the time between two reports is less than the lifetime of a sha
 continues with half of its last share before that share expires.
 """
 _ATTEMPTS: Final = 2
-"""Number of attempts to run the script. The second uses a new connection, because a restarted server has closed the old one."""
+"""Number of attempts to run the script. The second attempt uses a new connection, because a restarted server has
+closed the old one."""
 _REMEMBERED: Final = 60.0
 """Seconds for which a client's last share is remembered after the client's last report."""
 
@@ -66,8 +67,8 @@ class RedisRate:
     Args:
         url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
         key: Redis key under which the state of the rate is stored.
-        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals.
-            In both cases, a lower limit of the service is learned.
+        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or
+            without a maximum, the service's own limit is learned from its refusals.
         timeout: Timeout of a report in seconds; after the timeout, the server counts as unreachable. With a timeout above 1.0, a
             client pauses while the server hangs, because the client's last share expires before the timeout.
 

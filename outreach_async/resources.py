@@ -31,7 +31,7 @@ UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
 _MAX_OPTION_SETS: Final = 64
-"""Maximum number of checked and encoded sets of request options that a client caches, for example one per campaign."""
+"""Maximum number of sets of request options that a client caches, for example one set per campaign."""
 
 
 @attrs.frozen(repr=False)
@@ -315,7 +315,7 @@ class Contacts(_Resource):
             repeats: Policy for rows with the same e-mail. `"serial"` sends each of these rows, one after the other.
                 `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
                 one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
-                These three values read the whole input first and need a journal.
+                With these three values, the run needs a journal, and reads all rows before it sends the first one.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.

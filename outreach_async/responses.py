@@ -32,7 +32,7 @@ _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
 _BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
-"""The standard and the URL-safe form of the base64 characters that have two forms, by standard form."""
+"""The standard base64 characters that have a URL-safe form, each with both forms."""
 _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -96,8 +96,8 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
 
-    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. The end of
-    the masked part is therefore dropped: as many bytes as the longest form of a secret can have.
+    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. Therefore, the last
+    bytes of the masked part are dropped, as many as the longest form of a secret can have.
     """
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
@@ -121,9 +121,9 @@ def _masking_margin(secrets: Secrets) -> int:
 
 @lru_cache(maxsize=64)
 def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
-    """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
+    """Return pairs of a byte string and a pattern. The patterns match the secret, including its escaped and encoded forms.
 
-    Each pair consists of bytes that occur in every match, and the pattern. Bodies without these bytes need not be searched.
+    Every match of a pattern contains the byte string of its pair. A body without the byte string need not be searched.
     """
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
@@ -145,7 +145,7 @@ def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
 
 @lru_cache(maxsize=1024)
 def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern on first use. Most patterns are never used, and compiling every pattern of a secret takes tens of ms."""
+    """Compile a pattern on first use. Most patterns are never used, and compiling all patterns of a secret is slow."""
     return re.compile(pattern)
 
 
@@ -209,10 +209,10 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 letters that depend on the text alone if `before` bytes precede the text.
+    """Return the base64 characters of a text after `before` other bytes, without characters that also encode other bytes.
 
-    The first item of the result is true if the text shares a base64 letter with the preceding bytes. The last item is true if the
-    text shares a letter with the following bytes.
+    The first item of the result is true if the text shares a character with the preceding bytes. The last item is true if the
+    text shares a character with the following bytes.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -239,8 +239,8 @@ def _base64_character_pattern(characters: str) -> str:
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     """Return header fields for an error, with secrets masked.
 
-    The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. At most
-    256 fields are kept, more than any backend accepts, and only the beginning of a very long name or value.
+    The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. Only the first
+    256 fields are kept. Very long names and values are truncated.
     """
     kept = islice(headers.items(), 256)  # twice as many as any backend accepts
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)

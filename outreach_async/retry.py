@@ -27,8 +27,8 @@ class RetryPolicy:
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
             without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
             budget is empty.
-        jitter: Function that returns a random number in [0, 1). Each wait is this fraction of its maximum, which spreads the
-            retries of many clients.
+        jitter: Function that returns a random number in [0, 1). Each wait is its maximum multiplied by such a number, which
+            spreads the retries of many clients.
 
     Example:
         ```python
@@ -68,8 +68,8 @@ class Idempotency(Enum):
 class FailureKind(Enum):
     """Kinds of failed attempts, by what the failure proves about the request."""
 
-    NOT_SENT = "no byte was sent: nothing happened"
-    REFUSED = "throttled: nothing happened"
+    NOT_SENT = "no byte was sent: the request was not applied"
+    REFUSED = "throttled by the service"
     AMBIGUOUS = "the request was not applied, was applied, or may still be applied"
     FINAL = "rejected permanently, or the response does not match the interface"
 
@@ -94,8 +94,8 @@ class FailedAttempt:
         ended: Time at which the attempt failed.
         counted_failures: Number of earlier failures counted against the call.
         retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
-        can_retry: False if the call ends whatever the throttle decides. In that case, the retry budget must not be charged.
-        can_wait: True for a read with a deadline, which may be retried until the deadline while the service refuses it.
+        can_retry: False if the call ends regardless of the throttle's decision. The retry budget must then not be charged.
+        can_wait: True for a read with a deadline. While the service throttles it, such a read is retried until the deadline.
         earlier_failures: Number of earlier failures of the call, counted or not.
         first_failed_at: Time of the first failure of the call.
     """

@@ -55,7 +55,7 @@ LIFETIME: Final = 1.5
 """Seconds until a share expires and its client is forgotten. A client renews its share at least every 0.5 seconds."""
 
 _INITIAL_RATE: Final = 10.0
-"""Rate in requests per second, for all clients together, with which the search for an unknown limit starts."""
+"""Initial rate of all clients together, in requests per second, if no limit is configured."""
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the rate to the achieved rate while the limit is unknown. The rate grows tenfold in about five seconds."""
 _BETA: Final = 0.8
@@ -64,7 +64,7 @@ single client uses (0.7) left more of the rate unused, and caused as many refusa
 _SMOOTHING: Final = 0.5
 """Time constant of the measured rate of a client's successes, in seconds."""
 _DEMAND_DECAY: Final = 1.0
-"""Time constant in seconds with which a client's demand falls. A demand rises at once."""
+"""Time constant of the decay of a client's demand, in seconds. Increases take effect at once."""
 _MIN_PERIOD: Final = 0.1
 """Minimum period in seconds for calculating a client's demand. Requests in a shorter period do not indicate a rate."""
 _HEADROOM: Final = 1.25
@@ -95,7 +95,7 @@ class RateUsage:
         wanted: Number of attempts that started in the period or are waiting at its end.
         succeeded: Number of attempts that the service accepted.
         refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
-            last lowered are left out, because they are no evidence about the rate since then.
+            last lowered do not count, because they were sent at a higher rate.
         retry_after: Longest wait that the service asked for, in seconds; 0 if it asked for none.
 
     Raises:
@@ -124,7 +124,7 @@ class RateShare:
         rate: Requests per second that the client may send.
         expires_in: Seconds from the report to the end of the share. After that, the client sends nothing until it receives a new
             share.
-        hold: Seconds from the reply during which the client sends nothing.
+        hold: Number of seconds after the reply during which the client sends nothing.
 
     Raises:
         InvalidRequest: `rate` or `expires_in` is not positive, `hold` is negative, or one of them is not finite.
@@ -159,8 +159,8 @@ class Rate(Protocol):
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record a client's usage and return its next share.
 
-        A client calls this method about four times a second, one call at a time, and no request waits for it. An exception is
-        logged, and means that the client keeps its last share until that share expires.
+        Each client calls this method about four times a second, never concurrently. Requests do not wait for the result. An
+        exception is logged; the client then keeps its last share until that share expires.
 
         Example:
             ```python
@@ -192,7 +192,7 @@ class RateCoordinator:
     learn it. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no `limit`.
 
     Args:
-        limit: Maximum rate of all clients together, in requests per second; `None` if only the service's refusals limit it.
+        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum.
 
     Attributes:
         limit: The maximum rate; it may be changed at any time.
@@ -284,7 +284,7 @@ class RateCoordinator:
 
 
 def water_level(rate: float, demands: Iterable[float]) -> float:
-    """Return the largest share if `rate` is divided among clients with max-min fairness; infinite if it covers all demands.
+    """Return the maximum share when `rate` is divided with max-min fairness; infinite if `rate` covers all demands.
 
     Each client receives its demand or this level, whichever is smaller.
     """
@@ -302,8 +302,8 @@ class SharedRate:
     """A rate shared by clients of one process that run in one event loop.
 
     Args:
-        limit: Maximum rate of all clients together, in requests per second; `None` to learn it from the service's refusals.
-            In both cases, a lower limit of the service is learned.
+        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or
+            without a maximum, the service's own limit is learned from its refusals.
 
     Raises:
         InvalidRequest: `limit` is not a finite number greater than 0.

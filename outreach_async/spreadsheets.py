@@ -8,9 +8,9 @@ from typing import Final
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
 """Pattern for the start of a cell that a spreadsheet evaluates as a formula.
 
-The last four characters are full-width forms, which East Asian versions accept too. Leading apostrophes are included
-because `unescape_formula` must not remove an apostrophe of the original string. Quotes are included because a program that reads
-the file may remove them.
+The last four characters are full-width forms, which East Asian versions of spreadsheet programs also accept. Leading
+apostrophes are included because `unescape_formula` must not remove an apostrophe of the original string. Quotes are
+included because a program that reads the file may remove them.
 """
 _CELL_START: Final = r"(?<![^,;|\t\n])"
 """Pattern for the positions at which a cell may start: the start of a string, and after every possible delimiter."""

@@ -263,7 +263,7 @@ class CallerRows(AsyncIterator[Any]):
 
     @contextmanager
     def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
-        """Call `function`, while the block runs, when the run will soon need more rows."""
+        """Within the block, call `function` when few rows are left in the buffer."""
         self._on_low = function
         try:
             self._call_if_low()
