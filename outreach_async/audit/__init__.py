@@ -111,10 +111,10 @@ pauses until the findings so far have been consumed. Findings about a domain or 
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
 numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.
 
-While the service refuses requests or is down, an audit waits, for up to 15 minutes without a success. It skips a workspace only
-while others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are reported as unreadable.
-An audit stores totals of at most a million domains, types and servers each; a million takes about 250 MB. If there are more,
-those with the smallest hashes are kept, `report.totals` is an estimate, and `report.not_judged` lists the omission.
+While the service refuses requests or is down, an audit waits. It ends after 15 minutes without a successful request. A failing
+workspace is skipped only if others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are
+reported as unreadable. An audit stores totals of at most a million domains, types and servers each; a million takes about 250 MB.
+If there are more, those with the smallest hashes are kept, `report.totals` is an estimate, and `report.not_judged` lists the gap.
 
 Auditing in parts
 -----------------

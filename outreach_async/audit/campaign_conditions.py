@@ -213,7 +213,7 @@ class StepCase:
 
     @property
     def will_send(self) -> bool:
-        """True if the step may still send e-mails: the campaign is a draft, or contacts are or may be left."""
+        """True if the step may still send e-mails: the campaign is a draft, contacts are left, or their number is unknown."""
         left = figure_or_none(self.step.left_to_send)
         return self.of.campaign.status == DRAFT or left is None or left > 0
 
@@ -282,7 +282,7 @@ def check_end(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
     """Return a `Sign` if a live campaign has sent all of its e-mails."""
     if case.campaign.status != _LIVE or not case.sent or case.left != 0:
         return None
-    return Sign(f"all {format_number(case.sent)} e-mails are sent, and it is still live", {"sent": case.sent})
+    return Sign(f"all {format_number(case.sent)} e-mails are sent, but the campaign is still live", {"sent": case.sent})
 
 
 def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
@@ -384,7 +384,7 @@ def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Sign | No
     unknown = [] if case.campaign.status in set(CampaignStatus) else [f"its status is {quote(case.campaign.status)}"]
     steps = case.steps or ()
     types = dict.fromkeys(step.type for step in steps if step.type not in set(StepType))
-    unknown += [f"a step has the type {quote(kind)}" for kind in types]
+    unknown += [f"a step has the unknown type {quote(kind)}" for kind in types]
     return Sign(" and ".join(unknown[:_MAX_NAMED])) if unknown else None
 
 
@@ -402,8 +402,8 @@ def check_step_status(case: StepCase, _thresholds: Thresholds) -> Sign | None:
     left = figure_or_none(case.step.left_to_send)
     if case.of.campaign.status != _LIVE or case.step.status == _LIVE_STEP or not left:
         return None
-    message = f"the status of step {_name_order(case.step.order)} is {quote(case.step.status)}, and {format_number(left)} left"
-    return Sign(f"{message} to send", {"left_to_send": left})
+    message = f"the status of step {_name_order(case.step.order)} is {quote(case.step.status)}"
+    return Sign(f"{message}, with {format_quantity(left, 'e-mail')} left to send", {"left_to_send": left})
 
 
 _PLACEHOLDER: Final = re.compile(r"\{\{([^{}]{1,200})\}\}")
@@ -485,7 +485,7 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
 
 
 def _name_letter(letter: str) -> str:
-    """Format a variant's letter for a message. Any string but a letter is quoted, because the service may return any string."""
+    """Format a variant's letter for a message. Other strings, which the service may return, are quoted."""
     return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
 
 

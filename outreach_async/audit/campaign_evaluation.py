@@ -264,7 +264,7 @@ def compare_campaigns(
 
 
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a copy of a row with the planned end of the earlier row, unless contacts were added in between."""
+    """Return a copy of a row with the planned end of the earlier row, unless contacts were added since the earlier report."""
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)
     return attrs.evolve(row, planned_end=before.planned_end)

@@ -38,7 +38,7 @@ _DISPLAY: Final = 100
 
 
 def explain_end(error: OutreachError) -> OutreachError:
-    """Return the cause of a `BulkStopped`, which reports show in its place; return any other error unchanged."""
+    """Return the error that caused a `BulkStopped`, for use in findings. Any other error is returned unchanged."""
     cause = error.__cause__
     return cause if isinstance(error, BulkStopped) and isinstance(cause, OutreachError) else error
 

@@ -97,7 +97,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         title="Live but not sending",
         severity=Severity.ERROR,
         wording="status is live, e-mails are left to send, and the time since last_activity certainly exceeds the longest "
-        "wait_time of the steps by more than {days} days; without any activity, the time since creation counts",
+        "wait_time of the steps by more than {days} days; if there was no activity, the time since creation is used",
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
@@ -146,8 +146,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA210",
         title="High bounce rate of a campaign",
         severity=Severity.WARNING,
-        wording="the lower 95 % confidence bound (Wilson) of bounces_num / e-mails sent is {warning:.1%} or more; error from "
-        "{error:.1%}, critical from {critical:.1%}; from {sample} e-mails sent",
+        wording="at least {sample} e-mails were sent, and the lower 95 % confidence bound (Wilson) of bounces_num / e-mails sent "
+        "is {warning:.1%} or more; error if {error:.1%} or more, critical if {critical:.1%} or more",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_campaign_bounces,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
@@ -170,12 +170,12 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA212",
         title="High unsubscribe rate",
         severity=Severity.WARNING,
-        wording="the lower 95 % confidence bound (Wilson) of unsubscribes / e-mails sent is {warning:.1%} or more; error from "
-        "{error:.1%}; from {sample} e-mails sent",
+        wording="at least {sample} e-mails were sent, and the lower 95 % confidence bound (Wilson) of unsubscribes / e-mails "
+        "sent is {warning:.1%} or more; error if {error:.1%} or more",
         thresholds=MappingProxyType({"warning": 0.01, "error": 0.02, "sample": 50}),
         applies=conditions.check_unsubscribes,
-        source="cold e-mail: below 0.5 % is good, above 1 % is a problem (firstsales.io; automatedbdr.com); above 2 % the list "
-        "does not fit (mailwarm.com)",
+        source="cold e-mail: below 0.5 % is good, above 1 % is a problem (firstsales.io; automatedbdr.com); above 2 % the "
+        "contacts do not match the offer (mailwarm.com)",
         remedy="Narrow the list of contacts to those that the offer fits, and send fewer follow-ups.",
     ),
     CampaignRule(
@@ -189,7 +189,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
     ),
     CampaignRule(
         id="OA290",
-        title="Unknown status of a campaign, or type of a step",
+        title="Unknown campaign status or step type",
         severity=Severity.INFO,
         wording="the campaign's status or a step's type is a value that is not in the service's interface",
         applies=conditions.check_known_states,
@@ -208,7 +208,7 @@ COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
         "added; only if the report is compared with an earlier one",
         thresholds=MappingProxyType({"days": 3}),
         applies=conditions.check_slip,
-        source="our own threshold: the service rounds the estimate to days, and weekends move it by up to two",
+        source="our own threshold: the service rounds the estimate to days, and weekends shift it by up to two days",
         remedy="Add mailboxes to the campaign, raise their daily limits safely, or accept the later end.",
     ),
 )
@@ -220,8 +220,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Step without live templates",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live step that has contacts left or belongs to a draft has no template with the status live; warning unless "
-        "the campaign is live",
+        wording="a live step has no live template, and either contacts are left for the step or the campaign is a draft; warning "
+        "unless the campaign is live",
         applies=conditions.check_live_templates,
         source="the service sends live templates only; contacts wait at a step without one",
         remedy="Make a template of the step live, or delete the step.",
@@ -240,8 +240,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Unknown placeholder",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a step that has contacts left or belongs to a draft has a live template with a placeholder in double curly "
-        "braces that is not the code of a field of the workspace; warning unless the placeholder resembles a code",
+        wording="a live template has a placeholder in double curly braces that is not the code of a field of the workspace, and "
+        "either contacts are left for the step or the campaign is a draft; warning unless the placeholder resembles a code",
         applies=conditions.check_placeholders,
         source="section Workspace field of the service's interface lists every field and variable of a workspace",
         remedy="Correct the placeholder, or create the field; until then recipients may read the placeholder itself.",
@@ -255,8 +255,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         "compared",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
-        source="an e-value of 20 is wrong in at most 5 % of all tests, however often one looks (Ville's inequality; Turner, Ly "
-        "and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
+        source="an e-value of 20 is wrong in at most 5 % of all tests, no matter how often it is checked (Ville's inequality; "
+        "Turner, Ly and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
         remedy="Turn off the variants with fewer replies.",
     ),
 )
@@ -272,7 +272,7 @@ WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
         "days do not count",
         thresholds=MappingProxyType({"share": 0.30, "days": 5}),
         applies=conditions.check_unused_limits,
-        source="our own thresholds: with more than a week of e-mails left, less than a third of the limits is used",
+        source="our own thresholds: less than a third of the limits is used, although e-mails for a working week are left",
         remedy="Add the idle mailboxes to the live campaigns, and check the sending times of their schedules.",
     ),
 )

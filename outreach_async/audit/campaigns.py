@@ -237,7 +237,7 @@ class StepComparison:
         better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
         worse: Letters of the variants that are proven to get fewer replies than `better`.
         evidence: The largest e-value of a pair of variants; `None` if no pair could be compared.
-        sends_needed: Estimated further e-mails per variant until the difference is proven; `None` if unknown.
+        sends_needed: Estimated number of further e-mails per variant that would prove the difference; `None` if unknown.
 
     Example:
         ```python

@@ -317,7 +317,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox uses only a small share of its daily limit. Certainly new mailboxes are skipped."""
+    """Return a `Sign` if the mailbox uses only a small share of its daily limit, and the mailbox is not certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None

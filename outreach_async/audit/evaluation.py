@@ -160,13 +160,13 @@ class AuditState:
         workspaces: Ids of the workspaces, in the order of the audit.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
-        key: Key of the digests of mailboxes, if this audit is a part of a larger audit; `None` for a whole audit.
+        key: Key of the digests of mailboxes if the state belongs to a part of an audit (see `audit_part`); otherwise `None`.
         most: Maximum number of domains, of types and of servers whose totals are stored.
 
     Attributes:
         totals: Totals of the checked mailboxes, by workspace, domain, type and server.
         flagged: For each workspace, its mailboxes with findings.
-        columns: For each workspace, its mailboxes as columns; empty if the audit is whole and has one workspace.
+        columns: For each workspace, its mailboxes as columns; empty if `key` is `None` and the audit has only one workspace.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class AuditState:
         return final
 
     def add_flagged(self, workspace: str, flagged: Iterable[FlaggedMailbox]) -> None:
-        """Add mailboxes of a workspace that were checked in a part of this audit."""
+        """Add the mailboxes with findings that a part of this audit found in a workspace."""
         self.flagged[self._indexes[workspace]] += flagged
 
     def _facts(self, case: Case) -> MailboxFacts:

@@ -236,7 +236,7 @@ class Group:
         mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
         score: Score of the group, from 0 to 100.
         severity: Severity of the worst finding; `None` if there are no findings.
-        counts: Number of findings by severity, including findings about the group as a whole.
+        counts: Number of findings by severity, including findings about the group itself.
         sent_30days: E-mails that the group's mailboxes sent in 30 days.
         daily_limit: Sum of the daily limits, in e-mails per day.
 

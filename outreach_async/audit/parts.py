@@ -110,7 +110,7 @@ class AuditPart:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
         salt: Hash of the salt; `merge` rejects parts with different salts.
-        dropped: Largest digest that was kept, for each kind of group that has more members than an audit stores.
+        dropped: For each kind of group with more groups than an audit stores, the largest digest that was kept.
         workspaces: The workspaces of the part.
 
     Example:
@@ -173,7 +173,7 @@ async def audit_part(
 ) -> AuditPart:
     """Read and check the mailboxes of some workspaces of an audit. `merge` combines the parts of all workspaces.
 
-    This function reads, waits and gives up like `audit`. Run a part again if its process died.
+    Retries and waits during an outage work as in `audit`. Run a part again if its process died.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -292,7 +292,7 @@ def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str
         # Equally complete readings are compared by their data, so that the order of the parts has no effect.
         best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
     if len(reads_campaigns) > 1:
-        raise InvalidRequest("parts: expected all or no parts with campaigns, got both; pass the same `campaigns` to all parts")
+        raise InvalidRequest("parts: expected campaigns in all parts or none, got both; pass the same `campaigns` to all parts")
     return best
 
 

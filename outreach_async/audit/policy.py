@@ -260,7 +260,7 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
         )
     for name in value:
         if name not in rule.thresholds:
-            has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
+            has = f"one of the thresholds {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
             hint = _suggest(name, rule.thresholds) or _CORRECTION
             raise InvalidRequest(f"policy: {key}: expected {has}, got {quote(name)}{hint}")
     figures = {name: _require_figure(f"{key}.{name}", figure) for name, figure in value.items()}

@@ -121,7 +121,7 @@ def require_client() -> None:
 def escape_label(value: str) -> str:
     r"""Escape backslashes, control characters (such as `\x1b`), lone surrogates and bidirectional marks in a label value.
 
-    Different values have different results, because node_exporter rejects a file with a duplicate time series.
+    Different values are never escaped to the same string, because node_exporter rejects a file with a duplicate time series.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), value)
 

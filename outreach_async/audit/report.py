@@ -55,8 +55,8 @@ class Report:
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
         history: Scores and counts of at most 100 earlier audits, oldest first: the audits that this report was compared with,
             and the audits in the history of their reports.
-        last_read: Only in a baseline of briefs: for each workspace that could not be read completely this time, the time of the
-            last complete reading, in Unix seconds. The data about these workspaces is from that time.
+        last_read: Time of the last complete reading, in Unix seconds, of each workspace that could not be read completely this
+            time. The data about these workspaces is from that time. Only the baseline of a brief has this attribute set.
         campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
 
     Example:
@@ -229,7 +229,7 @@ class HistoryPoint:
 
 
 def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
-    """Combine reports and their histories into one history, sorted by time, of at most the latest `MAX_HISTORY` audits.
+    """Combine reports and their histories into one history, sorted by time. Only the latest `MAX_HISTORY` audits are kept.
 
     Args:
         reports: The earlier reports, in any order.
@@ -248,8 +248,8 @@ class Delta:
 
     Attributes:
         kind: Kind of the subject that the number describes.
-        key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the audit
-            as a whole.
+        key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the whole
+            audit.
         name: Display name of the subject: a mailbox's address, a campaign's name, otherwise the key.
         rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
         figure: Name of the number, such as `score` or `blacklists`; a `severity` is a number from 1 (info) to 4 (critical).
@@ -373,13 +373,13 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that matches a finding across workspaces, unless the finding is about a workspace as a whole."""
+    """Return a key that matches a finding across workspaces, unless the finding is about the workspace itself."""
     shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
-    """Return a function that checks whether a finding may still apply although this audit does not contain it.
+    """Return a function that checks whether an earlier finding may still apply, although this report does not contain it.
 
     An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     """

@@ -142,7 +142,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA110",
         title="On blacklists",
         severity=Severity.ERROR,
-        wording="blacklists is {error} or more; critical from {critical}",
+        wording="blacklists is {error} or more; critical if {critical} or more",
         thresholds=MappingProxyType({"error": 1, "critical": 3}),
         applies=conditions.check_blacklists,
         source="major lists such as Spamhaus cause rejections within hours, other lists after a review (inframail.io)",
@@ -154,8 +154,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="High bounce rate",
         severity=Severity.INFO,
         wording="bounced_30days / sent_30days is {warning:.1%} or more; the severity depends on the lower 95 % confidence bound "
-        "of this rate (Wilson): warning from {warning:.1%}, error from {error:.1%}, critical from {critical:.1%}; info if the "
-        "bound is lower, or if fewer than {sample} e-mails were sent",
+        "of this rate (Wilson): warning if at least {warning:.1%}, error if at least {error:.1%}, critical if at least "
+        "{critical:.1%}; info if the bound is lower, or if fewer than {sample} e-mails were sent",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
@@ -386,7 +386,7 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
     "the DMARC policy itself (p=): look up the TXT record at `_dmarc.<domain>`",
     "the names of the blacklists that list a mailbox (the service shows only their number)",
-    "the number of DNS lookups of an SPF record (10 at most)",
+    "the number of DNS lookups of an SPF record (the limit is 10)",
 )
 """Properties that an audit cannot check, because the service's fields do not show them. Human-readable reports list them."""
 

@@ -49,7 +49,7 @@ page of 2,000 mailboxes takes 4 MB. `_MIN_LARGE_AT_ONCE` large workspaces are al
 
 @attrs.frozen
 class ReadSummary:
-    """The results of reading one workspace that a report needs.
+    """Summary of reading one workspace, from which the report is built.
 
     Attributes:
         workspace: Id of the workspace.
@@ -89,7 +89,7 @@ class WorkspaceReadResult:
     campaigns: CampaignsRead | None = None
 
     def summary(self) -> ReadSummary:
-        """Return the results that a report needs, with errors as findings."""
+        """Return the summary for the report. Errors become findings."""
         error = self.error
         denied = error is not None and explain_status(error.status_code).is_denied
         read, findings = self.campaigns, self._findings()
@@ -136,8 +136,8 @@ async def audit(
     the totals of at most a million domains, a million types and a million servers.
 
     While the service is down or limits the rate, the audit waits. The client's deadline does not limit these waits. The audit
-    ends after 15 minutes without a success, or if the service was never reached; the remaining workspaces are reported as
-    unreadable.
+    ends after 15 minutes without a successful request, or if the service was never reached; the remaining workspaces are reported
+    as unreadable.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -381,13 +381,13 @@ class AuditRun:
     async def _fetch_in_time(
         self, workspace: str, fetch: Callable[[int], Awaitable[Page[Mailbox]]], number: int
     ) -> Page[Mailbox]:
-        """Fetch a page unless the audit's deadline passes first."""
+        """Fetch a page of mailboxes; raise `DeadlineExceeded` if the audit's deadline passes first."""
         page = await self._await_in_time(lambda: fetch(number))
         self._progress.add_page(workspace, page)
         return page
 
     async def _run_in_time(self, workspace: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a request other than for mailboxes, unless the audit's deadline passes first."""
+        """Await a request about campaigns, steps or fields; raise `DeadlineExceeded` if the audit's deadline passes first."""
         result = await self._await_in_time(call)
         self._progress.add_request(workspace)
         return result
@@ -508,4 +508,4 @@ def _describe_dropped(totals: Mapping[GroupKind, GroupTotals]) -> Iterator[str]:
     for kind, name in _KIND_NAMES.items():
         if totals[kind].threshold is not None:
             kept, count = len(totals[kind]), totals[kind].distinct
-            yield f"{max(0, count - kept):,} of about {count:,} {name} as a whole: audit fewer workspaces"
+            yield f"the totals of {max(0, count - kept):,} of about {count:,} {name} (too many to store): audit fewer workspaces"

@@ -23,8 +23,8 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 CRITICAL_CAP: Final = 40
 """Maximum score of a domain, and of all mailboxes, if one of their mailboxes, groups or campaigns has a critical finding.
 
-The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because the verdict
-is to stop sending, which a good score would contradict.
+The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because a
+good score would contradict the verdict, which is to stop sending.
 """
 
 MAX_SCORED_DOMAINS: Final = 10_000
@@ -43,7 +43,7 @@ class Score:
 
     Attributes:
         score: Mean of the mailboxes' scores, weighted by the e-mails sent in 30 days, or unweighted if none were sent. Points for
-            findings about the group as a whole are deducted from the mean.
+            findings about the group itself are deducted from the mean.
         mailboxes: Number of checked mailboxes.
         sent_30days: E-mails sent in 30 days.
 
@@ -112,12 +112,12 @@ def mailbox_score(findings: Iterable[Finding]) -> int:
 
 @attrs.define
 class GroupStats:
-    """Points deducted from the mailboxes of a group and from the group as a whole, and the number of findings.
+    """The deducted points and the number of findings of a group of mailboxes.
 
     Attributes:
         weighted_points: Sum over the mailboxes of the deducted points times the e-mails sent in 30 days.
         points: Sum over the mailboxes of the deducted points.
-        group_points: Points deducted from the group as a whole.
+        group_points: Points deducted for findings about the group itself.
         capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.
     """
@@ -157,7 +157,7 @@ _NO_FINDINGS: Final = GroupStats()
 
 
 class GroupScores:
-    """Computes the scores of an audit, and its groups and rows of mailboxes.
+    """Computes the scores, the groups and the mailbox rows of a report.
 
     Args:
         totals: Totals of the checked mailboxes, by kind of group.

@@ -18,7 +18,7 @@ MAX_KEPT: Final = 1_000_000
 
 _HASH_BITS: Final = 64
 _MAX_SUM: Final = 2**63 - 1
-"""Maximum of a sum, in thousandths. Larger sums are reduced to this number, so the order of addition has no effect."""
+"""Maximum of a sum, in thousandths. Larger sums are capped at this value, so that the order of addition has no effect."""
 
 
 def to_thousandths(figure: Number) -> int:
@@ -106,7 +106,7 @@ class GroupTotals:
         self._listed[index] += listed
 
     def add_repeated(self, index: int, sent: int, limit: int) -> None:
-        """Record that the totals of a domain contain a mailbox again, because another workspace lists the mailbox too."""
+        """Record a mailbox that the totals of a domain count twice, so that `once` subtracts the duplicate."""
         mailboxes, all_sent, all_limits = self._repeated.get(index, (0, 0, 0))
         self._repeated[index] = mailboxes + 1, min(_MAX_SUM, all_sent + sent), min(_MAX_SUM, all_limits + limit)
 
@@ -114,7 +114,7 @@ class GroupTotals:
         """Drop the keys with the largest digests if there are too many keys.
 
         Args:
-            slack: Number of keys that may exceed the maximum before any key is dropped.
+            slack: How far the number of keys may exceed the maximum before keys are dropped.
 
         Returns:
             The new index for each old index, or -1 for a dropped key; `None` if no key was dropped.
@@ -132,12 +132,12 @@ class GroupTotals:
         return array("i", (next(numbers) if is_kept else -1 for is_kept in kept))
 
     def limit(self, threshold: int) -> None:
-        """Keep no keys with digests above `threshold`, for example because a part of the audit dropped such keys."""
+        """Reject new keys with a digest above `threshold`, for example because a part of the audit dropped such keys."""
         self.threshold = min(threshold, threshold if self.threshold is None else self.threshold)
 
     @property
     def slack(self) -> int:
-        """Number of keys that may exceed the maximum before keys are dropped, because dropping a few at a time is slow."""
+        """How far the number of keys may exceed the maximum before keys are dropped. Dropping a few at a time would be slow."""
         return self._most // 4
 
     @property
@@ -161,7 +161,7 @@ class GroupTotals:
         return MailboxTotals() if index is None else self._totals(index, (0, 0, 0))
 
     def once(self, key: str) -> MailboxTotals:
-        """Return the totals of a key, like `[]`, but count a mailbox of several workspaces only once."""
+        """Return the totals of a key, like `[]`, but count each mailbox only once, even if several workspaces list it."""
         index = self._indexes.get(key)
         return MailboxTotals() if index is None else self._totals(index, self._repeated.get(index, (0, 0, 0)))
 
@@ -232,7 +232,7 @@ class MailboxColumns:
         self.flags.append(flags)
 
     def replace_indexes(self, name: str, indexes: array[int]) -> None:
-        """Replace the indexes in a column by new indexes, which `GroupTotals.trim` returned."""
+        """Replace the indexes in a column with the new indexes that `GroupTotals.trim` returned."""
         setattr(self, name, array("i", (index if index < 0 else indexes[index] for index in getattr(self, name))))
 
     def drop_unused(self) -> None:
@@ -267,11 +267,11 @@ class CompactSet:
         return self._count
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names, and return the names that were not in the set before."""
+        """Add names, and return those that are new."""
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:
-        """Add a name, and return whether the name was not in the set before."""
+        """Add a name, and return whether it is new."""
         if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
             return False
         self._count += 1
@@ -282,7 +282,7 @@ class CompactSet:
         return True
 
     def _insert(self, digest: int) -> bool:
-        """Store a digest in its slot or in the next free slot, and return whether the digest was not in the table before."""
+        """Store a digest in its slot or in the next free slot, and return whether the digest is new."""
         slots = self._slots
         last = len(slots) - 1  # the size is a power of two, so `&` computes the remainder
         slot = digest & last

@@ -60,8 +60,8 @@ def wilson_lower(events: Number, trials: Number) -> float:
     """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
 
     For example, if a healthy mailbox with a true bounce rate of 1 % has sent 200 e-mails, its measured rate exceeds 2 % in 1 of
-    20 cases, but the bound exceeds 2 % in only 1 of 1,000 cases. For a true bounce rate of 5 % and 660 e-mails, the bound
-    exceeds 2 % in 99.5 % of the cases.
+    20 cases. The bound exceeds 2 % in only 1 of 1,000 cases. For a true bounce rate of 5 % and 660 e-mails, the bound exceeds
+    2 % in 99.5 % of the cases.
 
     Args:
         events: Number of events; a number above `trials` counts as `trials`.

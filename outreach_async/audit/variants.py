@@ -5,7 +5,7 @@ A report shows the verdict of each step whose e-mail has variants:
 - `better`: one variant gets more replies than another.
 - `too_early`: no difference is proven yet. `sends_needed` estimates how many more e-mails each variant needs to prove the
   difference, if the rates stay the same.
-- `unequal_sends`: any two variants differ by more than 10 % in e-mails sent, so their totals cannot be compared.
+- `unequal_sends`: in every pair of variants, the numbers of e-mails sent differ by more than 10 %, so no pair can be compared.
 - `not_compared`: fewer than two variants can be compared, or more than 26.
 
 A policy changes these limits: the thresholds `odds` and `difference` of the rule `OA230`.
@@ -20,7 +20,7 @@ inequality, the evidence then reaches 20 in at most 5 % of all tests, however of
 
 The evidence is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that explains the
 totals best. This quotient is the minimum over all common rates, so the bound also applies to the true rate, which is unknown. In
-a step with several variants, each pair needs an evidence of 20 times the number of pairs.
+a step with more than two variants, the evidence of a pair must reach 20 times the number of pairs.
 
 In a simulation of 4,000 years with daily looks at equal variants, each with 50 e-mails a day, at most 0.6 % of the years had a
 false verdict. A z-test at the 5 % level had a false verdict in 44 to 48 % of the years. A doubled reply rate is found after about
@@ -53,11 +53,11 @@ Verdict = Literal["better", "too_early", "unequal_sends", "not_compared"]
 
 _PRIOR_REPLIES: Final = 2.0
 _PRIOR_SILENCES: Final = 50.0
-"""Parameters of the prior of each variant's reply rate: a beta distribution with a mean of 4 %. The bound holds for any prior. A
-prior close to the reply rates of cold e-mail (1 to 10 %) finds a difference sooner."""
+"""Parameters of the prior of each variant's reply rate: a beta distribution with a mean of 4 %. The limit on false verdicts
+holds for any prior. A prior close to the reply rates of cold e-mail (1 to 10 %) finds a difference sooner."""
 
 MAX_EVIDENCE: Final = 1e12
-"""Maximum evidence that is reported, in place of larger numbers, because JSON has no infinity."""
+"""Maximum evidence in a report. Larger values are capped, because JSON cannot represent infinity."""
 
 _MAX_SENDS: Final = 10_000_000
 _MAX_COMPARED: Final = 26
@@ -88,8 +88,8 @@ class VariantVerdict:
         better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
         worse: Letters of the variants that are proven to get fewer replies than `better`.
         evidence: The largest e-value of a pair; `None` if no pair could be compared. With two variants, 20 proves a difference.
-        sends_needed: Estimated further e-mails per variant until the difference is proven, rounded up to two digits; `None` if
-            unknown.
+        sends_needed: Estimated number of further e-mails per variant that would prove the difference, rounded up to two digits;
+            `None` if unknown.
     """
 
     verdict: Verdict
@@ -106,7 +106,8 @@ def compare_variants(variants: Sequence[VariantTotals], *, odds: float = 20, dif
         variants: The variants to compare, each sent to contacts chosen at random.
         odds: Evidence that proves a difference between two variants: at most one in `odds` tests of equal variants has a false
             verdict. With more variants, each pair needs this number times the number of pairs.
-        difference: Largest relative difference of the e-mails sent by two variants that are compared.
+        difference: Maximum relative difference between the e-mails sent by two variants. Pairs with a larger difference are not
+            compared.
     """
     if not 1 < len(variants) <= _MAX_COMPARED:
         return VariantVerdict(verdict="not_compared")
@@ -148,7 +149,7 @@ def log_evidence(one: VariantTotals, other: VariantTotals) -> float:
 
 
 def _log_mixture(variant: VariantTotals) -> float:
-    """Return the logarithm of the likelihood of a variant's replies, averaged over the prior of its rate."""
+    """Return the logarithm of the likelihood of a variant's replies, averaged over the prior of the reply rate."""
     silent = variant.sent - variant.replied
     return _log_beta(_PRIOR_REPLIES + variant.replied, _PRIOR_SILENCES + silent) - _LOG_PRIOR
 
@@ -161,7 +162,7 @@ _LOG_PRIOR: Final = _log_beta(_PRIOR_REPLIES, _PRIOR_SILENCES)
 
 
 def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> int | None:
-    """Estimate the further e-mails per variant that prove a difference at the current rates; `None` if above ten million."""
+    """Estimate how many more e-mails per variant would prove a difference at the current rates; `None` above ten million."""
     sent = max(one.sent, other.sent)
     low, high = sent, sent
     while log_evidence(_scale(one, high), _scale(other, high)) < needed:

@@ -142,7 +142,7 @@ def test_a_workspace_that_is_up_to_date_is_not_mentioned() -> None:
         ({"error": "refused"}, "  space_1: refused (last read 2026-03-01 08:00 UTC)"),
         ({"error": "refused", "since": None}, "  space_1: refused (never read before)"),
         ({"since": None}, "  space_1: is covered for the first time."),
-        ({"since": AT - 3 * DAY}, "  space_1: changes are counted since 2026-02-27 08:00 UTC, the last reading."),
+        ({"since": AT - 3 * DAY}, "  space_1: changes are counted since the last reading (2026-02-27 08:00 UTC)."),
     ],
 )
 def test_a_workspace_that_is_not_up_to_date_is_named(about: dict[str, Any], line: str) -> None:
@@ -318,10 +318,10 @@ def test_the_sums_over_campaigns_come_first() -> None:
     ("about", "spaces"),
     [({"new_sent": None}, []), ({}, [space("space_1", error="could not be read: 503")])],
 )
-def test_sums_that_miss_something_are_given_as_far_as_known(about: dict[str, Any], spaces: list[WorkspaceBrief]) -> None:
+def test_sums_that_miss_something_are_marked_as_incomplete(about: dict[str, Any], spaces: list[WorkspaceBrief]) -> None:
     text = " ".join(" ".join(section(campaign(id="camp_2"), campaign(**about), workspaces=spaces)).split())
 
-    assert text.startswith("In 24 hours, as far as known: ")
+    assert text.startswith("In 24 hours (incomplete data): ")
 
 
 def test_without_campaigns_nothing_is_said_about_them() -> None:

@@ -200,7 +200,7 @@ def test_a_healthy_campaign_has_no_finding() -> None:
             "error high: no activity for 7 days or more, but 500 e-mails left to send",
         ),
         ("OA202", campaign(contacts=0, steps=0), "warning high: it is live, but has no steps and no contacts"),
-        ("OA203", [step(left_to_send=0)], "info high: all 1,000 e-mails are sent, and it is still live"),
+        ("OA203", [step(left_to_send=0)], "info high: all 1,000 e-mails are sent, but the campaign is still live"),
         ("OA205", campaign(**DRAFT), "info high: no activity for 60 days or more, and it is still a draft"),
         (
             "OA206",
@@ -230,7 +230,7 @@ def test_a_healthy_campaign_has_no_finding() -> None:
             "error high: " + ", ".join(f"step 1: template '{letter}': sent is below 0" for letter in "ABCDE") + " and 1 more",
         ),
         ("OA220", [step(template(status="off"))], "error high: step 1 has 1 template, and none is live"),
-        ("OA221", [step(status="off")], "warning high: the status of step 1 is 'off', and 500 left to send"),
+        ("OA221", [step(status="off")], "warning high: the status of step 1 is 'off', with 500 e-mails left to send"),
         ("OA222", text("{{frist_name}}"), "error high: step 1: no field provides {{frist_name}} (did you mean {{first_name}}?)"),
         ("OA222", text("{{first name}}"), "warning low: step 1: no field provides {{first name}} (did you mean {{first_name}}?)"),
         ("OA222", text("{{Plan}}"), "warning low: step 1: no field provides {{Plan}} (did you mean {{custom_1}}?)"),
@@ -245,7 +245,7 @@ def test_a_healthy_campaign_has_no_finding() -> None:
             variants((1000, 90), (1000, 20), (1000, 60)),
             "info high: variant A of step 1 gets more replies: A 9.0 % of 1,000, B 2.0 % of 1,000",
         ),
-        ("OA290", [step(type="call")], "info high: a step has the type 'call'"),
+        ("OA290", [step(type="call")], "info high: a step has the unknown type 'call'"),
         ("OA290", campaign(status="archived"), "info high: its status is 'archived'"),
     ],
 )

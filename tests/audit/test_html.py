@@ -186,7 +186,7 @@ def test_the_policy_is_named_where_it_differs() -> None:
     assert "ours c0ffee" in text
     assert "OA110 critical = 9" in text
     assert "Rules turned off OA160" in text
-    assert "critical from 9" in text
+    assert "critical if 9 or more" in text
 
 
 def test_long_lists_of_rules_and_changes_end_in_a_count() -> None:

@@ -53,7 +53,7 @@ def test_every_rule_can_be_disabled(rule: str) -> None:
         ({"OA902": {}}, "expected a rule that a policy can change, got OA902"),
         (
             {"OA120": {"warnin": 1}},
-            "OA120: expected a threshold named warning, error, critical, sample, got 'warnin'; did you mean 'warning'",
+            "OA120: expected one of the thresholds warning, error, critical, sample, got 'warnin'; did you mean 'warning'",
         ),
         ({"OA160": {"warning": 1}}, "OA160: expected no thresholds, got 'warning'"),
         ({"OA160": False}, "OA160: expected a table of thresholds, got bool; to turn the rule off, add its id to the list `off`"),

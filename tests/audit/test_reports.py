@@ -128,7 +128,7 @@ def test_actions_come_before_domains_and_the_most_urgent_first(write: Callable[[
         ("critical", "Stop sending from 1 mailbox on 1 domain until the problem is fixed."),
         ("error", "Fix 1 mailbox on 1 domain today; nothing is critical."),
         ("warning", "Review 1 mailbox on 1 domain; nothing is broken."),
-        ("info", "Nothing is unsafe; there are notes on 1 mailbox on 1 domain."),
+        ("info", "No risks found; there are notes on 1 mailbox on 1 domain."),
     ],
 )
 def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:

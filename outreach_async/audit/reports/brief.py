@@ -400,7 +400,7 @@ def build_baseline(report: Report, earlier: Report | None = None) -> Report | No
 
 
 def _keep_campaigns(report: Report, earlier: Report) -> CampaignResults | None:
-    """Return the campaigns of a report, with numbers from an earlier report in place of those that could not be read."""
+    """Return the campaigns of a report. Numbers that could not be read are taken from an earlier report."""
     if report.campaigns is None:
         return earlier.campaigns
     before = _campaign_rows(earlier)

@@ -97,7 +97,7 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
     if since is not None and workspace.since is None:
         return "is covered for the first time."
     if workspace.since != since:
-        return f"changes are counted since {format_time(workspace.since or 0)}, the last reading."
+        return f"changes are counted since the last reading ({format_time(workspace.since or 0)})."
     return ""
 
 
@@ -113,7 +113,7 @@ class ActiveCampaign:
         replies: Replies in the same period; `None` if unknown.
         bounces: Bounces in the same period; `None` if unknown.
         contacts: Contacts added in the same period; `None` if unknown.
-        since_start: Whether the period starts with the campaign, rather than with the earlier report.
+        since_start: True if the earlier report does not contain the campaign; the numbers then cover the whole campaign.
         end: Date of the estimated end, with the number of days by which the date has moved, or `all sent`; empty if unknown.
     """
 
@@ -193,7 +193,7 @@ def _describe_end(campaign: CampaignBrief) -> str:
 
 
 def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
-    """Return the sums over all campaigns since the earlier report, each with its noun; empty if there is no earlier report."""
+    """Return totals over all campaigns since the earlier report, as pairs (number, noun); empty if there is no earlier report."""
     if brief.since is None or not brief.campaigns:  # if no campaigns were read, zeros would be misleading
         return []
     each = brief.campaigns
@@ -209,7 +209,7 @@ def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
 def format_campaign_sums(brief: Brief) -> str:
     """Return the sums over all campaigns since the earlier report, in one sentence; empty if there is no earlier report."""
     sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
-    known = ", as far as known" if _is_missing_figures(brief) else ""
+    known = " (incomplete data)" if _is_missing_figures(brief) else ""
     return f"In {format_span(brief.at - (brief.since or 0))}{known}: {sums}." if sums else ""
 
 

@@ -267,7 +267,8 @@ def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str
     Args:
         rows: All rows.
         most: Maximum number of rows to show.
-        filters: For each filter, its label, and either the option labels by value or a function that returns a row's value.
+        filters: The filters by name. Each has a label, and either a mapping of values to option labels or a function that returns
+            the value of a row.
     """
     shown = rows[:most]
     return _Table(
@@ -330,8 +331,9 @@ def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Policy", f"{used.name} {used.fingerprint}".strip()
     yield "Rules turned off", ", ".join(f"{rule} {rule_title(rule)}" for rule in used.off)
     yield "Thresholds changed", ", ".join(changed)
-    points = "100 minus 40 for each critical finding, 20 for an error, 8 for a warning"
+    points = "A mailbox has 100 points, minus 40 for each critical finding, 20 for an error and 8 for a warning."
+    groups = "A group has the mean score of its mailboxes, weighted by the e-mails sent."
     yield (
         "Scores",
-        f"{points}; groups: mean, weighted by e-mails sent; the total and a domain: at most 40 with a critical finding",
+        f"{points} {groups} With a critical finding, the score of the domain and the overall score are at most 40.",
     )

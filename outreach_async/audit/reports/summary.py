@@ -251,7 +251,7 @@ class MailboxHealth:
 
 
 def build_health(report: Report) -> MailboxHealth:
-    """Summarize the checked mailboxes. Findings about a domain or server as a whole are not included."""
+    """Summarize the checked mailboxes. Findings about the domains and servers themselves are not included."""
     by_mailbox: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if finding.mailbox is not None and finding.sent_30days is not None:

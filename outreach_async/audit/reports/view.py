@@ -171,7 +171,7 @@ class Trends:
     """The history of an audit, prepared for display.
 
     Attributes:
-        summary: Number of audits, time of the first audit, and number of audits that cover other workspaces, as sentences.
+        summary: Number of audits, time of the first audit, and number of audits that cover different workspaces, as sentences.
         trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
     """
 
@@ -285,7 +285,7 @@ _VERDICTS: Final = {
     Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
     Severity.ERROR: "Fix {extent} today; nothing is critical.",
     Severity.WARNING: "Review {extent}; nothing is broken.",
-    Severity.INFO: "Nothing is unsafe; there are notes on {extent}.",
+    Severity.INFO: "No risks found; there are notes on {extent}.",
 }
 
 
@@ -385,7 +385,7 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
 
 
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that returns the authentication of a domain, given its name and its number of checked mailboxes."""
+    """Return a function that computes the authentication of a domain from its name and its number of checked mailboxes."""
     counts = Counter((finding.domain, finding.rule) for finding in report.findings)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:
@@ -412,7 +412,7 @@ def build_trends(report: Report) -> Trends | None:
         return None
     points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]
     others = sum(point.scope != points[-1].scope for point in points)
-    scope = f" {format_count(others, 'of them covers', 'of them cover')} other workspaces than this one." if others else ""
+    scope = f" {format_count(others, 'of them covers', 'of them cover')} different workspaces." if others else ""
     counts = [Trend(name, [point.counts.get(severity, 0) for point in points]) for severity, name in _COUNT_NAMES.items()]
     return Trends(
         summary=f"{format_count(len(points), 'audit')} since {format_time(points[0].at)}.{scope}",
