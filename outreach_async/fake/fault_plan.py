@@ -349,9 +349,7 @@ def require_fault(fault: object) -> None:
     """
     if not isinstance(fault, Fault):
         name = getattr(fault, "__name__", type(fault).__name__)
-        raise TypeError(
-            f"fault: expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)"
-        )
+        raise TypeError(f"expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)")
 
 
 def _check_operation(operation: str) -> None:
