@@ -251,8 +251,8 @@ _MAX_RECOVERY_GROWTH: Final = 2.7
 """Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can reach the
 normal length."""
 _MAX_LAG: Final = 1.25
-"""A cut lowers the current limit, or this multiple of the achieved rate, whichever is smaller. The multiple is more than 1,
-because the achieved rate is an average, which lags behind a rising limit."""
+"""A cut starts from the current limit or from this multiple of the achieved rate, whichever is smaller. The multiple is more than
+1, because the achieved rate is an average and lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
 """Factor that multiplies the growth of the limit above the old rate."""
 _MAX_LEAD: Final = 2.0

@@ -255,8 +255,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         "compared",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
-        source="an e-value of 20 is wrong in at most 5 % of all tests, no matter how often it is checked (Ville's inequality; "
-        "Turner, Ly and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
+        source="without a real difference, at most 5 % of all tests reach an e-value of 20, no matter how often they are checked "
+        "(Ville's inequality; Turner, Ly and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
         remedy="Turn off the variants with fewer replies.",
     ),
 )
@@ -272,7 +272,7 @@ WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
         "days do not count",
         thresholds=MappingProxyType({"share": 0.30, "days": 5}),
         applies=conditions.check_unused_limits,
-        source="our own thresholds: less than a third of the limits is used, although e-mails for a working week are left",
+        source="our own thresholds: usage is below a third of the limits, although the remaining e-mails fill a working week",
         remedy="Add the idle mailboxes to the live campaigns, and check the sending times of their schedules.",
     ),
 )

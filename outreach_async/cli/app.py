@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     "fields": ("lists", "fields", "List the contact fields of a workspace."),
     "import": ("importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": ("lists", "mailboxes", "List the mailboxes of a workspace."),
-    "mcp": ("assisting", "mcp", "Run an MCP server that offers tools to assistants over stdin and stdout."),
+    "mcp": ("assisting", "mcp", "Run an MCP server for assistants over stdin and stdout."),
     "report": ("reporting", "report", "Show the progress and results of the run in JOURNAL."),
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),

@@ -41,7 +41,7 @@ from outreach_async.validation import require_id
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
-    """Run an MCP server that offers tools to assistants over stdin and stdout.
+    """Run an MCP server for assistants over stdin and stdout.
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
     list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read

@@ -29,7 +29,7 @@ def describe_run(site: Site) -> str:
     if not site.writes:
         return f"The run only reads workspace {site.workspace}. It creates no contacts."
     joining = f"Two of them join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
-    gmail = " Two of them have addresses at gmail.com with a hyphen, which Gmail never assigns." if site.gmail else ""
+    gmail = " Two of them have gmail.com addresses with a hyphen. Gmail never assigns such addresses." if site.gmail else ""
     return (
         f"The run creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
         f"They are permanent: the interface has no operation that deletes a contact. {joining}{gmail}"

@@ -306,7 +306,7 @@ def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
-        return unobserved(f"{', '.join(served)} served, but {', '.join(refused)} refused, which matches no value of the knob")
+        return unobserved(f"served: {', '.join(served)}; refused: {', '.join(refused)}; no value of the knob matches this")
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 

@@ -123,7 +123,7 @@ def measure_created_status(trial: TrialCreations) -> KnobFinding:
     statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
     how = ", ".join(f"{name} {status}" for name, status in statuses.items())
     if "added" not in statuses or not set(statuses.values()) <= {_OK, _CREATED}:
-        return unobserved(f"the HTTP statuses match no value of the knob: {how or 'none'}")
+        return unobserved(f"the observed HTTP statuses match no value of this knob: {how or 'none'}")
     rest = {name: status for name, status in statuses.items() if name != "added" and status != _OK}
     return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
 

@@ -152,7 +152,7 @@ def test_the_first_page_is_determined_from_pages_0_and_1(answers: list[Response]
 def test_mixed_responses_to_bad_numbers_match_no_value() -> None:
     found = run_probe(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
     assert found.possible == ()
-    assert found.explanation.startswith("display=abc served, but display=0,")
+    assert found.explanation.startswith("served: display=abc; refused: display=0,")
 
 
 def test_a_maximum_below_the_documented_one_is_a_clamp() -> None:
@@ -178,7 +178,7 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
 
 
 def test_campaigns_refused_at_every_size_have_no_maximum() -> None:
-    with pytest.raises(InconclusiveError, match="with every display"):
+    with pytest.raises(InconclusiveError, match="refused every value of display"):
         run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
 
 

@@ -1,4 +1,4 @@
-"""A journal in an object store or a shared folder, which outlives the machine of its run."""
+"""A journal in an object store or a shared folder. It remains available if the machine of its run is lost."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         path: Path of the journal.
         metadata: The run's metadata for a new journal.
         resume: Whether an existing journal is accepted, so that its run is resumed.
-        earlier: With `unknown`, which implies `resume`, a damaged or empty journal is renamed, and a new one is created.
+        earlier: How to treat rows of an earlier run. `unknown` implies `resume`: a damaged or empty journal is renamed, and a new
+            one is created.
         link: Function that creates a hard link to a file, as `os.link` does; it fails if the new name exists.
 
     Raises:
