@@ -8,9 +8,10 @@ import signal
 import sqlite3
 import tomllib
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from errno import ECONNREFUSED
 from functools import partial
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from ssl import SSLCertVerificationError, SSLError
 
@@ -20,6 +21,7 @@ import pytest
 from rich.console import Console
 from support.cli import KEY, Shell, save_contacts
 
+from outreach_async.cli.app import run
 from outreach_async.cli.files import explain_write_errors
 from outreach_async.cli.messages import to_printable, translate_arguments
 from outreach_async.cli.options import Options
@@ -457,3 +459,19 @@ def test_a_terminal_shows_escape_sequences_instead_of_executing_them() -> None:
     lines = [line.split() for line in shown.getvalue().splitlines() if line.strip()]
     assert lines[0] == ["name", "sent"]
     assert lines[2:] == [["[red]\\x1b[2J", "3"], ["b", "14"], ["[bold]x"], ["2", "things"]]
+
+
+class DefectiveOutput(TextIOWrapper):
+    """A stream whose first flush raises an exception that no command expects."""
+
+    flushed = False
+
+    def flush(self) -> None:
+        if not self.flushed:
+            self.flushed = True
+            raise RuntimeError("a defect")
+
+
+def test_an_unexpected_exception_keeps_its_traceback() -> None:
+    with redirect_stdout(DefectiveOutput(BytesIO())), pytest.raises(RuntimeError, match="a defect"):
+        run(["--version"])
