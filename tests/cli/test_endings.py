@@ -462,14 +462,15 @@ def test_a_terminal_shows_escape_sequences_instead_of_executing_them() -> None:
 
 
 class DefectiveOutput(TextIOWrapper):
-    """A stream whose first flush raises an exception that no command expects."""
+    """A stream that raises an exception that no command expects, once, when something is written."""
 
-    flushed = False
+    written = False
 
-    def flush(self) -> None:
-        if not self.flushed:
-            self.flushed = True
+    def write(self, text: str) -> int:
+        if not self.written:
+            self.written = True
             raise RuntimeError("a defect")
+        return super().write(text)
 
 
 def test_an_unexpected_exception_keeps_its_traceback() -> None:
