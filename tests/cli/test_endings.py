@@ -14,6 +14,7 @@ from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from ssl import SSLCertVerificationError, SSLError
+from typing import Any
 
 import anyio
 import click
@@ -462,15 +463,19 @@ def test_a_terminal_shows_escape_sequences_instead_of_executing_them() -> None:
 
 
 class DefectiveOutput(TextIOWrapper):
-    """A stream that raises an exception that no command expects, once, when something is written."""
+    """A stream that raises an exception that no command expects, once, when it is flushed after its reconfiguration."""
 
-    written = False
+    is_defective = False
 
-    def write(self, text: str) -> int:
-        if not self.written:
-            self.written = True
+    def reconfigure(self, **options: Any) -> None:
+        super().reconfigure(**options)
+        self.is_defective = True
+
+    def flush(self) -> None:
+        if self.is_defective:
+            self.is_defective = False
             raise RuntimeError("a defect")
-        return super().write(text)
+        super().flush()
 
 
 def test_an_unexpected_exception_keeps_its_traceback() -> None:
