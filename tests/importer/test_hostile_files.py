@@ -139,7 +139,7 @@ def test_the_command_lists_the_targets(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit) as ended:
         main(["nothing"])
     assert ended.value.code == 2
-    assert f"no target nothing; there are {', '.join(TARGETS)}" in capsys.readouterr().err
+    assert f"TARGET: expected one of {', '.join(TARGETS)}, got nothing" in capsys.readouterr().err
 
 
 def test_a_target_detects_a_reader_that_raises_another_error(tmp_path: Path) -> None:

@@ -80,4 +80,4 @@ def test_an_audit_that_skipped_a_package_is_not_clean() -> None:
     required = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
     assert find_unchecked([]) == {"everything"}
     assert (find_unchecked([skipped]), vulnerable([skipped])) == ({"a"}, set())
-    assert (find_unchecked([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, mended in 2"})
+    assert (find_unchecked([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, fixed in 2"})

@@ -1,12 +1,13 @@
-"""Build the API pages: a chapter for each guide, with the public names of its package, and a search over all of them.
+"""Build the API pages: a chapter for each guide, with the public names of its package, and a search over all chapters.
 
 Also build two texts for coding assistants (https://llmstxt.org): `llms.txt`, an overview with links to the chapters, and
 `llms-full.txt`, every guide with the signatures of its public names.
 
 Run: python tests/tools/api_pages.py FOLDER
 
-Needs the extra `docs`. Open FOLDER/index.html in a browser; no server is needed. Chapters show what callers use: methods with an
-example, and attributes with their types and descriptions, but nothing that attrs generates except the constructor.
+Requires the extra `docs`. Open FOLDER/index.html in a browser; no server is needed. A chapter shows what callers use: methods
+that have an example, and attributes with their types and descriptions. Of the code that attrs generates, it shows only the
+constructor.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ CHAPTERS: Final = (
     "outreach_async.pytest_plugin",
     "outreach_async.conformance",
 )
-"""The modules that have a page, in the order of reading."""
+"""The modules that have a page, in reading order."""
 
 SHOWN: Final = {
     "outreach_async.resources": ["Campaigns", "Mailboxes", "Contacts", "Workspaces"],
@@ -62,7 +63,7 @@ SHOWN: Final = {
     "outreach_async.fake.request_log": ["RequestLog"],
     "outreach_async.fake.control": [],
 }
-"""The names to show of modules that are not imported from; other modules show those of their `__all__`."""
+"""The names to show for these modules. Other modules show the names in their `__all__`."""
 
 
 PROGRAMS: Final = {
@@ -72,26 +73,26 @@ PROGRAMS: Final = {
     "Audit mailboxes": "outreach_async.audit",
     "Test your own code, with pytest": "outreach_async.pytest_plugin",
 }
-"""The programs of the overview: what each does, and the guide whose first program it is."""
+"""The programs in the overview: the title of each, and the guide whose first program it is."""
 
 ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
-"""An entry of a section of attributes."""
+"""An entry in an `Attributes:` section."""
 
 PROGRAM: Final = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
-"""A program of a guide."""
+"""A program in a guide."""
 
 QUALIFIER: Final = re.compile(r"\b(?:outreach_async|collections\.abc|msgspec|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
-"""The module before the name of a class."""
+"""The module name in front of a class name."""
 
 
 def load_chapter(name: str) -> doc.Module:
-    """Return the documentation of a module, restricted to what a caller uses."""
+    """Return the documentation of a module, restricted to what callers use."""
     module = importlib.import_module(name)
     names = SHOWN.get(name, getattr(module, "__all__", []))
-    # Names that the module imports on first use must be there, or they are documented as missing submodules.
+    # Import the names that the module imports on first use: pdoc would report them as missing submodules.
     vars(module).update({public: getattr(module, public) for public in names} | {"__all__": names})
     chapter = doc.Module(module)
-    # A guide has no sections of arguments: a line such as `What cannot be observed:` introduces a table.
+    # Guides have no Google-style sections: a line such as `What cannot be observed:` introduces a table.
     chapter.docstring = re.sub(r"^([A-Z][A-Za-z ]+):$", r"\1: ", chapter.docstring, flags=re.MULTILINE)
     for member in chapter.members.values():
         if isinstance(member, doc.Class):
@@ -105,8 +106,8 @@ def load_chapter(name: str) -> doc.Module:
 
 
 def select_members(kind: doc.Class) -> None:
-    """Take the inherited members too, but not the methods without an example, which callers do not call."""
-    is_protocol = getattr(kind.obj, "_is_protocol", False)  # callers implement its methods
+    """Keep inherited members, and remove methods without an example, because callers do not call them."""
+    is_protocol = getattr(kind.obj, "_is_protocol", False)  # callers implement the methods of a protocol
     for name, member in list(kind.members.items()):
         if member.taken_from[0].startswith("outreach_async"):
             # A base class has no page of its own.
@@ -139,7 +140,7 @@ def describe_attributes(kind: doc.Class) -> None:
 
 
 def split_attributes(docstring: str) -> tuple[str, str, str]:
-    """Return what is before the section of attributes, its entries, and what is after it."""
+    """Return the text before the `Attributes:` section, its entries, and the text after it."""
     head, _, rest = f"{docstring}\n".partition("Attributes:\n")
     entries = re.match(r"(    .*\n)*", rest)
     section = entries[0] if entries else ""
@@ -147,20 +148,20 @@ def split_attributes(docstring: str) -> tuple[str, str, str]:
 
 
 def find_constant_docs(name: str, value: object) -> Iterator[str]:
-    """Yield what is written below a constant where it is defined. A module that imports a constant does not know it."""
+    """Yield the docstring of a constant from the module that defines it. Modules that import the constant do not have it."""
     for home in [module for key, module in sys.modules.items() if key.startswith("outreach_async.")]:
         if vars(home).get(name) is value and (found := get_docs(home, name)):
             yield found
 
 
 def get_docs(module: ModuleType, name: str) -> str:
-    """Return the documentation of a name in a module; empty if there is none."""
+    """Return the documentation of a name in a module, or an empty string."""
     member = doc.Module(module).get(name)
     return member.docstring if member is not None else ""
 
 
 def render_overview(chapters: dict[str, doc.Module]) -> str:
-    """Return the overview for coding assistants: the most needed programs, the chapters, and all public names."""
+    """Return the overview for coding assistants: the most important programs, the chapters, and all public names."""
     summary, details, *_ = read_guide("outreach_async").split("\n\n")
     lines = ["# outreach_async", "", f"> {summary}", "", details]
     for title, guide in PROGRAMS.items():
@@ -181,7 +182,7 @@ def render_overview(chapters: dict[str, doc.Module]) -> str:
 
 
 def render_full(chapters: dict[str, doc.Module]) -> str:
-    """Return every guide, each followed by its public names with their signatures and summaries."""
+    """Return all guides, each followed by its public names with their signatures and summaries."""
     lines: list[str] = []
     for name, chapter in chapters.items():
         lines += [f"# {name}", "", read_guide(name), ""]
@@ -191,7 +192,7 @@ def render_full(chapters: dict[str, doc.Module]) -> str:
 
 
 def describe_member(member: doc.Doc[Any]) -> Iterator[str]:
-    """Yield the lines about a public name: its summary, its signature, and the members of a class."""
+    """Yield the lines that describe a public name: its summary, its signature, and, for a class, its members."""
     if summary := summarize(member):
         yield from (summary, "")
     if isinstance(member, doc.Class):
@@ -212,7 +213,7 @@ def sign(member: doc.Doc[Any]) -> str:
     else:
         text = f"{member.name}{member.annotation_str}" if isinstance(member, doc.Variable) else member.name
     one_line = re.sub(r"(?<=\() | (?=\)$)| (?=\) ->)", "", " ".join(text.split()))
-    one_line = re.sub(r"= (?:functools\.partial\([^)]*\)|<[^,()]*>)", "= ...", one_line)  # the name of an object says nothing
+    one_line = re.sub(r"= (?:functools\.partial\([^)]*\)|<[^,()]*>)", "= ...", one_line)  # the repr of an object is not useful
     return QUALIFIER.sub("", re.sub(r"(?<=\()(?:self|cls)(?:, (?:/, )?|(?=\)))", "", one_line))
 
 

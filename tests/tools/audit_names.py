@@ -1,4 +1,4 @@
-"""Show that the memory of an audit does not grow with the number of different domains and servers.
+"""Show that the memory use of an audit does not grow with the number of distinct domains and servers.
 
 Run in the folder `tests`: python -m tools.audit_names [mailboxes] [kept]
 """
@@ -22,7 +22,7 @@ _LINES = 8
 
 
 def pages(mailboxes: int, size: int = _PAGE) -> Iterator[list[Mailbox]]:
-    """Yield pages of healthy mailboxes, each with a domain and a server of its own."""
+    """Yield pages of healthy mailboxes. Each mailbox has a separate domain and server."""
     for first in range(0, mailboxes, size):
         yield [
             mailbox(id=f"mailbox_{n}", email=f"a@outreach-domain{n}.example", server_ip=f"server-{n}", type=MailboxType.SMTP_IMAP)
@@ -31,7 +31,7 @@ def pages(mailboxes: int, size: int = _PAGE) -> Iterator[list[Mailbox]]:
 
 
 def main() -> None:
-    """Audit pages of two workspaces, and print the peak memory from time to time."""
+    """Audit the pages of two workspaces, and print the peak memory at regular intervals."""
     mailboxes, kept = (int(given) for given in (sys.argv[1:] + ["6000000", str(MAX_KEPT)][len(sys.argv) - 1 :]))
     state = AuditState(["space_1", "space_2"], Policy.default(), NOW, most=kept)
     for number, page in enumerate(pages(mailboxes), 1):

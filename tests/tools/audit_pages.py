@@ -1,14 +1,14 @@
-"""The pages of audits and briefs in a real Chromium: on a phone and a desktop, light and dark, on paper.
+"""Check the HTML pages of audits and briefs in Chromium: on a phone and a desktop, in light and dark mode, and in print.
 
-They are also used by keyboard, and read without JavaScript.
+The pages are also operated by keyboard, and read without JavaScript.
 
 Run: python -m tools.audit_pages [--keep FOLDER]
 
-Prints one line per page. Exits with 1 if a page breaks an accessibility rule of axe-core, requests a URL, overflows its width,
-shows illegible text, runs the name of a mailbox as a script, logs an error, or responds slowly. `--keep` keeps the pages and
-pictures.
+Prints one line per page. Exits with 1 if a page violates an accessibility rule of axe-core, requests a URL, overflows its width,
+shows text with too little contrast, runs the name of a mailbox as a script, logs an error, or loads slowly. `--keep` keeps the
+pages and their screenshots.
 
-It needs Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
+Requires Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
 selenium and pymupdf (`pip install selenium pymupdf`).
 """
 
@@ -42,7 +42,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
 
 MISSING: Final = (
-    "This needs a browser: apt-get install chromium chromium-driver npm; and two packages: pip install selenium pymupdf"
+    "A browser and two packages are required: apt-get install chromium chromium-driver npm; pip install selenium pymupdf"
 )
 AXE: Final = "axe-core@4.14.1"
 FLAGS: Final = (
@@ -54,9 +54,9 @@ SCHEMES: Final = ("light", "dark")
 PAPER: Final = 720
 """Width of a printed page, in CSS pixels."""
 LEAST_FILLED: Final = 0.55
-"""Share of a printed page above its last line, except for the last page."""
+"""Minimum share of a printed page above its last line. The last page may have less."""
 SOON: Final = 3.0
-"""Seconds within which the largest page is there and works, on a slow machine."""
+"""Maximum seconds until the largest page is loaded and its script has run, on a slow machine."""
 
 VIOLATIONS: Final = """
 const done = arguments[arguments.length - 1];
@@ -65,7 +65,7 @@ axe.run(document, {resultTypes: ["violations"]}).then(
     `${each.id} (${each.impact}, ${each.nodes.length} times): ${each.help}; first: ${each.nodes[0].html.slice(0, 120)}`)),
   (error) => done([`axe-core failed: ${error}`]));
 """
-"""Returns what axe-core finds with all its rules, best practices among them."""
+"""Returns the violations that axe-core finds with all its rules, including best practices."""
 
 ALLOWED: Final = ("file:", "data:", "chrome:", "devtools:", "about:")
 
@@ -104,12 +104,12 @@ return [...document.querySelectorAll("body *")].filter((node) => !node.closest("
 
 @attrs.frozen
 class Browser:
-    """A Chromium, driven."""
+    """A Chromium that is controlled by its driver."""
 
     driver: Any
 
     def open(self, path: Path) -> float:
-        """Open a page; return the seconds until its script has run."""
+        """Open a page, and return the seconds until its script has run."""
         began = time.perf_counter()
         self.driver.get(path.as_uri())
         return time.perf_counter() - began
@@ -142,19 +142,19 @@ class Browser:
         return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
 
     def asked_for(self) -> list[str]:
-        """Return the addresses that pages asked for and must not."""
+        """Return the URLs that pages requested although they must not."""
         events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
         urls = (event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent")
         return [url for url in urls if not url.startswith(ALLOWED)]
 
     def complaints(self) -> list[str]:
-        """Return what the console says: errors, and whatever the page's policy had to refuse."""
+        """Return the messages of the console: errors, and requests that the content security policy blocked."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    """Start a Chromium with an empty profile of its own."""
+    """Start a Chromium with a new, empty profile."""
     try:
         from selenium import webdriver
     except ImportError:
@@ -170,14 +170,14 @@ def browsing() -> Iterator[Browser]:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         chromium = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
         try:
-            chromium.set_script_timeout(120)  # of axe-core, on the largest page
+            chromium.set_script_timeout(120)  # axe-core is slow on the largest page
             yield Browser(chromium)
         finally:
             chromium.quit()
 
 
 async def world() -> Report:
-    """Audit the embedded service, one of its workspaces unreadable."""
+    """Audit the demo world and a workspace that does not exist, so that one workspace is unreadable."""
     async with OutreachClient(
         transport=FakeTransport(create_demo_world()), owner_key=OWNER_KEY, workspace=WORKSPACES[0]
     ) as client:
@@ -185,7 +185,7 @@ async def world() -> Report:
 
 
 def hostile() -> Report:
-    """Return a report in which every name is an attack."""
+    """Return a report in which every name is an injection attempt."""
     found = [
         finding("OA110", email=text, mailbox=f"mailbox_{at}", domain=text, workspace=text, message=text)
         for at, text in enumerate(HOSTILE)
@@ -215,7 +215,7 @@ def brief_page(make: Callable[[], Report]) -> str:
 
 
 def brief_of_the_next_day() -> str:
-    """Return the page of a brief with an earlier one: the world a day later, when a campaign has sent more e-mails."""
+    """Return the page of a brief with an earlier one: the world a day later, when campaigns have sent more e-mails."""
     report = anyio.run(world)
     assert report.campaigns is not None
     rows = [attrs.evolve(row, sent=(row.sent or 0) + 40, replies_num=(row.replies_num or 0) + 3) for row in report.campaigns.rows]
@@ -231,22 +231,22 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 
 def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
-    """Look at a page in every width and scheme."""
+    """Check the layout, contrast and loading time of a page in every width and colour scheme."""
     for device, width in WIDTHS.items():
         for scheme in SCHEMES:
             browser.resize(width)
             browser.prefer(scheme)
             seconds = browser.open(path)
             where = f"{device}, {scheme}"
-            yield from (f"{where}: beyond the page's width: {each}" for each in browser.ask(WIDE))
-            yield from (f"{where}: hardly readable: {each}" for each in browser.ask(UNREADABLE))
+            yield from (f"{where}: exceeds the page's width: {each}" for each in browser.ask(WIDE))
+            yield from (f"{where}: too little contrast: {each}" for each in browser.ask(UNREADABLE))
             if seconds > SOON:
-                yield f"{where}: took {seconds:.1f} s"
+                yield f"{where}: loading took {seconds:.1f} s"
             browser.photograph(pictures / f"{path.stem}-{device}-{scheme}.png")
 
 
 def is_accessible(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
-    """Run axe-core on a page in every width and scheme, and as it is printed."""
+    """Run axe-core on a page in every width and colour scheme, and in print."""
     script = download_axe()
     screens = [(width, scheme, "") for width in WIDTHS.values() for scheme in SCHEMES]
     for width, scheme, media in (*screens, (PAPER, "light", "print")):
@@ -270,7 +270,7 @@ def download_axe() -> str:
 
 
 def works(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
-    """Use a page: its theme, and its tables by keyboard alone."""
+    """Operate a page by keyboard: its theme button and its tables."""
     browser.resize(WIDTHS["desktop"])
     browser.prefer("light")
     browser.open(path)
@@ -278,17 +278,17 @@ def works(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
     browser.ask("document.querySelector('.theme').focus()")
     browser.press("\ue007")
     if browser.ask("return getComputedStyle(document.body).backgroundColor") == before:
-        yield "the button does not change the colours"
+        yield "the theme button does not change the colours"
     browser.open(path)
     if browser.ask("return getComputedStyle(document.body).backgroundColor") == before:
-        yield "the choice of colours is forgotten"
+        yield "the theme is not kept when the page is opened again"
     browser.ask("localStorage.clear()")
     for table in browser.ask("return [...document.querySelectorAll('.table[id]')].map((each) => each.id)"):
         yield from (f"{table}: {fault}" for fault in used(browser, table))
 
 
 def used(browser: Browser, table: str) -> Iterator[str]:
-    """Sort, turn and filter a table by keyboard."""
+    """Sort a table by each column in both directions, and filter it, by keyboard."""
     heads = browser.ask("return document.querySelectorAll(`#${arguments[0]} thead button`).length", table)
     for column in range(heads):
         browser.ask("document.querySelectorAll(`#${arguments[0]} thead button`)[arguments[1]].focus()", table, column)
@@ -307,14 +307,14 @@ def used(browser: Browser, table: str) -> Iterator[str]:
     browser.ask("document.getElementById(arguments[0]).previousElementSibling.elements.words.focus()", table)
     browser.press("qqqq")
     if "No rows match" not in status():
-        yield f"the search finds what is not there: {status()}"
+        yield f"a search for absent text finds rows: {status()}"
     browser.press(*["\ue003"] * 4)
     if status() != whole:
-        yield f"an empty search hides rows: {status()} instead of {whole}"
+        yield f"an empty search changes the rows: {status()} instead of {whole}"
 
 
 def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
-    """Look at a page where no script runs."""
+    """Check a page with JavaScript disabled."""
     browser.resize(WIDTHS["desktop"])
     browser.scripts(run=False)
     browser.open(path)
@@ -328,13 +328,13 @@ def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Itera
     )
     browser.scripts(run=True)
     if dead:
-        yield f"without scripts, {dead} controls are shown that do nothing"
+        yield f"without JavaScript, {dead} controls are shown that have no effect"
     if rows:
-        yield f"without scripts, {rows} tables lack rows"
+        yield f"without JavaScript, {rows} tables lack rows"
 
 
 def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
-    """Print a page: no sheet is half empty, and no line ends between a figure and its unit."""
+    """Print a page, and check that no sheet is half empty and that no line break separates a number from its percent sign."""
     browser.prefer("light")
     browser.open(path)
     pdf = browser.printed()
@@ -342,20 +342,20 @@ def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
     *sheets, last = read_sheets(pdf)
     for number, (filled, _) in enumerate(sheets, 1):
         if filled < LEAST_FILLED:
-            yield f"printed page {number} is filled to {filled:.0%} only"
+            yield f"printed page {number} is only {filled:.0%} full"
     lines = [line for _, sheet in (*sheets, last) for line in sheet]
-    yield from (f"printed line begins with a unit: {line}" for line in lines if line.split()[:1] == ["%"])
+    yield from (f"printed line starts with a unit: {line}" for line in lines if line.split()[:1] == ["%"])
 
 
 def read_sheets(pdf: bytes) -> list[tuple[float, list[str]]]:
-    """Return the printed pages: the place of the last line, from 0 to 1, and the lines."""
+    """Return the printed pages: for each, the position of its last line, from 0 to 1, and its lines."""
     try:
         pymupdf: Any = import_module("pymupdf")
     except ImportError:
         raise SystemExit(MISSING) from None
     sheets = []
     for sheet in pymupdf.open(stream=pdf):
-        height, margin = sheet.rect.height, 36  # the margin has the browser's page number
+        height, margin = sheet.rect.height, 36  # the browser prints the page number in the margin
         blocks = [block for block in sheet.get_text("blocks") if block[3] < height - margin]
         lines = [line for block in blocks for line in block[4].splitlines()]
         sheets.append((max((block[3] for block in blocks), default=0) / height, lines))
@@ -363,14 +363,14 @@ def read_sheets(pdf: bytes) -> list[tuple[float, list[str]]]:
 
 
 def stays_quiet(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
-    """Ask what all of that made the page do."""
+    """Check that a page contains no injected elements, requested no URL and logged no message during all checks."""
     browser.open(path)
     strangers = browser.ask(
         "return document.querySelectorAll('script:not(:last-of-type), img, iframe, object, a[href^=javascript]').length"
     )
     if strangers or browser.ask("return document.scripts.length") != 1:
-        yield "holds elements that a name has made"
-    yield from (f"asked for {url}" for url in browser.asked_for())
+        yield "contains elements that a name has injected"
+    yield from (f"requested {url}" for url in browser.asked_for())
     yield from (f"console: {message}" for message in browser.complaints())
 
 
@@ -378,9 +378,9 @@ CHECKS: Final = (looks, is_accessible, works, reads_without_scripts, prints, sta
 
 
 def main() -> int:
-    """Check every page; return 1 if one does what it must not."""
+    """Check every page; return 1 if any check fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Where to leave the pages and pictures of them.")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Folder in which to keep the pages and their screenshots.")
     keep = parser.parse_args().keep
     faults = 0
     with tempfile.TemporaryDirectory() as passing, browsing() as browser:
@@ -392,7 +392,7 @@ def main() -> int:
             began = time.perf_counter()
             found = [fault for check in CHECKS for fault in check(browser, path, folder)]
             faults += len(found)
-            print(f"{name}: {path.stat().st_size / 1000:,.0f} kB, {time.perf_counter() - began:.1f} s", *found, sep="\n  ")  # noqa: T201 - what a command says
+            print(f"{name}: {path.stat().st_size / 1000:,.0f} kB, {time.perf_counter() - began:.1f} s", *found, sep="\n  ")  # noqa: T201 - a command's report
     return bool(faults)
 
 

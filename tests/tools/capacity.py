@@ -1,8 +1,8 @@
-"""What large imports need: hours, hosts, and the objects and bytes of their journals. The guide of `spread` shows the table.
+"""Print the capacity table in the guide of `spread`: hours, hosts, and the journal objects and bytes of large imports.
 
 Run: python -m tools.capacity
 
-Prints the table, and how the model of the journals compares with imports in virtual time.
+Below the table, compares the model of journals with imports in virtual time.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from outreach_async.fake.faults import latency
 from outreach_async.testing import VirtualTime
 
 ROW_CPU: Final = 1_300e-6
-"""Seconds of CPU time a row on the default transport, in a Dask worker and the driver; `python -m benchmarks --only spread`."""
+"""Seconds of CPU time per row on the default transport, in a Dask worker and the driver: `python -m benchmarks --only spread`."""
 PROCESS_MEMORY: Final = 100e6
-"""Peak memory of a Dask worker in bytes, which does not grow with the number of rows."""
+"""Peak memory of a Dask worker in bytes. It does not grow with the number of rows."""
 OBJECT_BYTES: Final = 95
-"""Bytes of a journal an object, without its rows; see `simulate_objects`."""
+"""Bytes per object of a journal, without its rows; measured with `simulate_objects`."""
 ROW_BYTES: Final = 19
-"""Bytes of a journal a row, if the service's ids are random and have 24 hexadecimal digits."""
+"""Bytes per row of a journal, if the service's ids are random and have 24 hexadecimal digits."""
 
 HOST_CPUS: Final = 4
 HOST_MEMORY: Final = 16e9
 USABLE: Final = 0.7
-"""Fraction of the CPU time and of the memory of a host that workers may take."""
+"""Fraction of a host's CPU time and memory that workers may use."""
 PATIENCE: Final = 24 * 3600.0
-"""Seconds that an import may take, if the permitted rate allows it."""
+"""Maximum duration of an import in seconds, unless the permitted rate makes it longer."""
 PART_ROWS: Final = 1_000_000
-"""Rows of a part at most: a row group that pyarrow writes."""
+"""Maximum number of rows in a part: the size of a row group that pyarrow writes."""
 
 CASES: Final = (
     (100_000, 1, 10),
@@ -50,19 +50,19 @@ CASES: Final = (
     (100_000_000, 1_000, 10),
     (100_000_000, 10_000, 10),
 )
-"""Contacts, workspaces among which they are divided evenly, and requests per second that the service permits a workspace."""
+"""Number of contacts, number of workspaces that share them evenly, and requests per second permitted for each workspace."""
 
 
 @attrs.frozen
 class Capacity:
-    """What an import needs.
+    """The requirements of an import.
 
     Attributes:
-        workers: Processes at the same time.
-        hosts: Hosts with four CPUs and 16 GB.
+        workers: Number of concurrent worker processes.
+        hosts: Number of hosts with four CPUs and 16 GB of memory.
         hours: Duration.
-        objects: Objects of all journals.
-        size: Bytes of all journals.
+        objects: Number of objects in all journals.
+        size: Bytes in all journals.
     """
 
     workers: int
@@ -73,7 +73,7 @@ class Capacity:
 
 
 def plan_capacity(contacts: int, workspaces: int, permitted: float) -> Capacity:
-    """Return what an import needs to finish within a day, or as fast as the service permits."""
+    """Return the requirements of an import that finishes within a day, or as fast as the service permits if that is slower."""
     fastest = USABLE / ROW_CPU
     most = workspaces * math.ceil(permitted / fastest)
     pace = min(permitted, fastest)
@@ -86,21 +86,21 @@ def plan_capacity(contacts: int, workspaces: int, permitted: float) -> Capacity:
 
 
 def count_objects(rows: float, rate: float) -> float:
-    """Return the number of objects of a journal: batches of outcomes, marks of rows, and four for its start and end."""
-    batch = max(1.0, min(rate, 512.0))  # a batch waits for one second at most
-    window = max(64.0, min(2 * rate, 1000.0))  # as many rows as are sent in two seconds
+    """Return the number of objects in a journal: batches of outcomes, marks of windows, and four for its start and end."""
+    batch = max(1.0, min(rate, 512.0))  # a batch waits at most one second
+    window = max(64.0, min(2 * rate, 1000.0))  # the rows sent in two seconds
     return rows / batch + rows / window + 4
 
 
 class RandomIds:
-    """A transport that replaces the ids of contacts with random ones of the service's length, which compress badly."""
+    """A transport that replaces contact ids with random ids of the service's length, because random ids compress badly."""
 
     def __init__(self, transport: Transport, seed: int) -> None:
         self._transport = transport
-        self._random = random.Random(seed)  # noqa: S311 - repeatable ids, no secrets
+        self._random = random.Random(seed)  # noqa: S311 - reproducible ids, not secrets
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send a request, and return the response with another id."""
+        """Send a request, and return the response with a random id."""
         response = await self._transport.send(request, progress)
         id_ = b"contact_" + self._random.randbytes(12).hex().encode()
         return attrs.evolve(response, body=re.sub(rb"contact_[0-9a-f]+", id_, response.body))
@@ -123,7 +123,7 @@ async def _import(rows: int, rate: float, clock: VirtualTime, url: str) -> None:
 
 
 def simulate_objects(rows: int, rate: float) -> tuple[int, int]:
-    """Import rows at a rate in virtual time, and return the number of objects of the journal and their bytes."""
+    """Import rows at a given rate in virtual time, and return the number of journal objects and their total bytes."""
     clock, url = VirtualTime(), f"memory://capacity-{rows}-{rate:g}"
     anyio.run(_import, rows, rate, clock, url, backend_options=clock.options("asyncio"))
     objects = ObjectJournal(url).objects
@@ -153,7 +153,9 @@ def main() -> None:
     for rows, rate in ((600, 1.0), (2_000, 10.0), (5_000, 100.0), (20_000, 1_000.0)):
         objects, size = simulate_objects(rows, rate)
         expected = count_objects(rows, rate)
-        sys.stdout.write(f"{rows:,} rows at {rate:,g}/s: {objects} objects, not {expected:.0f}; {size / rows:.1f} bytes a row\n")
+        sys.stdout.write(
+            f"{rows:,} rows at {rate:,g}/s: {objects} objects (model: {expected:.0f}), {size / rows:.1f} bytes/row\n"
+        )
 
 
 if __name__ == "__main__":

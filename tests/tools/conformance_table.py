@@ -1,6 +1,9 @@
-"""The table of what calibrating finds, over a real port: `python -m tools.conformance_table`, some two minutes.
+"""Calibrate fakes with different behaviours over a real port, and print which knobs are measured correctly.
 
-A line a reading: whether it was recovered; then the presets and every row of the pairwise cover, each compared knob by knob.
+Run: python -m tools.conformance_table (takes about two minutes)
+
+Prints one line for each value of each knob, with the result for that knob. Then prints one line for each preset and each row of
+the pairwise cover, with the knobs that were measured wrongly. Exits with 1 if any knob was.
 """
 
 from __future__ import annotations
@@ -19,19 +22,19 @@ from outreach_async.testing.orders import pairwise
 
 
 async def found(behaviour: Behaviour) -> Mapping[str, KnobFinding]:
-    """Measure a fake that behaves in a way, on a real port."""
+    """Measure a fake with the given behaviour over a real port."""
     async with over_a_socket(service(behaviour, world(MANY, MANY))) as transport:
         return (await measure_service(transport, writer(behaviour), Patience())).findings
 
 
 def others() -> Iterator[tuple[str, Behaviour]]:
-    """Yield whole behaviours by name."""
+    """Yield behaviours that differ from the documented one in several knobs, with their names."""
     yield from (("strict", Behaviour.strict()), ("lenient", Behaviour.lenient()))
     yield from ((f"row {number}", row) for number, row in enumerate(pairwise()))
 
 
 async def main() -> int:
-    """Print the table; 1 if anything was not found as it should be."""
+    """Print the table; return 1 if any knob was measured wrongly."""
     wrong = 0
     for knob, behaviour in single_readings():
         findings = await found(behaviour)
@@ -45,7 +48,7 @@ async def main() -> int:
         missed = find_misses(behaviour, findings, MANY, MANY)
         wrong += bool(missed)
         exact = sum(len(indistinguishable_values(behaviour, knob, MANY, MANY)) == 1 for knob in findings)
-        sys.stdout.write(f"{name:21} {exact} of {len(findings)} knobs can be seen, {len(missed)} missed {missed or ''}\n")
+        sys.stdout.write(f"{name:21} {exact} of {len(findings)} knobs are distinguishable, {len(missed)} missed {missed or ''}\n")
     return int(wrong > 0)
 
 

@@ -1,4 +1,7 @@
-"""Kill the workers of imports on a Dask cluster with -9, many times, and check what is left. For example: `dask_kills.py 500`."""
+"""Kill workers of imports on a Dask cluster with SIGKILL, and check that no row is lost and no label is wrong.
+
+Run: python tests/tools/dask_kills.py KILLS [SEED], such as dask_kills.py 500
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ WORKERS, FILES, ROWS, KILLS_PER_RUN = 6, 4, 2500, 100
 
 
 def main(kills: int, seed: int) -> int:
-    """Run imports until so many workers were killed, print the figures, and return 1 if anything was wrong."""
-    chance, started = random.Random(seed), time.monotonic()  # noqa: S311 - a reproducible choice
+    """Run imports until the given number of workers was killed, and print the figures; return 1 if there are violations."""
+    chance, started = random.Random(seed), time.monotonic()  # noqa: S311 - reproducible, not secret
     killed = rows = resent = uncertain = 0
     violations: list[str] = []
     with local_cluster(WORKERS) as cluster:
@@ -39,7 +42,7 @@ def main(kills: int, seed: int) -> int:
                 most = max(count_resent(service, part)[0] for part in made.parts)
             killed, rows, resent = killed + service.killed, rows + made.rows, resent + service.requests - made.rows
             uncertain += run.report.uncertain
-            figures = f"{killed} kills, {rows} rows, {resent} sent again (at most {most} of a part), {uncertain} uncertain"
+            figures = f"{killed} kills, {rows} rows, {resent} resent (at most {most} per part), {uncertain} uncertain"
             print(f"{figures}, {time.monotonic() - started:.0f} s", flush=True)  # noqa: T201 - a report is printed
     print("\n".join(violations[:20]) or "no row was lost, and no label is wrong")  # noqa: T201 - a report is printed
     return int(bool(violations))

@@ -1,6 +1,8 @@
-"""Run the examples of `outreach_async.spread` for Ray and Spark, twice: the second time, nothing may be sent.
+"""Run the Ray or Spark example of `outreach_async.spread` twice. The second run must send nothing.
 
-Run: python -m tools.engines ray, or python -m tools.engines spark, after installing `ray` or `pyspark` (which needs Java)
+Run: python -m tools.engines ray|spark
+
+Requires `ray`, or `pyspark` and Java.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ FILES, ROWS = 4, 100
 
 
 def run_on_ray(parts: Sequence[Part], journals: str, connection: Connection) -> list[PartReport]:
-    """Import each part on a local Ray."""
+    """Import each part on a local Ray instance."""
     ray: Any = importlib.import_module("ray")
     ray.init(include_dashboard=False, ignore_reinit_error=True)
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)
@@ -34,7 +36,7 @@ def run_on_ray(parts: Sequence[Part], journals: str, connection: Connection) -> 
 
 
 def run_on_spark(parts: Sequence[Part], journals: str, connection: Connection) -> list[PartReport]:
-    """Import each part on a local Spark."""
+    """Import each part on a local Spark instance."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     sql: Any = importlib.import_module("pyspark.sql")
     spark = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
@@ -43,7 +45,7 @@ def run_on_spark(parts: Sequence[Part], journals: str, connection: Connection) -
 
 
 def main(engine: str) -> int:
-    """Import the files of a folder, twice, and return 1 if anything is wrong."""
+    """Import the files of a folder twice; return 1 if a contact is missing or was sent twice."""
     run_on = {"ray": run_on_ray, "spark": run_on_spark}[engine]
     service = FakeService()
     space = service.add_workspace("space_1")

@@ -1,8 +1,12 @@
-"""The table of what a run's flow achieves against a simulated service: `python -m tools.flow_table [SEEDS] [options]`.
+"""Measure the rates that bulk runs learn in virtual time, and whether the runs survive outages of a simulated service.
 
-A line a scene, event loop and seed, in virtual time: what part of the ideal succeeded, what part of the answers were 429, seconds
-to the first good rate after each change of the limit, how often it paused, and what the scene demands and did not get. Time in an
-outage is not counted, nor the longest pause after it (60 s, and 30 s more where a probe hangs; 30 s where everything is refused).
+Run: python -m tools.flow_table [SEEDS] [--client] [--scene NAME]
+
+Prints one line per scenario, event loop and seed: the successes as a fraction of the ideal (goodput), the share of 429 responses,
+the seconds until the goodput is good after each change of the limit, the number of pauses, the highest rate relative to the limit
+(busiest), the number of attempts, and the requirements that were not met. Exits with 1 if there are any.
+
+The goodput ignores outages and the longest pause that may follow: 60 s, 90 s if requests hang, or 30 s if every response is 429.
 """
 
 from __future__ import annotations
@@ -31,11 +35,15 @@ SCENES: Final[dict[str, tuple[Scenario, float]]] = {
     "429 for 5 min": (Scenario(seconds=600, limits=[(0, 100)], outages=[(60, 360, "429")]), 0.03),
     **{f"100/s, 5 min {kind}": (Scenario(seconds=780, limits=[(0, 100)], outages=[(120, 420, kind)]), 0.01) for kind in OUTAGES},
 }
-"""Each with the part of its answers that may be 429. One of 1/s is reported only: 64 workers' first attempts are many there."""
+"""Scenarios by name, each with the permitted share of 429 responses.
+
+A share of 1 means that neither the 429 responses nor the goodput are checked. At 1/s, the first attempts of 64 workers are a
+large part of all attempts.
+"""
 
 
 def line(name: str, scene: Scenario, refusals: float, backend: str, *, whole: bool) -> bool:
-    """Print one line; return whether all was as it should be."""
+    """Run a scenario, and print its line; return whether it meets its requirements."""
     began = time.perf_counter()
     run = (simulate_whole if whole else simulate)(scene, backend)
     good = "/".join(f"{run.first_good(at):.0f}" for at, _ in scene.limits)
@@ -49,13 +57,13 @@ def line(name: str, scene: Scenario, refusals: float, backend: str, *, whole: bo
 
 
 def main() -> int:
-    """Print the table; 1 if a line is not as it should be."""
+    """Print the table; return 1 if a scenario does not meet its requirements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seeds", type=int, nargs="?", default=2, help="how many of them")
-    parser.add_argument("--client", action="store_true", help="create contacts by a client rather than drive the flow alone")
-    parser.add_argument("--scene", action="append", choices=SCENES, metavar="NAME", help="one scene; repeatable")
+    parser.add_argument("seeds", type=int, nargs="?", default=2, help="number of seeds")
+    parser.add_argument("--client", action="store_true", help="create contacts with a client, not only its throttle")
+    parser.add_argument("--scene", action="append", choices=SCENES, metavar="NAME", help="run only this scenario; repeatable")
     arguments = parser.parse_args()
-    sys.stdout.write("scene                    loop    seed goodput     429 good after pauses busiest  attempts    took\n")
+    sys.stdout.write("scenario                 loop    seed goodput     429 good after pauses busiest  attempts    took\n")
     lines = [
         line(name, attrs.evolve(scene, seed=seed), refusals, backend, whole=arguments.client)
         for name, (scene, refusals) in SCENES.items()

@@ -1,10 +1,10 @@
-"""Coverage-guided fuzzing of everything that reads what others wrote: answers, header fields, targets, and files.
+"""Fuzz, guided by coverage, all code that reads external input: responses, header fields, request targets, URLs and files.
 
 Run: python -m tools.fuzz [--seconds 60] [TARGET ...]
 
-Needs atheris: pip install atheris. Each target has a process of its own, begins with real answers and files, must raise nothing
-but the errors that it is known by, end within 10 seconds an input, and stay below 1 GB. Prints the executions of each, and how a
-finding fails; exits with 1 if there is any. What a target does is tried briefly in the suite too.
+Requires atheris: pip install atheris. Each target runs in a separate process and starts from real responses and files. For every
+input, it must raise only its documented errors, finish within 10 seconds, and use less than 1 GB. Prints the number of executions
+per target and the traceback of each finding. Exits with 1 if there are findings. The test suite runs each target briefly, too.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from typing import Any, Final, TypeAlias
 Target: TypeAlias = Callable[[bytes], object]
 
 LARGEST: Final = 4_096
-"""Bytes of an input at most: what is wrong shows in few."""
+"""Maximum size of an input in bytes. Small inputs suffice to find faults."""
 _SLOW: Final = 10
 _MEMORY: Final = 1_024
 _STATUSES: Final = (200, 201, 400, 429, 500)
 
 
 def answer(data: bytes) -> None:
-    """Read a body as each operation's answer and as a refusal of it."""
+    """Parse a body as a response of each operation, as a success and as an error."""
     from support.fuzz import KEY, every_operation
 
     from outreach_async.errors import BODY_LIMIT, OutreachError
@@ -50,12 +50,12 @@ def answer(data: bytes) -> None:
                 raise build_status_error(operation.name, response, operation.secrets, now=0.0)
             repr(operation.parse(response, AttemptInfo(1, maybe_applied=False)))
         except OutreachError as error:
-            assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - there may be none
-            assert KEY not in repr(vars(error)) + str(error)  # noqa: PT017 - there may be none
+            assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - an error is allowed, not required
+            assert KEY not in repr(vars(error)) + str(error)  # noqa: PT017 - an error is allowed, not required
 
 
 def fields(data: bytes) -> None:
-    """Read header fields as a backend hands them over, and what they ask for."""
+    """Decode header fields as a backend passes them on, parse `Retry-After`, and mask the key."""
     from support.fuzz import KEY
 
     from outreach_async.responses import mask_headers, parse_retry_after
@@ -71,7 +71,7 @@ def fields(data: bytes) -> None:
 
 
 def intake(data: bytes) -> None:
-    """Take a body in, in pieces, under some encoding."""
+    """Read a body in pieces, with one of the content encodings."""
     from outreach_async.errors import TransportError
     from outreach_async.transport.response_reader import BodyReader
 
@@ -84,7 +84,7 @@ def intake(data: bytes) -> None:
 
 
 def request(data: bytes) -> None:
-    """Ask for what the input says; what the client lets through, a transport must let through as it is."""
+    """Build a request from the input. If the client accepts it, a transport must send it unchanged."""
     from outreach_async import operations
     from outreach_async.errors import InvalidRequest
     from outreach_async.operations import RequestDefaults
@@ -107,7 +107,7 @@ def request(data: bytes) -> None:
 
 
 def base_url(data: bytes) -> None:
-    """Take apart a base URL."""
+    """Parse a base URL, and open the connection pools for it."""
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport.aiohttp_session import resolve_destination
     from outreach_async.transport.httpx_pool import PoolSender
@@ -126,7 +126,7 @@ def base_url(data: bytes) -> None:
 
 
 def journal(data: bytes) -> None:
-    """Read a file as a bulk run's journal."""
+    """Read a file as the journal of a bulk run."""
     from outreach_async.bulk.journal import Journal
     from outreach_async.errors import InvalidRequest, JournalError
 
@@ -137,7 +137,7 @@ def journal(data: bytes) -> None:
 
 
 def audit(data: bytes) -> None:
-    """Compare with an earlier audit that the input is said to be."""
+    """Load the input as an earlier audit, and write the comparison in every format."""
     import click
     from support.fuzz import an_audit
 
@@ -173,7 +173,7 @@ def behaviour(data: bytes) -> None:
 TARGETS: Final[dict[str, Target]] = {
     target.__name__: target for target in (answer, fields, intake, request, base_url, journal, audit, world, behaviour)
 }
-"""What is fuzzed, by name."""
+"""The functions to fuzz, by name."""
 
 
 @cache
@@ -182,14 +182,14 @@ def _folder() -> Path:
 
 
 def scratch(name: str, data: bytes) -> Path:
-    """Write a file that each input replaces."""
+    """Write a temporary file, which the next input replaces."""
     path = _folder() / name
     path.write_bytes(data)
     return path
 
 
 def corpus(target: str) -> tuple[bytes, ...]:
-    """Return what real services and our own writers gave, to begin with."""
+    """Return the initial inputs of a target: realistic responses, and files that the library has written."""
     from support.fuzz import KEY, ODD_BODIES, a_behaviour, a_journal, a_world, an_audit, good_answers
 
     shallow = tuple(body for body in ODD_BODIES if len(body) < LARGEST)
@@ -221,7 +221,7 @@ def corpus(target: str) -> tuple[bytes, ...]:
 
 
 def dictionary(target: str) -> list[str]:
-    """Return words that inputs of a target are made of, as libFuzzer reads them."""
+    """Return typical words of a target's inputs, in the dictionary format of libFuzzer."""
     words = set(re.findall(rb'"[a-z_0-9]{2,24}"|[0-9]+|[a-z_]{4,24}', b"".join(corpus(target))[:60_000]))
     words |= {b"[[[[", b"1e999", b"NaN", b"\\ud800", b"null", b"-1", b"\r\n", b"%2e", b"//"}
     return ['"' + "".join(f"\\x{byte:02x}" for byte in word) + '"' for word in sorted(words)]
@@ -231,10 +231,10 @@ def dictionary(target: str) -> list[str]:
 
 
 def fuzz(name: str, seconds: int, findings: Path) -> None:
-    """Fuzz one target in this process, which ends with it."""
+    """Fuzz one target in this process. libFuzzer ends the process afterwards."""
     atheris: Any = import_module("atheris")
     with atheris.instrument_imports(include=["outreach_async"], exclude=["outreach_async.fake.simulation"]):
-        TARGETS[name](b"")  # imports what it needs
+        TARGETS[name](b"")  # imports the modules that the target needs
         corpus(name)
     seeds = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
     for number, seed in enumerate(corpus(name)):
@@ -249,7 +249,7 @@ def fuzz(name: str, seconds: int, findings: Path) -> None:
 
 
 def reported(name: str, seconds: int, findings: Path) -> bool:
-    """Fuzz one target in a process of its own, and say in a line what came of it. Says whether nothing was found."""
+    """Fuzz one target in a separate process, and print the result; return whether nothing was found."""
     command = [sys.executable, __file__, "--seconds", str(seconds), "--findings", str(findings), "--alone", name]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr) or re.search(r"#(\d+)\s", done.stderr)
@@ -264,7 +264,7 @@ def reported(name: str, seconds: int, findings: Path) -> bool:
 
 
 def say(text: str, code: int | None) -> None:
-    """Print at once."""
+    """Print a line with the result for an exit code, if there is one, and flush it."""
     sys.stdout.write(f"{text}{'' if code is None else 'nothing found' if not code else 'FOUND'}\n")
     sys.stdout.flush()
 
@@ -272,13 +272,13 @@ def say(text: str, code: int | None) -> None:
 def main(line: list[str]) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; all if none is named")
-    parser.add_argument("--seconds", type=int, default=60, help="time of each target")
-    parser.add_argument("--findings", type=Path, help="where inputs that fail are kept")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; default: all")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds for each target")
+    parser.add_argument("--findings", type=Path, help="folder for failing inputs; default: a temporary folder")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(line)
     if unknown := set(arguments.targets) - set(TARGETS):
-        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+        parser.error(f"TARGET: expected one of {', '.join(TARGETS)}, got {', '.join(sorted(unknown))}")
     if find_spec("atheris") is None:
         parser.error("atheris is not installed; run: pip install atheris")
     findings: Path = arguments.findings or Path(tempfile.mkdtemp(prefix="fuzz-findings-"))
@@ -287,7 +287,7 @@ def main(line: list[str]) -> int:
         fuzz(arguments.targets[0], arguments.seconds, findings)
     found = [name for name in arguments.targets or TARGETS if not reported(name, arguments.seconds, findings)]
     if found:
-        say(f"The inputs are in {findings}.", None)
+        say(f"The failing inputs are in {findings}.", None)
     return int(bool(found))
 
 

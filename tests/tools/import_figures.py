@@ -1,4 +1,4 @@
-"""How long the check of a whole file takes, and in how much memory: python -m tools.import_figures [rows]."""
+"""Measure the time and memory that checking a whole file takes: python -m tools.import_figures [rows]."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ CALLING = {"US": "+1", "Canada": "+1", "Germany": "+49", "United Kingdom": "+44"
 
 
 def rows(count: int, seed: int = 7) -> Iterator[tuple[str, ...]]:
-    """Make up people; two in a hundred have something wrong or an unusual address."""
-    chance = random.Random(seed)  # noqa: S311 - made up is what it should be
+    """Generate rows of people. One row in a hundred is faulty, and one has an internationalised e-mail address."""
+    chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
     for at in range(count):
         city, state, country, zone, area, digits = chance.choice(PLACES)
         rest = str(chance.randrange(2 * 10 ** (digits - 1), 10**digits))
@@ -54,7 +54,7 @@ def rows(count: int, seed: int = 7) -> Iterator[tuple[str, ...]]:
 
 
 def write(path: Path, count: int) -> None:
-    """Write the file."""
+    """Write a CSV file with the given number of rows."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
@@ -62,7 +62,7 @@ def write(path: Path, count: int) -> None:
 
 
 async def measure(count: int) -> None:
-    """Print the figures."""
+    """Check a file with and without the checks of contacts, and print the figures."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "people.csv"
         write(path, count)
@@ -74,7 +74,7 @@ async def measure(count: int) -> None:
             seconds, cpu = perf_counter() - began, process_time() - busy
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             print(f"{count:,} rows, {path.stat().st_size / 1e6:,.0f} MB, {name}: {seconds:.1f} s ({cpu:.1f} s of CPU),")  # noqa: T201 - a report is printed
-            print(f"  memory at most {used / 1024:,.0f} MiB, {before / 1024:,.0f} before; found {found.counts()}")  # noqa: T201 - a report is printed
+            print(f"  peak memory {used / 1024:,.0f} MiB, {before / 1024:,.0f} MiB before; found {found.counts()}")  # noqa: T201 - a report is printed
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How much memory it takes to read, plan or send files of rows, small and large.
+"""Measure the memory needed to read, plan or send small and large files of rows.
 
-Run: python -m tools.import_memory read|plan|send [FORMAT] [ROWS ...]
+Run: python -m tools.import_memory read|plan|send FORMAT [ROWS ...]
 
-Writes a file for each number of rows, reads, plans or sends each in a process of its own, and prints the peak of that process,
-the seconds, the ratio of the last peak to the first, and the bytes a row between them.
+Writes one file for each number of rows, and reads, plans or sends each file in a separate process. Prints the peak memory and the
+duration of each process, the ratio of the last peak to the first, and the additional bytes of memory per row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNK = 10_000
 
 
 def people(rows: int) -> Iterator[tuple[str, ...]]:
-    """Make rows of some 290 bytes."""
+    """Yield rows of about 290 bytes."""
     for at in range(rows):
         yield f"p{at}@a.example", "Zoë", f"Company {at} & Sons", f"+4179{at:07}", "Köln", f"{at:09} " * 24
 
@@ -46,7 +46,7 @@ def write_jsonl(path: Path, rows: int) -> None:
 
 
 def write_parquet(path: Path, rows: int) -> None:
-    """Write one row group, as pandas does up to a million rows: what is large is one piece."""
+    """Write a single row group, as pandas does for up to a million rows. Large row groups need the most memory."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -80,7 +80,7 @@ ACTIONS: dict[str, Callable[[str], int]] = {"read": read, "plan": lambda path: p
 
 
 def measure(action: str, path: str) -> None:
-    """Print the peak in KiB and the seconds of an action."""
+    """Carry out an action, and print its peak memory in KiB and its duration in seconds."""
     began = perf_counter()
     rows = ACTIONS[action](path)
     if rows != int(Path(path).stem):
@@ -90,7 +90,7 @@ def measure(action: str, path: str) -> None:
 
 @contextmanager
 def serving() -> Iterator[dict[str, str]]:
-    """Run the fake in a process of its own, and yield the environment of a client."""
+    """Run the fake in a separate process, and yield the environment variables for its clients."""
     command = [sys.executable, "-m", "outreach_async", "serve", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -102,13 +102,12 @@ def serving() -> Iterator[dict[str, str]]:
 
 def main(action: str, kind: str, sizes: list[int]) -> None:
     peaks = []
-    plain = {
-        name: value for name, value in os.environ.items() if not name.startswith("COV")
-    }  # what counts lines takes memory too
+    # Measuring coverage would take memory, too.
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         service = stack.enter_context(serving()) if action == "send" else {}
         paths = {rows: Path(folder) / f"{rows}.{kind}" for rows in sizes}
-        # Not in this process: what its children's peaks begin with is its own.
+        # Write the files in another process: the peak of each child starts with the memory of this process.
         subprocess.run([sys.executable, __file__, "write", *map(str, paths.values())], check=True, env=plain)
         for rows, path in paths.items():
             command = [sys.executable, __file__, f"{action} one", str(path)]

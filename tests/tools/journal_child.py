@@ -1,9 +1,10 @@
-"""The run that tests of the journal write, as a process that can be harmed.
+"""Write the run that the journal tests use, in a process that can be killed or obstructed.
 
 Run: python -m tools.journal_child PATH_OR_URL [--die STEP] [--break STEP] [--file-size BYTES]
 
-Goes on with the run at PATH, prints a line for each thing that is durable, and exits with 0 when the run is finished and with 3
-after a JournalError.
+Starts or resumes the run, and prints a line after each durable commit. Exits with 0 when the run is finished, and with 3 after a
+JournalError. `--die` kills the process after a commit, `--break` makes writes to the log fail after a commit, and `--file-size`
+limits the size of every file.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ IDENTITY = Identity("space_1", {"duplicates": "skip", "campaign": None}, source=
 
 
 def outcome(index: int, status: Outcome = Outcome.ADDED, **values: Any) -> ContactOutcome:
-    """Make an outcome of which only what matters is said."""
+    """Return an outcome with default values, except for those given."""
     facts = {"contact": None, "id": f"contact_{index}", "possible": frozenset({status}), "attempts": 1, **values}
     return ContactOutcome(index=index, status=status, **facts)
 
 
 def outcome_of(index: int) -> ContactOutcome:
-    """Make the outcome that the run of this module has for a row: now and then a failure, each with a text of its own."""
+    """Return the outcome of a row in this module's run: every seventh row is rejected, with a message that names the row."""
     if index % 7:
         return outcome(index)
     error = StatusError(f"row {index}: refused", operation="create_contact", status_code=422, attempts=2)
@@ -50,12 +51,12 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
 
 
 def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> FileWriter:
-    """Open a journal whose clock stands still."""
+    """Open a journal with a clock that stands still."""
     return FileWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
 def steps(writer: JournalWriter) -> Iterator[str]:
-    """Write the run to its end; say after each commit what is durable."""
+    """Write the run to its end, and yield a description of what is durable after each commit."""
     for first in range(0, ROWS, WINDOW):
         if writer.window_at(first) is None:
             writer.mark(window(first))
@@ -69,7 +70,7 @@ def steps(writer: JournalWriter) -> Iterator[str]:
 
 
 def _break_log() -> None:
-    """Make every further write to the log fail: its descriptor becomes one that can only be read."""
+    """Make every later write to the log fail, by replacing its file descriptor with a read-only one."""
     for entry in Path("/proc/self/fd").iterdir():
         if entry.is_symlink() and (name := str(entry.readlink())).endswith("-wal"):
             os.dup2(os.open(name, os.O_RDONLY), int(entry.name))
@@ -100,7 +101,7 @@ def _write(arguments: argparse.Namespace) -> None:
 
 
 def _require_poisoned(writer: JournalWriter) -> None:
-    """Check that no call writes any more, though the cause be gone."""
+    """Check that every later call fails, even after the cause of the error is removed."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     for call in (
         lambda: writer.mark(window(writer.hwm)),
@@ -113,7 +114,7 @@ def _require_poisoned(writer: JournalWriter) -> None:
             call()
         except JournalError:
             continue
-        raise AssertionError("a call went through after a JournalError")
+        raise AssertionError("a call succeeded after a JournalError")
 
 
 def main() -> int:

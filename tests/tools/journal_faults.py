@@ -1,9 +1,9 @@
-"""Kills, power failures, full and broken disks, at full length: a journal keeps what it said was durable, and its run can go on.
+"""Check that journals survive damage, kills, power failures and full or broken disks: nothing acknowledged is lost.
 
 Run: python -m tools.journal_faults [--damaged 900] [--cuts 200] [--kills 200] [--limits 150] [--breaks 92] [--seed 1]
 
-Prints a line for each kind of harm, and fails at the first journal that lost something, cannot be read or cannot be resumed.
-With the right to mount, the disk is filled for real as well, on a small file system in memory.
+Prints a line for each kind of fault. Fails at the first journal that has lost an acknowledged row, is read wrongly, or cannot be
+resumed. If the user may mount file systems, the command also fills a small file system in memory.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from support.journal import (
 from outreach_async.errors import InvalidRequest, OutreachError
 
 COMMITS = 92
-"""More than the run has, so that no step is left out."""
+"""More commits than the run has, so that no step is left out."""
 LOG_HEADER = 32
 
 
 def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
-    """Cut the log of a killed run at that many lengths, from nothing to all of it; return the states that were left.
+    """Truncate the log of a killed run to the given number of lengths, from empty to complete; return the remaining states.
 
-    A log without a header is missed, as one that is not there; no other cut takes a mark away.
+    A journal whose log has lost its header is refused, like one without its log. Longer logs keep every mark.
     """
     path = folder / "cut.db"
     make_killed_journal(path, COMMITS - 11)
@@ -61,14 +61,14 @@ def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
 
 
 def kills(folder: Path, count: int, seed: int) -> int:
-    """Kill runs at random instants, each a few times on its way to the end; return how many kills there were."""
-    chance, done = random.Random(seed), 0  # noqa: S311 - repeatable, not secret
+    """Kill runs at random instants, each several times before it finishes; return the number of kills."""
+    chance, done = random.Random(seed), 0  # noqa: S311 - reproducible, not secret
     path = folder / "kill0.db"
     while done < count:
         process = child(path)
         assert process.stdout is not None
         reported = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 40)))
-        time.sleep(chance.random() * 0.002)  # an instant of the child's, which has no clock of ours
+        time.sleep(chance.random() * 0.002)  # hits the child at a random instant
         process.send_signal(signal.SIGKILL)
         rest, errors = process.communicate()
         assert not errors, errors
@@ -81,7 +81,7 @@ def kills(folder: Path, count: int, seed: int) -> int:
 
 
 def full_disk(folder: Path, sizes: Iterable[int]) -> int:
-    """Let no file of a run grow beyond each of these sizes; return how many runs met the limit."""
+    """Run with each of these limits on the size of every file; return the number of runs that reached the limit."""
     met = 0
     for size in sizes:
         path = folder / f"limit{size}.db"
@@ -92,7 +92,7 @@ def full_disk(folder: Path, sizes: Iterable[int]) -> int:
 
 
 def broken_log(folder: Path, steps: Iterable[int]) -> int:
-    """Let every write to the log fail from each of these commits on; return how many runs noticed."""
+    """Run with writes to the log failing after each of these commits; return the number of runs that reported the failure."""
     met = 0
     for step in steps:
         path = folder / f"break{step}.db"
@@ -103,12 +103,12 @@ def broken_log(folder: Path, steps: Iterable[int]) -> int:
 
 
 def small_disk(folder: Path, sizes: Iterable[int]) -> int | None:
-    """Fill disks of these sizes; return how many runs met the end of it, or nothing without the right to mount."""
+    """Fill disks of these sizes; return the number of runs whose disk was full, or `None` if mounting is not permitted."""
     met = 0
     for size in sizes:
         disk = folder / f"disk{size}"
         disk.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=False).returncode:  # noqa: S607 - of the system
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=False).returncode:  # noqa: S607 - a program of the system
             return None
         try:
             path = disk / "run.db"
@@ -116,23 +116,23 @@ def small_disk(folder: Path, sizes: Iterable[int]) -> int | None:
             met += code == 3
             if reported > (0, 0):
                 require_prefix(path, reported)
-            subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)  # noqa: S607 - of the system
+            subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)  # noqa: S607 - a program of the system
             _require_kept(path, reported, began=reported > (0, 0))
         finally:
-            subprocess.run(["umount", disk], check=True)  # noqa: S607 - of the system
+            subprocess.run(["umount", disk], check=True)  # noqa: S607 - a program of the system
     return met
 
 
 def _require_kept(path: Path, reported: tuple[int, int], *, began: bool) -> None:
     try:
         require_prefix(path, reported)
-    except InvalidRequest:  # the disk was full before the journal was made
+    except InvalidRequest:  # the disk was full before the journal existed
         assert not began
     require_resumable(path)
 
 
 def damaged(folder: Path, count: int, seed: int) -> Figures:
-    """Damage so many copies of journals, and see what reading and resuming them makes of it."""
+    """Damage the given number of copies of journals; return the results of reading and resuming them."""
     place = folder / "damaged"
     place.mkdir()
     return run(place, count, seed)
@@ -160,12 +160,12 @@ def main() -> int:
             say(f"{len(figures.labels)} false labels, {len(figures.reads)} wrong reads, {len(figures.errors)} other exceptions")
             assert not figures.wrong, figures.wrong[:20]
             states = Counter(cuts(folder, parsed.cuts))
-            say(f"log cut at {parsed.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
+            say(f"log cut at {parsed.cuts} lengths: {len(states)} states, each of them a state of the run; all resumed")
             sizes = [index * 80_000 // max(1, parsed.limits) for index in range(parsed.limits)]
-            say(f"files limited to {len(sizes)} sizes: {full_disk(folder, sizes)} runs met the limit; all resumed")
-            say(f"log broken at {parsed.breaks} commits: {broken_log(folder, range(parsed.breaks))} runs noticed; all resumed")
+            say(f"files limited to {len(sizes)} sizes: {full_disk(folder, sizes)} runs reached the limit; all resumed")
+            say(f"log broken at {parsed.breaks} commits: {broken_log(folder, range(parsed.breaks))} reported it; all resumed")
             met = small_disk(folder, range(65536, 400_000, 16384))
-            say("full disk: no right to mount" if met is None else f"full disk: {met} runs met it; all resumed")
+            say("full disk: mounting is not permitted" if met is None else f"full disk: {met} runs reported it; all resumed")
             say(f"killed {kills(folder, parsed.kills, parsed.seed)} times: nothing acknowledged was lost; all resumed")
         except (AssertionError, OutreachError) as error:
             say(f"failed: {error!r}")

@@ -1,8 +1,8 @@
-"""What a journal costs: bytes a row, rows a second, a resume; and how its statements get on beside a thread that is always busy.
+"""Measure the costs of a journal: bytes per row, rows per second, the time to resume, and commits beside a busy thread.
 
 Run: python -m tools.journal_figures [--rows 1000000] [--batch 500] [--seed 1]
 
-Fails if a row takes more than 60 bytes, or if resuming the finished run takes more than 3 seconds.
+Exits with 1 if a row takes more than 60 bytes, or if resuming the finished run takes more than 3 seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def say(text: str) -> None:
 
 
 def rows_of(first: int, count: int, chance: random.Random) -> list[ContactOutcome]:
-    """Make outcomes as services have them: ids of 24 characters, one row in a hundred refused."""
+    """Return realistic outcomes: ids with 24 hexadecimal digits, and one rejected row in a hundred."""
     return [
         outcome(index, id=f"contact_{chance.getrandbits(96):024x}")
         if index % 100
@@ -52,7 +52,7 @@ def rows_of(first: int, count: int, chance: random.Random) -> list[ContactOutcom
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Keep the interpreter's lock taken, as an event loop at its limit does."""
+    """Keep the interpreter lock busy, as a fully loaded event loop does."""
     over = threading.Event()
 
     def work() -> None:
@@ -69,12 +69,12 @@ def busy() -> Iterator[None]:
 
 
 def one_statement(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> None:
-    """Insert as the writer does."""
-    db.execute(f"INSERT INTO t SELECT {COLUMNS} FROM json_each(?)", (encode_batch(outcomes)[0],))  # noqa: S608 - columns of ours
+    """Insert a batch with one statement, as the journal's writer does."""
+    db.execute(f"INSERT INTO t SELECT {COLUMNS} FROM json_each(?)", (encode_batch(outcomes)[0],))  # noqa: S608 - the columns are constant
 
 
 def many_statements(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> None:
-    """Insert as `executemany` does."""
+    """Insert a batch with `executemany`."""
     facts = [(each.index, 0, each.id, each.attempts, None, None, None) for each in outcomes]
     db.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)", facts)
 
@@ -82,12 +82,12 @@ def many_statements(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> N
 def milliseconds(
     folder: Path, insert: Callable[[sqlite3.Connection, list[ContactOutcome]], None], size: int, *, beside: bool
 ) -> float:
-    """Return the median time of a committed batch."""
+    """Return the median duration of inserting and committing a batch, in milliseconds."""
     db = sqlite3.connect(folder / f"{insert.__name__}{beside}.db", isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("CREATE TABLE t (seq INTEGER PRIMARY KEY, b, c, d, e, f, g)")
-    chance, times = random.Random(1), []  # noqa: S311 - repeatable, not secret
+    chance, times = random.Random(1), []  # noqa: S311 - reproducible, not secret
 
     def commits() -> None:
         for number in range(15):
@@ -108,7 +108,7 @@ def milliseconds(
 
 
 def written(path: Path, rows: int, size: int, chance: random.Random) -> None:
-    """Write a whole run."""
+    """Write the journal of a complete run."""
     writer = open_journal(path)
     for first in range(0, rows, WINDOW):
         writer.mark(window(first, WINDOW, chance.randbytes(8)))
@@ -151,7 +151,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parsed = parser.parse_args()
-    rows, chance = parsed.rows - parsed.rows % WINDOW, random.Random(parsed.seed)  # noqa: S311 - repeatable, not secret
+    rows, chance = parsed.rows - parsed.rows % WINDOW, random.Random(parsed.seed)  # noqa: S311 - reproducible, not secret
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for insert in (one_statement, many_statements):
@@ -160,13 +160,13 @@ def main() -> int:
         path = folder / "run.db"
         took = timed(f"written, {rows} rows", lambda: written(path, rows, parsed.batch, chance))
         each = path.stat().st_size / rows
-        say(f"{rows / took:.0f} rows a second, {each:.1f} bytes a row")
+        say(f"{rows / took:.0f} rows per second, {each:.1f} bytes per row")
         resume = timed("resumed when finished", lambda: resumed(path))
         timed("reported", lambda: Journal(path).report())
         timed("read", lambda: sum(1 for _ in Journal(path).outcomes()))
         timed("spooled and read back with repeats merged", lambda: spooled(folder / "spool.db", rows))
-        say(f"spool: {(folder / 'spool.db').stat().st_size / rows:.0f} bytes a row")
-        say(f"memory at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
+        say(f"spool: {(folder / 'spool.db').stat().st_size / rows:.0f} bytes per row")
+        say(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
     return int(each > LIMIT or resume > PATIENCE)
 
 

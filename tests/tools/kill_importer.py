@@ -1,10 +1,10 @@
-"""The processes that import, of the kill loop: each takes a run on where the last one was killed.
+"""Run the importing processes of the kill loop. Each process resumes the run where the previous one was killed.
 
 Run: python -m tools.kill_importer
 
-Reads a job a line, as JSON, and starts a process for it; says on a line how that ended, `killed` or its exit code, and `hung`
-for one that had to be killed because it never ended. Everything is imported once, and the processes are forked: they start
-at once, and nothing else is shared.
+Reads one job per line, as JSON, and starts a process for each. Prints one line per process: `killed`, its exit code, or `hung` if
+the process did not end in time and had to be killed. Modules are imported once, and the processes are forked, so that they start
+quickly. They share nothing else.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.vocabulary import DuplicatePolicy
 
 PATIENCE: Final = 60.0
-"""Seconds after which a process that has not ended never will."""
+"""Seconds after which a process counts as hung."""
 
 Source = Literal["list", "stream", "spool"]
 
 JournalKind = Literal["file", "folder", "s3"]
 
 _EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.run")
-"""What a run imports no sooner than it needs it, and which each process would have to import for itself."""
+"""Modules that a run imports only when it needs them. They are imported before the fork, so that no process has to."""
 
 _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """What a run is to do, the same in all its processes.
+    """The settings of a run, which all its processes share.
 
     Attributes:
-        number: Of the run: its rows are made of it, and its workspace is named by it.
-        seed: Of the loop.
-        rows: How many.
-        duplicates: The option.
-        source: How the rows come: all there, one by one, or through the journal's spool.
-        repeats: What to do with an e-mail that comes again.
-        order: In which outcomes leave.
-        calm: Whether the service has no faults.
-        journal: What the journal is: a file, or objects in a folder or on S3.
+        number: Number of the run, from which its rows and the id of its workspace are derived.
+        seed: Seed of the kill loop.
+        rows: Number of rows.
+        duplicates: The duplicates option.
+        source: How the rows arrive: as a list, as an async iterator, or through the journal's spool.
+        repeats: The policy for repeated e-mails.
+        order: The order of the outcomes.
+        calm: Whether the service injects no faults.
+        journal: The kind of journal: a file, or objects in a folder or on S3.
     """
 
     number: int
@@ -75,28 +75,28 @@ class Run:
     journal: JournalKind = "file"
 
     def location(self, folder: Path) -> Path | str:
-        """Return the path or URL of the journal; `folder` is the run's."""
+        """Return the path or URL of the journal, given the folder of the run."""
         urls = {"folder": f"file://{folder}/journal", "s3": f"s3://journals/{folder.parent.name}/{self.workspace}"}
         return urls.get(self.journal, folder / "run.db")
 
     @property
     def journal_backlog(self) -> int:
-        """Largest number of rows that are in flight, or answered and not recorded."""
+        """Maximum number of rows that are in flight, or answered but not recorded."""
         return Journal.backlog if self.journal == "file" else ObjectJournal.backlog
 
     @property
     def workspace(self) -> str:
-        """Id of its workspace."""
+        """Id of the run's workspace."""
         return f"space_{'calm' if self.calm else 'run'}{self.number}"
 
     @property
     def key(self) -> str:
-        """The owner key, which no file may hold."""
+        """The owner key, which must not appear in any file."""
         return f"key_s3cr3t{self.number}"
 
     def input(self) -> list[dict[str, Any]]:
-        """Make the rows: most with an e-mail of their own, some that repeat one, cannot be read, or will be refused."""
-        chance = random.Random(f"{self.seed} {self.number}")  # noqa: S311 - repeatable, not secret
+        """Return the rows. Most have a unique e-mail; some repeat an e-mail, are invalid, or are rejected by the service."""
+        chance = random.Random(f"{self.seed} {self.number}")  # noqa: S311 - reproducible, not secret
         return [self._row(index, chance) for index in range(self.rows)]
 
     def _row(self, index: int, chance: random.Random) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Run:
         return {"email": email.upper() if lot > 1 - _REPEATED else email, INDEX: str(index)}
 
     def before(self) -> list[str]:
-        """Return the e-mails of the contacts that were there before."""
+        """Return the e-mails of the contacts that exist before the run."""
         return [f"p{index}@{self.number}.example" for index in range(0, self.rows, 4)]
 
 
@@ -121,13 +121,13 @@ class Job:
 
     Attributes:
         run: The run.
-        url: Where the service is.
-        folder: Where its files are: the journal, what was delivered, what was printed.
-        process: Its number among those of the run, from 0.
-        backend: The event loop's.
-        point: Where it dies; `None` for nowhere.
-        passing: At which passing of the point; at a random instant: after how many milliseconds.
-        pretend: Whether to only pretend to mark.
+        url: URL of the service.
+        folder: Folder of the run, with its journal, the delivered outcomes and the error output.
+        process: Number of the process in the run, from 0.
+        backend: The event loop.
+        point: The point at which the process ends; `None` to let it finish.
+        passing: How often the process reaches the point until it ends there; for a random instant, milliseconds until the kill.
+        pretend: Whether to skip the window marks.
     """
 
     run: Run
@@ -140,24 +140,24 @@ class Job:
     pretend: bool = False
 
     def line(self) -> str:
-        """Return it as it is read."""
+        """Return the job as a line of JSON."""
         return json.dumps(attrs.asdict(self), default=str)
 
     @classmethod
     def read(cls, line: str) -> Job:
-        """Read one."""
+        """Parse a line of JSON."""
         message = json.loads(line)
         point = None if message["point"] is None else Point(message["point"])
         return cls(**{**message, "run": Run(**message["run"]), "folder": Path(message["folder"]), "point": point})
 
     @property
     def patience(self) -> float:
-        """Seconds after which it is killed."""
+        """Seconds after which the process is killed."""
         return self.passing / 1000 if self.point is Point.ANYWHERE else PATIENCE
 
 
 def format_outcome(outcome: ContactOutcome) -> str:
-    """Return a line that says an outcome was delivered."""
+    """Return the line that records the delivery of an outcome."""
     return f"{outcome.index} {outcome.status.value} {','.join(sorted(outcome.possible))} {outcome.id or '-'}\n"
 
 
@@ -169,12 +169,12 @@ def _open_journal(job: Job, doom: Doom) -> DoomedJournal | DoomedObjectJournal:
 
 
 async def _import(job: Job) -> int:
-    """Go on with the run; return the exit code."""
+    """Start or resume the run; return the exit code."""
     run, doom = job.run, Doom(job.point, job.passing)
     transport = DoomedTransport(HttpxTransport(job.url), doom, {PROCESS: str(job.process)})
     journal = _open_journal(job, doom)
     delivered = os.open(job.folder / "delivered", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    retry = RetryPolicy(backoff=0.005, jitter=random.Random(f"{run.seed} {run.number} {job.process}").random)  # noqa: S311 - the same
+    retry = RetryPolicy(backoff=0.005, jitter=random.Random(f"{run.seed} {run.number} {job.process}").random)  # noqa: S311 - reproducible, not secret
     client = OutreachClient(transport=transport, owner_key=run.key, workspace=run.workspace, retry=retry)
     rows: Any = _streamed(run.input()) if run.source == "stream" else run.input()
     async with (
@@ -199,7 +199,7 @@ async def _import(job: Job) -> int:
 
 
 async def _streamed(rows: Iterable[Any]) -> AsyncIterator[Any]:
-    """Let rows come a few at a time, so that windows are small."""
+    """Yield rows a few at a time, so that windows are small."""
     for index, row in enumerate(rows):
         for _ in range(9 * (index % 5 == 0)):
             await checkpoint()
@@ -207,13 +207,13 @@ async def _streamed(rows: Iterable[Any]) -> AsyncIterator[Any]:
 
 
 def _become(job: Job) -> None:
-    """Import, as the process that this is from now on; what it has to say against that goes into a file."""
+    """Run the job in this forked process, and exit. Error output goes to a file."""
     code = 1
     try:
         os.dup2(os.open(job.folder / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
         warnings.simplefilter("error")
         code = anyio.run(partial(_import, job), backend=job.backend)
-    except BaseException:  # noqa: BLE001 - printed, and the process ends whatever it was
+    except BaseException:  # noqa: BLE001 - printed, and the process ends
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -221,13 +221,13 @@ def _become(job: Job) -> None:
 
 
 def _carry_out(job: Job) -> str:
-    """Start a process, kill it when its time is over, and say how it ended."""
+    """Start a process, kill it after its timeout, and return how it ended."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if not pid:
         _become(job)
     os.close(theirs)
-    ended, _, _ = select.select([ours], [], [], job.patience)  # the pipe ends with the process, which alone can write to it
+    ended, _, _ = select.select([ours], [], [], job.patience)  # readable when the process ends: only it holds the write end
     if not ended:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)

@@ -1,12 +1,14 @@
-"""Runs with a journal whose processes are killed at every point of their way: nothing is lost, doubled or mislabelled.
+"""Kill processes at every point of runs with a journal, and check that no row is lost, duplicated or mislabelled.
 
 Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--rows 80] [--journal file|folder|s3] [--without-mark]
 
-The service, with faults, is a process of its own, and so is each that imports. A run goes on, process after process, until it is
-finished; then its journal and what its loops got are compared with the service's ledger. Some processes leave in order, so that
-both ways to end meet in one journal, and some runs meet no kill and no fault: there every label must be certain. Prints the kills
-by point and duplicates option, and exits with 1 if anything is wrong or a kill is missing. `--without-mark` leaves out the window
-mark, which must go wrong.
+The service, which injects faults, and every import run in separate processes. Each process resumes the run of the previous one,
+until the run is finished. Then the journal and the delivered outcomes are compared with the ledger of the service. Some processes
+leave the loop over the outcomes early instead, so that one journal sees both endings. Some runs have neither kills nor faults;
+every label in them must be certain.
+
+Prints the number of kills by point and duplicates option. Exits with 1 if there are violations or too few kills. `--without-mark`
+omits the window marks; the command must then report violations.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 _WORKERS: Final = 2
 _EACH: Final = 7
-"""Kills at least at each point under each option, in a loop at full length."""
+"""Kills at each point with each duplicates option, in a full-length loop."""
 _MOST: Final = 16
-"""Processes of one run that are killed, at most."""
+"""Maximum number of killed processes in one run."""
 
 _CREATING: Final = frozenset({Point.CREATING, Point.CREATED})
 _SPOOLING: Final = frozenset({Point.SPOOLING, Point.SPOOLED})
@@ -55,13 +57,14 @@ Wanted = Counter[tuple[Point, str]]
 """Kills by point and duplicates option."""
 
 Death = tuple[Point, int] | None
-"""Where a process dies, and at which passing of the point; nothing for one that lives."""
+"""The point at which a process ends, and how often it reaches the point until then; `None` to let the process finish."""
 
 
 def wanted_kills(kills: int, points: Sequence[Point], seed: int) -> Wanted:
-    """Return how many kills to make where: as many at every point under every option, and the rest at random instants.
+    """Return the number of kills for each point and duplicates option.
 
-    Besides, as many processes as at any point end in order.
+    Every combination gets the same number of kills, and the remaining kills come at random instants. In addition, as many
+    processes as are killed at one point leave their loop early.
     """
     exact: list[tuple[Point, str]] = [
         (point, option) for point in points for option in DUPLICATE_POLICIES if point not in {Point.ANYWHERE, Point.LEFT}
@@ -69,14 +72,14 @@ def wanted_kills(kills: int, points: Sequence[Point], seed: int) -> Wanted:
     in_order = [(Point.LEFT, option) for option in DUPLICATE_POLICIES] * min(_EACH, kills // len(exact))
     places = exact * min(_EACH, -(-kills // len(exact)))
     if len(places) > kills:
-        places = random.Random(f"wanted {seed}").sample(places, kills)  # noqa: S311 - repeatable, not secret
+        places = random.Random(f"wanted {seed}").sample(places, kills)  # noqa: S311 - reproducible, not secret
     return Counter(
         in_order + places + [(Point.ANYWHERE, DUPLICATE_POLICIES[number % 3]) for number in range(kills - len(places))]
     )
 
 
 def run_of(seed: int, number: int, rows: int, journal: JournalKind = "file") -> Run:
-    """Return what the run of a number is to do: each option with each source."""
+    """Return the run with a number. Nine consecutive runs combine each duplicates option with each source."""
     option, rest = number % 3, number // 3
     sources: tuple[Source, ...] = ("list", "spool", "stream")
     source = sources[rest % 3]
@@ -93,14 +96,14 @@ def run_of(seed: int, number: int, rows: int, journal: JournalKind = "file") -> 
 
 
 def doom(open_: Wanted, run: Run, process: int, left: Left, chance: random.Random) -> Death:
-    """Return where a run's next process is to die.
+    """Return where the next process of a run ends.
 
     Args:
-        open_: Kills that are still wanted.
+        open_: Kills that are still needed.
         run: The run.
         process: Number of the process.
-        left: What the one before has left.
-        chance: Chooses.
+        left: State of the run after the previous process.
+        chance: The random generator.
     """
     points = {point for point, option in open_ if option == run.duplicates}
     if run.source != "spool" or left.marked or process > 3:
@@ -126,15 +129,15 @@ def _passing(point: Point, rows: int, chance: random.Random) -> int:
 
 @attrs.frozen
 class Worker:
-    """Carries runs out.
+    """Carries out runs.
 
     Attributes:
         service: The service.
-        importers: The processes.
-        folder: For the files.
-        seed: Of the loop.
-        pretend: Whether to leave out the mark.
-        figures: What came of them.
+        importers: Starts the processes of the runs.
+        folder: Folder for the files of the runs.
+        seed: Seed of the kill loop.
+        pretend: Whether to skip the window marks.
+        figures: Results of the runs.
     """
 
     service: Service
@@ -145,9 +148,9 @@ class Worker:
     figures: Figures = attrs.field(factory=Figures)
 
     def carry_out_all(self, runs: Iterable[Run], kills: Wanted) -> None:
-        """Carry runs out until every kill that is wanted was made, but none under whose option no more are."""
+        """Carry out runs until every wanted kill was made. Skip runs whose duplicates option needs no more kills."""
         for run in runs:
-            chance = random.Random(f"kills {self.seed} {run.number}")  # noqa: S311 - repeatable, not secret
+            chance = random.Random(f"kills {self.seed} {run.number}")  # noqa: S311 - reproducible, not secret
             if any(option == run.duplicates for _, option in kills - self.figures.kills):
                 self.carry_out(run, partial(self._death, kills, run, chance))
 
@@ -155,11 +158,11 @@ class Worker:
         return doom(kills - self.figures.kills, run, process, left, chance)
 
     def carry_out(self, run: Run, death: Callable[[int, Left], Death]) -> None:
-        """Bring a run to its end, through all its kills.
+        """Run processes, with their kills, until the run is finished.
 
         Args:
             run: The run.
-            death: Returns where a process dies, by its number and what the one before has left.
+            death: Returns where a process ends, given its number and the state after the previous process.
         """
         folder = self.folder / run.workspace
         folder.mkdir()
@@ -174,7 +177,7 @@ class Worker:
         if code != "0":
             complaints.append(f"process {len(left) - 2}: {code}")
         if (again := self._process(run, folder, len(left) - 1, None)) != code:
-            complaints.append(f"asked again: {again}")
+            complaints.append(f"resuming the ended run: {again}")
         self.figures.add(self._story(run, folder, left[1:]), dict.fromkeys(complaints))
 
     def _count(self, run: Run, at: Death, code: str) -> None:
@@ -184,7 +187,7 @@ class Worker:
             self.figures.missed += 1
 
     def _found(self, run: Run, folder: Path, before: Left, complaints: list[str]) -> Left:
-        """Read what a process has left, or complain."""
+        """Return the state of the run after a process. If its journal is unreadable, record that as a violation."""
         try:
             return found(run, folder)
         except JournalError as error:
@@ -213,14 +216,14 @@ class Worker:
 
 
 def loop(kills: int, seed: int, *, rows: int = 80, journal: JournalKind = "file", pretend: bool = False) -> Figures:
-    """Carry runs out until every kill that is wanted was made; a few besides without kills and faults.
+    """Carry out runs until every wanted kill was made, and a few runs without kills and faults.
 
     Args:
-        kills: How many.
-        seed: Of all chance but that of the machine.
-        rows: Of a run.
-        journal: What the journals are.
-        pretend: Whether to leave out the mark.
+        kills: Number of kills.
+        seed: Seed of all random choices. The timing of the processes still varies.
+        rows: Number of rows per run.
+        journal: The kind of journal.
+        pretend: Whether to skip the window marks.
     """
     missing = {Point.IN_MARK} if pretend else set()
     if pretend or journal != "file":
@@ -236,7 +239,7 @@ def loop(kills: int, seed: int, *, rows: int = 80, journal: JournalKind = "file"
 
 
 def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, journal: JournalKind, pretend: bool) -> Figures:
-    """Carry out every second run: no more than can be of use, should a point never be met."""
+    """Carry out the share of one worker: every second run. The number of runs is limited, in case a point is never reached."""
     options = len(DUPLICATE_POLICIES)
     numbers = range(first, options * (9 + kills.total()), _WORKERS)
     with Importers() as importers, Service(seed + first) as service:
@@ -248,7 +251,7 @@ def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, jour
 
 
 def table(figures: Figures) -> str:
-    """Return the figures to read."""
+    """Return the figures as a table."""
     head = f"{'killed':40}" + "".join(f"{option:>23}" for option in DUPLICATE_POLICIES) + f"{'all':>7}"
     counts: dict[str, list[int]] = {
         point: [figures.kills[point, option] for option in DUPLICATE_POLICIES] for point in Point if point is not Point.LEFT
@@ -257,9 +260,9 @@ def table(figures: Figures) -> str:
     counts[Point.LEFT] = [figures.kills[Point.LEFT, option] for option in DUPLICATE_POLICIES]
     rows = [f"{name:40}" + "".join(f"{count:23}" for count in row) + f"{sum(row):7}" for name, row in counts.items()]
     message = (
-        f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes were done before the point at which to end",
-        f"{figures.requests} requests, {figures.repeats} of them repeats after a fault; {figures.suspects} suspects after kills",
-        f"{figures.resent} rows sent again after a kill",
+        f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes finished before they reached their point",
+        f"{figures.requests} requests, {figures.repeats} of them retries; {figures.suspects} rows possibly sent at kills",
+        f"{figures.resent} rows resent after a kill",
         f"{figures.uncertain} uncertain labels",
         f"{len(figures.violations)} violations",
     )
@@ -267,18 +270,25 @@ def table(figures: Figures) -> str:
 
 
 def main(line: Sequence[str]) -> int:
-    """Run, print, and return the exit code."""
+    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", type=int, default=80, help="rows of a run")
-    parser.add_argument("--journal", choices=get_args(JournalKind), default="file", help="where the journals are")
-    parser.add_argument("--without-mark", action="store_true", help="leave out the window mark")
+    parser.add_argument("--rows", type=int, default=80, help="number of rows per run")
+    parser.add_argument(
+        "--journal",
+        choices=get_args(JournalKind),
+        default="file",
+        help="kind of journal: a file, or objects in a folder or on S3",
+    )
+    parser.add_argument(
+        "--without-mark", action="store_true", help="omit the window marks; the command must then report violations"
+    )
     arguments = parser.parse_args(line)
     began = time.monotonic()
     journal, pretend = arguments.journal, arguments.without_mark
     if pretend and journal != "file":
-        parser.error("--without-mark: only with --journal file")
+        parser.error(f"--without-mark: expected --journal file, got {journal}")
     figures = loop(arguments.kills, arguments.seed, rows=arguments.rows, journal=journal, pretend=pretend)
     say(table(figures))
     say(f"{time.monotonic() - began:.0f} seconds")
@@ -288,12 +298,12 @@ def main(line: Sequence[str]) -> int:
 
 
 def code(figures: Figures, kills: int) -> int:
-    """Return the exit code: 0 only if nothing is wrong, and no kill that was wanted is missing."""
+    """Return the exit code: 0 if there are no violations and all kills were made."""
     return int(bool(figures.violations) or figures.killed < kills)
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line, and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,9 +1,10 @@
-"""The service of the kill loop, in a process of its own: the fake on a port, with faults, and a ledger of what it really did.
+"""Serve the kill loop: the fake on a port, with injected faults and a ledger of the effects of each request.
 
 Run: python -m tools.kill_server SEED
 
-Prints its address, and ends with its input. `PUT /runs/WORKSPACE` makes a run's workspace, `GET /runs/WORKSPACE` tells what was
-done there. All else is for the fake. It kills a process that asks for that with a request, at the point named in it.
+Prints its URL, and ends when its standard input is closed. `PUT /runs/WORKSPACE` creates the workspace of a run, and
+`GET /runs/WORKSPACE` returns its ledger and contacts. The fake handles all other requests. If a request has the header field
+`x-kill`, the server kills the process that sent it, before or after the fake has handled the request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from outreach_async.transport.wire import Request, Response
 RUNS: Final = "/runs/"
 
 LATER: Final = 5
-"""Requests of its workspace after which a late one is carried out."""
+"""Number of requests to the same workspace after which a late request is carried out."""
 
 _DUPLICATE: Final = {"skip": "skipped", "overwrite": "overwriten", "update_missing_fields": "updated_missing_fields"}
 
@@ -38,7 +39,7 @@ def _stormy(request: Request) -> bool:
 
 
 def inject_faults(faults: Faults) -> None:
-    """Let requests of one in twenty be refused or lost, some answers late."""
+    """Let one request in twenty fail or get lost, and delay almost a third of the responses."""
     for fault, share in (
         (status(429), 0.01),
         (reset(), 0.01),
@@ -51,9 +52,9 @@ def inject_faults(faults: Faults) -> None:
 
 
 class Ledger:
-    """The fake, and what it did for each row.
+    """The fake, and a record of what it did for each row.
 
-    An entry is the process that asked, the row, what was done ("" for nothing), and the fault that struck, if any.
+    An entry consists of the process that sent the request, the row, the effect ("" for none), and the injected fault, if any.
     """
 
     def __init__(self, fake: FakeService) -> None:
@@ -62,7 +63,7 @@ class Ledger:
         self._late: defaultdict[str, list[tuple[int, Request]]] = defaultdict(list)
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Carry a request out."""
+        """Handle a request."""
         if request.target.startswith(RUNS):
             act = self._tell if request.method == "GET" else self._begin
             return Exchange(Response(200, {}, json.dumps(act(request)).encode()), None)
@@ -84,7 +85,7 @@ class Ledger:
         return {"entries": self._entries.pop(workspace, []), "contacts": contacts}
 
     def _serve(self, workspace: str, request: Request) -> Exchange:
-        """Let the fake act, and keep what it did."""
+        """Let the fake handle a request, and record the effect."""
         message = json.loads(request.body)
         before = self._fake.contact(workspace, message["email"])
         exchange = self._fake.exchange(request)
@@ -96,7 +97,7 @@ class Ledger:
         return exchange
 
     def _kill(self, workspace: str, request: Request) -> Exchange:
-        """Kill who asks, before or after the request is carried out, and leave it unanswered."""
+        """Kill the process that sent a request, before or after carrying out the request, and send no response."""
         pid, name = request.headers[KILL].split()
         point = Point[name]
         if point is Point.CARRIED_OUT:
@@ -108,7 +109,7 @@ class Ledger:
         return reset().inject(lambda: Response(500))
 
     def _catch_up(self, workspace: str, entries: int) -> None:
-        """Carry out late requests whose time has come."""
+        """Carry out the late requests that are due after the given number of entries."""
         while self._late[workspace] and self._late[workspace][0][0] <= entries:
             _, request = self._late[workspace].pop(0)
             self._serve(workspace, request)
@@ -120,7 +121,7 @@ def _say(url: str) -> None:
 
 
 async def _serve(ledger: Ledger) -> None:
-    """Serve as long as whoever started this holds the other end of its input."""
+    """Serve until standard input is closed."""
     async with anyio.create_task_group() as group:
         group.start_soon(serve_forever, ledger, "127.0.0.1", 0, _say)
         await anyio.wait_readable(sys.stdin)

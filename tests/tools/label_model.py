@@ -1,12 +1,14 @@
-"""Every way in which two rows of one e-mail can meet faults, at full length: is what is said of them afterwards true?
+"""Check the labels of two rows with the same e-mail along every path of faults.
 
 Run: python -m tools.label_model [--attempts 3] [--faults 5] [--crash-faults 3] [--crashes 2] [--jobs N]
 
-Walks nearly three million paths in about a minute of processor time, prints how many ended how, and exits with 1 if a label
-lacked the truth, a contact was lost or added twice, or the rows made what they could not have made one after the other. Two
-exceptions are known and counted apart. An `overwrite` may be delayed until after a later row; merging the rows first (`coalesce`)
-prevents that. A row that failed is sent again, after a later row of its e-mail was, if a kill comes before its outcome is in the
-journal. No path has more than `--faults` faults: one more would only add rows that both fail three times.
+Walks nearly three million paths in about a minute of CPU time, and prints the number of paths and violations per scenario. Exits
+with 1 if a label excludes what really happened or is uncertain without a fault, if a contact is lost or added twice, or if the
+final contact cannot result from sending the rows one after the other.
+
+Two known exceptions are counted separately. An `overwrite` may be delayed until after a later row; merging the rows first
+(`coalesce`) prevents this. A failed row is resent after a later row of its e-mail, if a kill comes before its outcome is in the
+journal. No path has more than `--faults` faults: one more would only add paths on which both rows fail three times.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from concurrent.futures import ProcessPoolExecutor
 
 from support.labels import Bounds, Model, models
 
-HEADING = f"{'scene':34}{'paths':>11}{'known':>9}{'violations':>12}{'seconds':>9}"
+HEADING = f"{'scenario':34}{'paths':>11}{'known':>9}{'violations':>12}{'seconds':>9}"
 
 
 def scenes(arguments: argparse.Namespace) -> dict[str, list[Model]]:
-    """Return what to walk, by name."""
+    """Return the models to walk, by name of the scenario."""
     whole = Bounds(arguments.attempts, arguments.faults)
     crashing = Bounds(arguments.attempts, arguments.crash_faults, arguments.crashes)
     return {
@@ -38,7 +40,7 @@ def scenes(arguments: argparse.Namespace) -> dict[str, list[Model]]:
 
 
 def line(name: str, walked: Iterable[Model], began: float) -> int:
-    """Print what came of a scene; return how many of its paths were as they must not be."""
+    """Print the result of a scenario; return its number of violations."""
     walked = list(walked)
     violations: Counter[str] = Counter()
     for model in walked:
@@ -52,24 +54,26 @@ def line(name: str, walked: Iterable[Model], began: float) -> int:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line, and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def arguments_of(argv: list[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--attempts", type=int, default=3, help="of a row in one process")
-    parser.add_argument("--faults", type=int, default=5, help="of a path, where no process ends early")
-    parser.add_argument("--crash-faults", type=int, default=3, help="of a path, where processes do; their ends count")
-    parser.add_argument("--crashes", type=int, default=2, help="processes that end early, killed or in order")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes to walk with")
+    parser.add_argument("--attempts", type=int, default=3, help="attempts per row in one process")
+    parser.add_argument("--faults", type=int, default=5, help="faults per path, if no process ends early")
+    parser.add_argument(
+        "--crash-faults", type=int, default=3, help="faults per path, if processes end early; each early end counts"
+    )
+    parser.add_argument("--crashes", type=int, default=2, help="processes per path that end early, killed or in order")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of worker processes")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
-    """Walk, print, and return the exit code."""
+    """Run the command, and return the exit code."""
     arguments, wrong, leaves = arguments_of(argv), 0, 0
     began = time.monotonic()
     say(HEADING)
@@ -82,7 +86,7 @@ def main(argv: list[str]) -> int:
             wrong += line(name, walked, began)
             leaves += sum(model.leaves for model in walked)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    time_taken = f"{time.monotonic() - began:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processors"
+    time_taken = f"{time.monotonic() - began:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of CPU time"
     say(f"{leaves:,} paths, {wrong:,} violations, {time_taken}")
     return int(wrong > 0)
 

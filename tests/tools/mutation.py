@@ -1,10 +1,11 @@
-"""Change the code at random places, one at a time, and see whether the tests notice.
+"""Change the code at random places, one at a time, and check that the tests fail.
 
 Run: python -m tools.mutation [--mutants 300] [--seed 1] [--jobs 2] [--timeout 600] [--list] [MODULE ...]
 
-It needs `cosmic-ray`, whose operators make the changes. A change that no test notices is printed as a diff: either a test is
-missing, or the change makes no difference. Every change is made in a copy of the project. The tests that execute the changed
-line run; if a program that a test starts executes it too, and none of these tests fails, all tests of the module run.
+Requires `cosmic-ray`, whose operators make the changes. Each changed version of a module is a mutant. A mutant that no test
+notices is printed as a diff: either a test is missing, or the change has no effect. Mutants are made in a copy of the project.
+For each mutant, the tests that execute the changed line run. If programs started by tests execute the line, too, and none of
+these tests fails, all tests of the module run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from coverage import CoverageData
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _TEST_TIMEOUT: Final = 90
-"""Seconds after which a test counts as failed: many changes make a test wait forever."""
+"""Seconds after which a test counts as failed. Many mutants make a test wait forever."""
 _CLIENT: Final = ("client/test_engine.py", "client/test_client.py", "client/test_hooks.py", "client/test_logs.py")
 _BULK: Final = (
     "bulk/test_parts.py",
@@ -85,18 +86,18 @@ TESTS: Final = {
     "bulk/journal/object_journal": (*_OBJECTS, *_BULK),
     "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
 }
-"""The modules to change, and the tests that should notice, in the order in which they run."""
+"""The modules to change, and the tests that should fail, in the order in which they run."""
 
 
 @attrs.frozen
 class Mutant:
-    """One change.
+    """One change of a module.
 
     Attributes:
-        module: The module, as in `TESTS`.
-        operator: The name of the operator that makes the change.
-        occurrence: Index among the places that the operator can change, from 0.
-        line: The line of that place, from 1.
+        module: Name of the module, as in `TESTS`.
+        operator: Name of the operator that makes the change.
+        occurrence: Index of the place among those that the operator can change, from 0.
+        line: Line of the place, from 1.
     """
 
     module: str
@@ -106,7 +107,7 @@ class Mutant:
 
     @property
     def path(self) -> Path:
-        """The file, relative to the project."""
+        """The path of the module, relative to the project."""
         return Path("outreach_async", f"{self.module}.py")
 
     def change(self, source: str) -> str:
@@ -116,7 +117,7 @@ class Mutant:
 
 
 def find_mutants(module: str) -> Iterator[Mutant]:
-    """Yield every change of a module, except in annotations, which are never evaluated."""
+    """Yield every mutant of a module. Annotations are left out, because they are never evaluated."""
     source = (ROOT / "outreach_async" / f"{module}.py").read_text(encoding="utf-8")
     ignored = set(_annotation_places(source))
     nodes = list(ast_nodes(get_ast(source)))
@@ -132,9 +133,9 @@ def find_mutants(module: str) -> Iterator[Mutant]:
 
 
 def is_valid(mutant: Mutant) -> bool:
-    """Return whether an operator can make its change, and the result is valid Python.
+    """Return whether the operator can make its change, and the result is valid Python.
 
-    Some operators take the stars of `*args` for multiplication, or fail on a dotted name in an `except`.
+    Some operators mistake the star of `*args` for multiplication, or fail on a dotted name in an `except` clause.
     """
     source = (ROOT / mutant.path).read_text(encoding="utf-8")
     try:
@@ -157,13 +158,13 @@ def _annotation_places(source: str) -> Iterator[tuple[int, int]]:
 
 
 def copy_project(folder: Path) -> Path:
-    """Copy what the tests need, and return the copy."""
+    """Copy the files that the tests need, and return the path of the copy."""
     ignored = shutil.ignore_patterns(".git", ".venv", "*cache*", "results")
     return Path(shutil.copytree(ROOT, folder / "project", ignore=ignored))
 
 
 def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run test files, or single tests, in a copy of the project, up to the first failure."""
+    """Run test files or single tests in a copy of the project, until the first failure."""
     names = project / "tests.txt"
     names.write_text("\n".join(f"tests/{name}" for name in tests), encoding="utf-8")
     return subprocess.run(
@@ -176,7 +177,7 @@ def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(project), str(project / "tests"))),
-            "PYTHONDONTWRITEBYTECODE": "",  # the next mutant uses what the tests of this one compile
+            "PYTHONDONTWRITEBYTECODE": "",  # the tests of the next mutant reuse the compiled files
         },
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -187,12 +188,12 @@ def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str
 
 
 def find_tests(project: Path) -> dict[str, dict[int, list[str]]]:
-    """Run the tests of all modules without a change, and return which of them execute each line of a module.
+    """Run the tests of all modules without a change, and return the names of the tests that execute each line of a module.
 
-    The name is empty for what runs outside tests: imports, and the programs that tests start.
+    An empty name stands for code that runs outside tests: imports, and programs that tests start.
 
     Raises:
-        SystemExit: A test failed. It would notice every change.
+        SystemExit: A test failed. It would fail for every mutant.
     """
     files = list(dict.fromkeys(name for names in TESTS.values() for name in names))
     done = run_tests(files, project, 3600, "-n", "auto", "--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0")
@@ -212,7 +213,7 @@ def find_tests(project: Path) -> dict[str, dict[int, list[str]]]:
 
 
 def statement_lines(source: str, line: int) -> range:
-    """Return the lines of the innermost statement at a line, without the body of a compound statement."""
+    """Return the lines of the innermost statement at a line, excluding the body of a compound statement."""
     found = range(line, line + 1)
     for node in ast.walk(ast.parse(source)):  # outer nodes come first
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line):
@@ -222,7 +223,7 @@ def statement_lines(source: str, line: int) -> range:
 
 
 def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: float) -> str:
-    """Return how the tests judge a mutant: `killed`, `survived`, or `killed by its timeout`."""
+    """Test a mutant, and return the result: `killed`, `survived`, or `killed by its timeout`."""
     path = project / mutant.path
     source = path.read_text(encoding="utf-8")
     lines = statement_lines(source, mutant.line)
@@ -230,7 +231,7 @@ def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: 
     places = {name: place for place, name in enumerate(files)}
     nearest = {test for line in lines for test in tests.get(line, [""])}
     named = sorted(nearest - {""}, key=lambda test: (places.get(test.partition("::")[0], len(files)), test))
-    # One case of each test first: if it fails, the other cases need not run.
+    # Run one case of each test first. If it fails, the other cases need not run.
     first_cases = list({name.partition("[")[0]: name for name in reversed(named)}.values())[::-1]
     others = [name for name in named if name not in set(first_cases)]
     write_source(path, mutant.change(source))
@@ -248,7 +249,7 @@ def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: 
 
 
 def write_source(path: Path, source: str) -> None:
-    """Write a module, and remove what was compiled from it: a change within a second that keeps the size could go unnoticed."""
+    """Write a module, and remove its compiled files: Python may not notice a change of equal size within the same second."""
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
         compiled.unlink()
     path.write_text(source, encoding="utf-8")
@@ -264,20 +265,20 @@ def describe(mutant: Mutant) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line, and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try the mutants; the exit code is 1 if one survived."""
+    """Test the mutants; return 1 if one survived."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"one of {', '.join(TESTS)}; default: all")
     parser.add_argument("--mutants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for the tests of one mutant")
-    parser.add_argument("--list", action="store_true", help="print the mutants only")
+    parser.add_argument("--list", action="store_true", help="print the mutants without testing them")
     options = parser.parse_args(arguments)
     found = [mutant for module in options.modules or TESTS for mutant in find_mutants(module)]
     random.Random(options.seed).shuffle(found)  # noqa: S311 - not for security

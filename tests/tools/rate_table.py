@@ -1,6 +1,8 @@
-"""The table of what clients achieve under a rate limit: `python -m tools.rate_table [SEEDS] [--only TABLE]`.
+"""Measure what clients achieve under rate limits and in outages, in virtual time.
 
-A line a scenario, event loop and seed, in virtual time through whole clients. What the scenario demands stands in brackets.
+Run: python -m tools.rate_table [SEEDS] [--only TABLE]
+
+Prints one line per scenario, event loop and seed. The required values are in brackets. Exits with 1 if one is not reached.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def play(function: Any, backend: str) -> Any:
 
 
 def hosts(seed: int, backend: str) -> bool:
-    """Print a line for eight hosts with a configured rate."""
+    """Print a line for eight hosts, each with a configured rate."""
     scene, began = Scenario(seconds=120, limits=[(0, 50)], seed=seed), time.perf_counter()
     result = play(partial(run_hosts, scene, 8, rate=50 / 8), backend)
     ok = bool(result.goodput >= 0.99 and result.refusals <= 0.01)
@@ -51,7 +53,7 @@ def shared(seed: int, backend: str) -> bool:
 
 
 def audits(seed: int, backend: str) -> bool:
-    """Print a line for each audit under a limit."""
+    """Print a line for each audit under a rate limit."""
     lines = []
     for burst, asks, in_flight in [(burst, asks, count) for burst in (4, 40) for asks in (None, 1.0) for count in (8, 64)]:
         scene, began = Scenario(seconds=0, limits=[(0, 40)], burst=burst / 40, asks=asks, seed=seed), time.perf_counter()
@@ -64,7 +66,7 @@ def audits(seed: int, backend: str) -> bool:
 
 
 def outages(seed: int, backend: str) -> bool:
-    """Print a line for each outage during an audit."""
+    """Print a line for each audit during an outage."""
     lines = []
     for kind, workspaces in [(kind, workspaces) for kind in _OUTAGES for workspaces in (2, 400)]:
         in_flight = 1 if workspaces < 64 else 64
@@ -78,7 +80,7 @@ def outages(seed: int, backend: str) -> bool:
 
 
 def show(name: str, backend: str, seed: int, text: str, began: float, *, ok: bool) -> bool:
-    """Print one line; return whether all is as it should be."""
+    """Print one line; return whether the scenario meets its requirements."""
     mark = "ok" if ok else "FAILED"
     sys.stdout.write(f"{name:44} {backend:7} {seed:4}  {text:110} {time.perf_counter() - began:5.1f} s  {mark}\n")
     sys.stdout.flush()
@@ -89,10 +91,10 @@ TABLES: Final = {"hosts": hosts, "shared": shared, "audits": audits, "outages": 
 
 
 def main() -> int:
-    """Print the table; 1 if a line is not as it should be."""
+    """Print the tables; return 1 if a scenario does not meet its requirements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seeds", type=int, nargs="?", default=1, help="how many of them")
-    parser.add_argument("--only", choices=TABLES, help="one table")
+    parser.add_argument("seeds", type=int, nargs="?", default=1, help="number of seeds")
+    parser.add_argument("--only", choices=TABLES, help="print only this table")
     arguments = parser.parse_args()
     tables = TABLES.values() if arguments.only is None else [TABLES[arguments.only]]
     lines = [table(seed, loop) for table in tables for seed in range(arguments.seeds) for loop in ("asyncio", "trio")]

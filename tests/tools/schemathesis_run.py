@@ -1,11 +1,12 @@
-"""Have schemathesis look for answers of the served fake that its OpenAPI documents do not say; a command, no part of the suite.
+"""Test the served fake against its OpenAPI documents with schemathesis. This command is not part of the test suite.
 
     python -m tools.schemathesis_run --st "uvx --from schemathesis==4.32.5 st" --seconds 60
 
-It starts `outreach-async serve` with a small world and runs every check, four times: on the service's document as it is served;
-on the same with its ids narrowed down to those that exist, so that most requests succeed, first without and then with strict
-validation; and on the control plane's. It ends with 0 if nothing was found. Any way to call schemathesis's `st` will do; it
-need not be installed where this runs.
+Starts `outreach-async serve` with a small world, and runs schemathesis with all checks four times: with the service's document as
+served; with the same document restricted to existing ids, so that most requests succeed, first without and then with strict
+validation; and with the document of the control plane. Exits with 0 if nothing was found.
+
+`--st` accepts any command that runs schemathesis; it need not be installed in this environment.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ WORLD = {
     "owner_keys": {"key_1": ["space_1", "space_2"]},
 }
 
-# What the fake refuses although the document allows it, and rightly: the document cannot know what a workspace holds, when strict
-# validation is content, or in which order somebody seeds.
+# The fake rightly rejects some requests that a document allows: the document cannot describe the contents of a workspace, the
+# rules of strict validation, or the order in which data must be seeded.
 NOT_ALL_ACCEPTED = ("--exclude-checks", "positive_data_acceptance")
 
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve the world."""
+    """Serve the world, and yield the base URL."""
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder, "world.json")
         world.write_text(json.dumps(WORLD), encoding="utf-8")
@@ -68,7 +69,7 @@ def serving() -> Iterator[str]:
 
 
 def narrow_ids(document: Any, *, strict: bool) -> Any:
-    """Let ids be those that exist."""
+    """Return a copy of the document that allows only existing ids."""
     narrow = copy.deepcopy(document)
     schemas, parameters = narrow["components"]["schemas"], narrow["components"]["parameters"]
     body, options = schemas["CreateContact"], schemas["UploadOptions"]["properties"]
@@ -85,13 +86,13 @@ def narrow_ids(document: Any, *, strict: bool) -> Any:
 
 
 def turn(url: str, **knobs: str) -> None:
-    """Turn knobs of the fake."""
-    request = urllib.request.Request(f"{url}/_fake/behaviour", json.dumps(knobs).encode(), method="PATCH")  # noqa: S310 - its own
+    """Set knobs of the fake's behaviour."""
+    request = urllib.request.Request(f"{url}/_fake/behaviour", json.dumps(knobs).encode(), method="PATCH")  # noqa: S310 - the URL of its own server
     urllib.request.urlopen(request).close()  # noqa: S310 - the same
 
 
 def run(st: list[str], title: str, location: str, *options: str) -> bool:
-    """Run schemathesis once, and say in a line what came of it. Says whether nothing was found."""
+    """Run schemathesis once, and print the result; return whether nothing was found."""
     command = [*st, "run", location, "--checks", "all", "--continue-on-failure", "--no-color", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     counts = re.search(r"Test cases:\s*\n\s*(.*)", done.stdout)
@@ -104,19 +105,19 @@ def run(st: list[str], title: str, location: str, *options: str) -> bool:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--st", default="st", help="how to call schemathesis")
-    parser.add_argument("--seconds", default="60", help="bound of each of the four runs")
-    parser.add_argument("--seed", default="1", help="seed of what is generated")
+    parser.add_argument("--st", default="st", help="command that runs schemathesis")
+    parser.add_argument("--seconds", default="60", help="time limit for each of the four runs")
+    parser.add_argument("--seed", default="1", help="seed of the generated requests")
     arguments = parser.parse_args()
     st = shlex.split(arguments.st)
-    print(subprocess.run([*st, "--version"], capture_output=True, text=True, check=True).stdout.strip())  # noqa: T201 - a report
+    print(subprocess.run([*st, "--version"], capture_output=True, text=True, check=True).stdout.strip())  # noqa: T201 - a command's report
     with serving() as url, tempfile.TemporaryDirectory() as folder:
         bound = ("--max-time", arguments.seconds, "--seed", arguments.seed)
         with urllib.request.urlopen(f"{url}/_fake/openapi.json") as answer:  # noqa: S310 - its own server
             document = json.load(answer)
         found = [run(st, "service", f"{url}/_fake/openapi.json", *bound)]
         for strict, options in ((False, ()), (True, NOT_ALL_ACCEPTED)):
-            # With strict validation every page is also some page's: what is on it can be asked for next.
+            # In the strict run, a page past the end returns the last page, so that its items can be requested next.
             turn(url, past_end="clamp" if strict else "empty")
             path = Path(folder, f"{strict}.json")
             path.write_text(json.dumps(narrow_ids(document, strict=strict)), encoding="utf-8")

@@ -1,13 +1,16 @@
-"""The real pipeline in virtual time, killed at every point of its way and resumed until it is done: is what it says true?
+"""End the processes of bulk runs at every point in virtual time, resume the runs until they finish, and check the invariants.
 
 Run: python -m tools.simulation [--drawn] [--seeds 5] [--first 0] [--rows 20] [--jobs N]
 
-With --drawn, each seed draws one scene whole: event loop, options, how long the journal and the caller take, and how and at which
-points up to three processes end early: killed, cancelled, left, interrupted once or twice, or with a journal that fails. A line
-for each scene that broke an invariant. Without it, for each seed, duplicates option, policy for repeated e-mails and event loop:
-one run for each point at which its first process can die, with up to two more deaths at random points, and one in which every
-process lives a point longer than the one before. A line a scene. Exits with 1 if an invariant was broken, or if equal seeds gave
-different traces.
+Without `--drawn`, each combination of seed, duplicates option, policy for repeated e-mails and event loop is a scenario. It has
+one run for each point at which the first process can die, with up to two more deaths at random points, and one run in which each
+process lives one point longer than the previous one. Prints one line per scenario.
+
+With `--drawn`, each seed draws one scenario: the event loop, the options, the delays of the journal and the caller, and how and
+at which points up to three processes end early. A process is killed, cancelled, left by the caller, interrupted once or twice, or
+ends because its journal fails. Prints one line per scenario that violates an invariant.
+
+Exits with 1 if an invariant is violated, or if equal seeds give different traces.
 """
 
 from __future__ import annotations
@@ -30,20 +33,20 @@ from outreach_async.bulk.rows import Repeats
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 HEADING: Final = (
-    f"{'seed':>4} {'duplicates':22} {'repeats':9} {'loop':8}{'points':>7}{'runs':>6}{'processes':>11}{'seconds':>9}  broken"
+    f"{'seed':>4} {'duplicates':22} {'repeats':9} {'loop':8}{'points':>7}{'runs':>6}{'processes':>11}{'seconds':>9}  violations"
 )
 
 
 @attrs.frozen
 class Walked:
-    """What came of a scene.
+    """The result of a scenario.
 
     Attributes:
-        points: At how many points its first process could die.
-        runs: How many runs there were.
-        processes: How many processes they took.
-        broken: Invariants, by how often they were broken.
-        seconds: How long it took.
+        points: Number of points at which the first process could die.
+        runs: Number of runs.
+        processes: Number of processes in all runs.
+        broken: Number of violations of each invariant.
+        seconds: Duration.
     """
 
     points: int
@@ -54,7 +57,7 @@ class Walked:
 
 
 def walk(scene: Scenario, backend: str) -> Walked:
-    """Kill a scene's run everywhere."""
+    """Kill the run of a scenario at every point."""
     began, broken, runs, processes = time.monotonic(), Counter[str](), 0, 0
     with memory() as folder:
         traces = []
@@ -62,7 +65,7 @@ def walk(scene: Scenario, backend: str) -> Walked:
             whole = simulation(scene, folder / name, backend)
             whole.finish(iter(()))
             traces.append([process.trace for process in whole.processes])
-        broken["I16: equal seeds, other traces"] += traces[0] != traces[1]
+        broken["I16: different traces for equal seeds"] += traces[0] != traces[1]
         for one in kill_everywhere(scene, folder, backend):
             broken.update(one.violations())
             runs += 1
@@ -71,7 +74,7 @@ def walk(scene: Scenario, backend: str) -> Walked:
 
 
 def scenes(arguments: argparse.Namespace) -> list[tuple[int, Scenario, str]]:
-    """Return all scenes, with their seeds and event loops."""
+    """Return all scenarios, with their seeds and event loops."""
     kinds = product(
         range(arguments.first, arguments.first + arguments.seeds), DUPLICATE_POLICIES, get_args(Repeats), ("asyncio", "trio")
     )
@@ -82,18 +85,18 @@ def scenes(arguments: argparse.Namespace) -> list[tuple[int, Scenario, str]]:
 
 
 def arguments_of(argv: list[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--drawn", action="store_true", help="draw one whole scene for each seed")
-    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--drawn", action="store_true", help="draw one scenario from each seed")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--rows", type=int, default=20, help="of an input")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes to work with")
+    parser.add_argument("--rows", type=int, default=20, help="number of rows in an input")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of worker processes")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
-    """Walk, print, and return the exit code."""
+    """Run the command, and return the exit code."""
     arguments, found, began = arguments_of(argv), list[Walked](), time.monotonic()
     if arguments.drawn:
         return play_drawn(arguments)
@@ -103,17 +106,18 @@ def main(argv: list[str]) -> int:
         for seed, scene, backend, future in under_way:
             one: Walked = future.result()
             found.append(one)
-            broken = ", ".join(f"{kind} ({times})" for kind, times in one.broken.items()) or "nothing"
+            broken = ", ".join(f"{kind} ({times})" for kind, times in one.broken.items()) or "none"
             figures = f"{one.points:7}{one.runs:6}{one.processes:11,}{one.seconds:9.1f}"
             say(f"{seed:4} {scene.duplicates:22} {scene.repeats:9} {backend:8}{figures}  {broken}")
     wrong = sum(one.broken.total() for one in found)
     processes = sum(one.processes for one in found)
-    say(f"{sum(one.runs for one in found):,} runs, {processes:,} processes, {wrong:,} broken, {time.monotonic() - began:.1f} s")
+    runs = sum(one.runs for one in found)
+    say(f"{runs:,} runs, {processes:,} processes, {wrong:,} violations, {time.monotonic() - began:.1f} s")
     return int(wrong > 0)
 
 
 def play_drawn(arguments: argparse.Namespace) -> int:
-    """Play the scenes that the seeds draw, print those that broke an invariant, and return the exit code."""
+    """Run the scenario of each seed, and print those that violate an invariant; return the exit code."""
     began, wrong, ways = time.monotonic(), 0, Counter[str]()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with ProcessPoolExecutor(arguments.jobs) as pool:
@@ -124,12 +128,12 @@ def play_drawn(arguments: argparse.Namespace) -> int:
             if broken:
                 say(f"{seed:6} {scene.backend:8} {', '.join(f'{each.way} at {each.point}' for each in scene.endings)}: {broken}")
     say(", ".join(f"{way} {times:,}" for way, times in ways.most_common()))
-    say(f"{len(seeds):,} scenes, {wrong:,} broken, {time.monotonic() - began:.1f} s")
+    say(f"{len(seeds):,} scenarios, {wrong:,} violations, {time.monotonic() - began:.1f} s")
     return int(wrong > 0)
 
 
 def violations_of(seed: int) -> list[str]:
-    """Return what a scene breaks; an error that nobody expects is broken, too."""
+    """Return the violations in the scenario of a seed. An unexpected error counts as one."""
     try:
         return draw_scenario(seed).violations()
     except Exception as error:  # noqa: BLE001 - reported with its seed
@@ -137,7 +141,7 @@ def violations_of(seed: int) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line, and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

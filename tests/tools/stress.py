@@ -1,10 +1,10 @@
-"""Random faults, cancellations at random points and bursts of them, at full length on every transport and event loop.
+"""Stress every transport on every event loop with random faults, random cancellations and bursts of cancellations.
 
 Run: python -m tools.stress [--calls 4000] [--points 1000] [--bursts 200] [--seed 1] [--only httpx-trio ...]
 
-Prints a line a run and exits with 1 if anything happened that must not: something that arrived was said not to have been sent, a
-request arrived more often than it was sent, a connection, socket, task or slot was left, or the transport was of no use after.
-What a user's own client of another library is known to do to itself is printed in brackets and does not count.
+Prints one line per run. Exits with 1 if the transport reported a request as not sent although it arrived, if a request arrived
+more often than it was sent, if a connection, socket, task or slot leaked, or if the transport was unusable afterwards. Known
+faults of other libraries' clients, passed in by the user, are printed in brackets and do not count.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from support.transports import ALL, EVERY_LOOP, MAKERS, Make, pairs
 Run = Callable[[Make], Coroutine[Any, Any, Tally]]
 
 THEIR_OWN: Final = {"httpx_client": "bursts", "httpx2_client": "bursts"}
-"""Runs in which a given client loses its own pool and sockets: one of httpx when requests are cancelled together."""
+"""Runs in which a client passed in by the user loses its own pool and sockets: httpx does if requests are cancelled together."""
 
 
 def carry_out(run: Run, make: Make, loop: str) -> Tally:
-    """Do a run in an event loop of its own; every warning, and whatever the garbage collector finds, is a fault."""
+    """Carry out a run in a new event loop. Every warning, and everything left to the garbage collector, counts as a fault."""
     found: list[str] = []
     gc.collect()
     sys.unraisablehook = lambda error: found.append(f"{error.exc_value!r} {error.object!r}")
@@ -41,7 +41,7 @@ def carry_out(run: Run, make: Make, loop: str) -> Tally:
 
 
 def runs_of(arguments: argparse.Namespace) -> dict[str, Run]:
-    """Return what to run, by name."""
+    """Return the runs, by name."""
     seed = arguments.seed
     return {
         "random faults": partial(storm, calls=arguments.calls, seed=seed),
@@ -52,22 +52,24 @@ def runs_of(arguments: argparse.Namespace) -> dict[str, Run]:
 
 
 def arguments_of(line: list[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--calls", type=int, default=4000, help="calls under random faults")
-    parser.add_argument("--points", type=int, default=1000, help="calls of a whole client, cancelled at random points")
-    parser.add_argument("--bursts", type=int, default=200, help="bursts of twelve cancelled requests, over TCP and over TLS")
+    parser.add_argument("--calls", type=int, default=4000, help="number of calls under random faults")
+    parser.add_argument("--points", type=int, default=1000, help="number of client calls to cancel at random points")
+    parser.add_argument(
+        "--bursts", type=int, default=200, help="number of bursts of twelve cancelled requests, over TCP and over TLS"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", help="transports with their event loops, such as httpx-trio")
+    parser.add_argument("--only", nargs="*", help="run only these transports and event loops, such as httpx-trio")
     return parser.parse_args(line)
 
 
 def main(line: list[str]) -> int:
-    """Run, print, and return the exit code."""
+    """Run the command, and return the exit code."""
     warnings.simplefilter("error")
     arguments = arguments_of(line)
     wrong = False
-    say(f"{'transport':26}{'run':16}{'calls':>7}{'denied':>8}{'careful':>8}{'seconds':>8}  what must not be")
+    say(f"{'transport':26}{'run':16}{'calls':>7}{'denied':>8}{'careful':>8}{'seconds':>8}  faults")
     for name, loop in pairs(*ALL, loops=EVERY_LOOP):
         if arguments.only and f"{name}-{loop}" not in arguments.only:
             continue
@@ -75,7 +77,7 @@ def main(line: list[str]) -> int:
             began = time.monotonic()
             tally = carry_out(run, MAKERS[name], loop)
             excused = title.startswith(THEIR_OWN.get(name, "-")) and not {"lies", "arrived too often"} & set(tally.faults)
-            faults = ", ".join(f"{kind} {times}" for kind, times in tally.faults.items()) or "nothing"
+            faults = ", ".join(f"{kind} {times}" for kind, times in tally.faults.items()) or "none"
             wrong |= bool(tally.faults) and not excused
             shown = f"({faults})" if excused and tally.faults else faults
             figures = f"{tally.calls:7}{tally.denied:8}{tally.careful:8}{time.monotonic() - began:8.1f}"
@@ -84,7 +86,7 @@ def main(line: list[str]) -> int:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line, and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

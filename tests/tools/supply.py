@@ -1,16 +1,16 @@
-"""The supply chain, tried: what the package needs at its oldest and newest, what is known against it, and what is built of it.
+"""Check the supply chain: the oldest and newest versions of libraries, known vulnerabilities, and reproducible builds.
 
 Run: python -m tools.supply floors|newest [--whole] | audit | wheel | lock
 
-floors  The tests that depend on other libraries (--whole: all) against the wheel, with every requirement of the package and of
-        its users' extras at the lowest version it allows.
-newest  The same with the newest version of everything.
-audit   What is known against the versions in .ci/locked.txt. Exits with 3 if no service could be asked about all of them.
-wheel   Wheel and sdist built in two places, at two times and under two umasks are the same, byte for byte, and so is the wheel
-        that is built of the sdist.
-lock    Write .ci/locked.txt anew: the newest version of everything, with the hashes of its files. The hooks take the same.
+floors  Run the tests that depend on other libraries (--whole: all tests) against the wheel, with every requirement of the package
+        and its users' extras at the lowest allowed version.
+newest  Run the same tests with the newest version of every library.
+audit   Print the known vulnerabilities of the versions in .ci/locked.txt. Exits with 3 if a version was checked by no service.
+wheel   Check that wheel and sdist are the same, byte for byte, if built in different folders, at different times and with
+        different umasks, and that the wheel built from the sdist is the same, too.
+lock    Update .ci/locked.txt to the newest version of every library, with hashes, and the pre-commit hooks to the same versions.
 
-Needs nothing but Python and the package index; its environments are in a temporary directory. Exits with 1 if something is wrong.
+Requires only Python and the package index. Environments are created in a temporary directory. Exits with 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INSTALLER: Final = "uv==0.13.9"
 AUDITOR: Final = "pip-audit==2.10.1"
 SERVICES: Final = ("pypi", "osv")
 UNKNOWN: Final = 3
-"""The exit code of what could not be found out."""
+"""The exit code if some versions could not be checked."""
 
 DEPENDENT: Final = (
     *("audit/test_html", "audit/test_run", "audit/test_service", "cli/test_*", "client/test_client*", "client/test_codec"),
@@ -47,17 +47,17 @@ DEPENDENT: Final = (
     *("fake/test_transport", "importer/test_*", "project/test_packaging", "project/test_public_names", "project/test_readme"),
     "transport/test_*",
 )
-"""The tests that other libraries can break."""
+"""The tests that depend on other libraries."""
 
 _OURS: Final = ("all", "bench", "dev", "docs")
-"""Extras that only gather others or serve the project itself: their floors are nobody's."""
+"""Extras that only combine other extras, or that only this project uses. Their lowest versions do not matter to users."""
 
 
 def floors(project: Mapping[str, Any]) -> dict[str, str]:
     """Return the lowest version that the package and its users' extras allow, by name.
 
     Raises:
-        ValueError: A requirement has none.
+        ValueError: A requirement has no lowest version.
     """
     extras = project["optional-dependencies"]
     listed = [*project["dependencies"], *(one for extra, every in extras.items() if extra not in _OURS for one in every)]
@@ -76,20 +76,20 @@ def locked_versions(text: str) -> dict[str, str]:
 
 
 def update_hooks(text: str, versions: Mapping[str, str]) -> str:
-    """Return the hooks with these versions of what they are made of."""
+    """Return the text of the hooks' configuration with these versions."""
     return re.sub(r"\b([\w-]+)==[\w.]+", lambda found: f"{found[1]}=={versions[found[1]]}", text)
 
 
 def find_unchecked(audits: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return what no service could say anything about; an audit that skips a package calls it clean."""
+    """Return the packages that every service skipped. An audit lists no vulnerabilities for them, but has not checked them."""
     skipped = [{one["name"] for one in audit["dependencies"] if "skip_reason" in one} for audit in audits]
     return set.intersection(*skipped) if skipped else {"everything"}
 
 
 def vulnerable(audits: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return what is known against the packages, a line each."""
+    """Return a line for each known vulnerability of the packages."""
     return {
-        f"{one['name']} {one['version']}: {known['id']}, mended in {', '.join(known['fix_versions']) or 'no version'}"
+        f"{one['name']} {one['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version'}"
         for audit in audits
         for one in audit["dependencies"]
         for known in one.get("vulns", ())
@@ -102,7 +102,7 @@ def say(*lines: str) -> None:
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> None:
-    """Run a command, and end with it if it fails."""
+    """Run a command, and exit if it fails."""
     arguments = [str(part) for part in command]
     say("+ " + " ".join(arguments))
     done = subprocess.run(arguments, cwd=cwd, env={**os.environ, **environment}, check=False)
@@ -111,14 +111,14 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> None:
 
 
 def programs(directory: Path, *needed: str) -> Path:
-    """Make an environment with what is needed; return its folder of programs."""
+    """Create an environment with the given packages; return its folder of programs."""
     run(sys.executable, "-m", "venv", directory)
     run(directory / "bin" / "python", "-m", "pip", "install", "--quiet", *needed)
     return directory / "bin"
 
 
 def run_tests_against(directory: Path, lowest: Mapping[str, str] | None, *, whole: bool) -> None:
-    """Run the tests against the wheel, with the lowest versions given or else the newest of everything."""
+    """Run the tests against the wheel, with the given lowest versions, or with the newest version of every library if `None`."""
     tools = programs(directory / "tools", INSTALLER)
     run(tools / "uv", "build", "--quiet", "--wheel", "--out-dir", directory, ROOT)
     (wheel,) = directory.glob("*.whl")
@@ -137,7 +137,7 @@ def run_tests_against(directory: Path, lowest: Mapping[str, str] | None, *, whol
 
 
 def audit_locked(directory: Path) -> int:
-    """Ask every service about the locked versions."""
+    """Check the locked versions with every service; return the exit code."""
     tools = programs(directory / "tools", AUDITOR)
     audits = []
     for service in SERVICES:
@@ -146,20 +146,20 @@ def audit_locked(directory: Path) -> int:
         if done.stdout.startswith("{"):
             audits.append(json.loads(done.stdout))
             skipped = len(find_unchecked(audits[-1:]))
-            say(f"{service} answered for {len(audits[-1]['dependencies']) - skipped} packages and not for {skipped}")
+            say(f"{service} checked {len(audits[-1]['dependencies']) - skipped} packages and skipped {skipped}")
         else:
-            say(f"{service} could not be asked: {done.stderr.strip().rpartition(chr(10))[2]}")
+            say(f"{service} failed: {done.stderr.strip().rpartition(chr(10))[2]}")
     known, unasked = vulnerable(audits), find_unchecked(audits)
     say(*sorted(known))
     if unasked:
-        say(f"NOT AUDITED: no service said anything about {len(unasked)}: {', '.join(sorted(unasked))}")
+        say(f"NOT AUDITED: no service checked {len(unasked)}: {', '.join(sorted(unasked))}")
     elif not known:
-        say("nothing is known against any of them")
+        say("no known vulnerabilities")
     return 1 if known else UNKNOWN if unasked else 0
 
 
 def sources(directory: Path) -> Path:
-    """Copy what is built."""
+    """Copy the files that a build uses, and return the folder."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     ignored = shutil.ignore_patterns("__pycache__", ".?*_cache", ".hypothesis")
     directory.mkdir()
@@ -173,13 +173,13 @@ def sources(directory: Path) -> Path:
 
 @dataclass(frozen=True)
 class Way:
-    """A way to build.
+    """The conditions of a build.
 
     Attributes:
-        place: Where.
-        moment: The time of every file.
-        umask: The permissions that files are made without.
-        of_tree: Build the wheel of the tree, beside the sdist, and not of the sdist.
+        place: Folder of the build.
+        moment: Modification time of every file.
+        umask: The umask of the build.
+        of_tree: Whether to build the wheel from the source tree rather than from the sdist.
     """
 
     place: Path
@@ -189,7 +189,7 @@ class Way:
 
 
 def build_copy(python: Path, source: Path, way: Way, epoch: str | None) -> dict[str, str]:
-    """Build a copy of the tree; return the hash of each file made."""
+    """Build a copy of the source tree; return the hash of each built file."""
     tree, out = way.place / "tree", way.place / "out"
     shutil.copytree(source, tree)
     for path in tree.rglob("*"):
@@ -206,7 +206,7 @@ def build_copy(python: Path, source: Path, way: Way, epoch: str | None) -> dict[
 
 
 def find_differences(python: Path, directory: Path) -> Iterator[str]:
-    """Build in all the ways that must not matter, SOURCE_DATE_EPOCH being set or not; yield what differs."""
+    """Build under different conditions, with and without SOURCE_DATE_EPOCH; yield a line for each file that differs."""
     source = sources(directory / "source")
     for epoch in (None, "1600000000"):
         one = Way(directory / f"one-{epoch}", 1_500_000_000, umask=0o022, of_tree=True)
@@ -220,16 +220,16 @@ def find_differences(python: Path, directory: Path) -> Iterator[str]:
 
 
 def check_reproducibility(directory: Path) -> int:
-    """Build by the locked tools, and compare."""
+    """Build with the locked tools under different conditions, and compare the files; return the exit code."""
     tools = programs(directory / "tools", INSTALLER)
     run(tools / "uv", "pip", "install", "--quiet", "--python", tools / "python", "--require-hashes", "-r", LOCKED)
     found = list(find_differences(tools / "python", directory))
-    say(*found or ["wheel and sdist are the same however they are built"])
+    say(*found or ["wheel and sdist are the same in all builds"])
     return 1 if found else 0
 
 
 def write_lock(directory: Path) -> None:
-    """Write the list of what is installed, and the hooks' versions by it."""
+    """Update the list of locked versions, and the versions in the pre-commit hooks."""
     tools = programs(directory / "tools", INSTALLER)
     options = ("--universal", "--python-version=3.11", "--all-extras", "--generate-hashes", "--upgrade")
     bare = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
@@ -240,10 +240,10 @@ def write_lock(directory: Path) -> None:
 
 
 def main() -> int:
-    """Do as the command line says."""
+    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=["floors", "newest", "audit", "wheel", "lock"])
-    parser.add_argument("--whole", action="store_true", help="run every test")
+    parser.add_argument("--whole", action="store_true", help="run all tests (floors, newest)")
     command_options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

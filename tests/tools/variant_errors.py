@@ -1,9 +1,10 @@
-"""Measure how often the comparison of A/B variants is wrong under daily looks, and how soon it finds a difference.
+"""Measure how often daily comparisons of A/B variants give a false verdict, and how soon they find a real difference.
 
     python -m tools.variant_errors --runs 20000
 
-Two variants with the same reply rate send every day; replies arrive days later. Each day, both comparisons see the totals: the
-audit's, and the usual z-test of two proportions with the two-sided level 5 %. A run counts as wrong if any day has a verdict.
+Two variants with equal reply rates send e-mails every day; replies arrive days later. Each day, two methods compare the totals:
+the audit's comparison, and the usual two-sided z-test of two proportions at the 5 % level. A run counts as wrong if any day has a
+verdict.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class Experiment:
         rate: Reply rate of the first variant.
         other_rate: Reply rate of the second variant.
         late: Day on which the second variant starts.
-        days: Length of the test.
-        sends: E-mails of each variant a day.
-        delay: Mean days until a reply.
-        boost: Factor of both reply rates in the first two weeks, as if the best contacts came first.
+        days: Length of the test in days.
+        sends: E-mails that each variant sends per day.
+        delay: Mean number of days until a reply.
+        boost: Factor on both reply rates in the first two weeks, as if the best contacts came first.
     """
 
     rate: float = 0.05
@@ -49,7 +50,7 @@ class Experiment:
 
 @attrs.frozen(kw_only=True)
 class VerdictCounts:
-    """Number of runs with a verdict on any day.
+    """Numbers of runs with a verdict on any day.
 
     Attributes:
         verdicts: Runs with a verdict of the audit.
@@ -63,7 +64,7 @@ class VerdictCounts:
 
 
 def count_verdicts(experiment: Experiment, *, runs: int, seed: int, difference: float = 0.10) -> VerdictCounts:
-    """Simulate an experiment many times, and look at its totals every day."""
+    """Simulate an experiment many times, and compare its totals every day."""
     chance = np.random.default_rng(seed)
     sent = np.full(experiment.days, experiment.sends, dtype=np.int64)
     other_sent = np.where(np.arange(experiment.days) < experiment.late, 0, sent)
@@ -80,7 +81,7 @@ def count_verdicts(experiment: Experiment, *, runs: int, seed: int, difference: 
 
 
 def draw_replies(chance: np.random.Generator, sent: Counts, rates: npt.NDArray[np.float64], delay: float) -> Counts:
-    """Return the total of replies at the end of each day, given the reply rate of the e-mails of each day."""
+    """Return the total number of replies at the end of each day, given the reply rate of each day's e-mails."""
     arrived = np.zeros(len(sent), dtype=np.int64)
     days = np.repeat(np.arange(len(sent)), chance.binomial(sent, rates))
     at = days + chance.geometric(1 / (1 + delay), len(days)) - 1
@@ -99,14 +100,14 @@ def _is_ever_significant(sent: Counts, replied: Counts, other_sent: Counts, othe
 def _first_verdict(sent: Counts, replied: Counts, other_sent: Counts, other_replied: Counts, difference: float) -> int | None:
     for n, x, m, y in zip(*(totals.tolist() for totals in (sent, replied, other_sent, other_replied)), strict=True):
         pair = [VariantTotals("A", n, x), VariantTotals("B", m, y)]
-        # Most days have too little evidence: then there is no verdict, and its estimate of the e-mails needed is slow.
+        # Skip days with too little evidence: they have no verdict, and `compare_variants` is slow to estimate the e-mails needed.
         if m and log_evidence(*pair) >= _LEAST_EVIDENCE and compare_variants(pair, difference=difference).better is not None:
             return int(m)
     return None
 
 
 def main() -> None:
-    """Print the rate of verdicts for equal variants, also after a late start, and the time until a real difference is found."""
+    """Print the rate of false verdicts for equal variants, also after a late start, and how soon real differences are found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -116,11 +117,13 @@ def main() -> None:
             counts = count_verdicts(Experiment(late=late, boost=boost), runs=arguments.runs, seed=arguments.seed)
             wrong, naive = (100 * count / arguments.runs for count in (counts.verdicts, counts.naive))
             about = f"{late:2} days late, {boost} x replies in the first two weeks"
-            print(f"{about}: wrong {wrong:5.2f} %, z-test {naive:5.2f} %")  # noqa: T201 - a command prints
+            print(f"{about}: wrong {wrong:5.2f} %, z-test {naive:5.2f} %")  # noqa: T201 - a command's report
     for rate in (0.02, 0.03, 0.05):
         counts = count_verdicts(Experiment(rate=rate, other_rate=2 * rate, days=120), runs=1000, seed=arguments.seed)
-        found = f"found in {counts.verdicts / 10:.1f} % of 120 days, median after {counts.median_sends:,.0f} e-mails each"
-        print(f"{rate:.0%} against {2 * rate:.0%}: {found}")  # noqa: T201 - a command prints
+        found = (
+            f"found in {counts.verdicts / 10:.1f} % of runs within 120 days, median after {counts.median_sends:,.0f} e-mails each"
+        )
+        print(f"{rate:.0%} against {2 * rate:.0%}: {found}")  # noqa: T201 - a command's report
 
 
 if __name__ == "__main__":
