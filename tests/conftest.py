@@ -1,4 +1,4 @@
-"""Shared by all tests: both event loops, the installed package, and the command with a service to run it on."""
+"""Settings and fixtures of all tests: both event loops, the installed package, and the command with a service."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 pytest_plugins = ["outreach_async.pytest_plugin"]
 collect_ignore = ["user_project"]  # its suite runs in a separate environment
 
-# Processes that tests start import what is installed, as the tests do, and not the source tree they may be started in; their
-# scripts find the tests' modules all the same.
+# Processes started by tests import the installed package, as the tests do, even if their working directory is the source tree.
+# `PYTHONPATH` makes the modules of the tests available to their scripts.
 os.environ["PYTHONSAFEPATH"] = "1"
 TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(TESTS), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
 )
 
-# Tests press Ctrl-C, which processes that a shell starts in the background ignore.
+# Some tests send SIGINT. Processes that a shell starts in the background ignore it by default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What the first program compiles, the others need not: tests start hundreds.
+# Tests start hundreds of programs. Cached bytecode saves all but the first from compiling modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Results depend neither on how busy the machine is nor on chance: every run tries the same examples.
+# Results do not depend on chance or on the load of the machine: every run tries the same examples.
 settings.register_profile(
     "outreach_async", deadline=None, max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -42,7 +42,7 @@ settings.load_profile("outreach_async")
 settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=40)  # for .ci/run
 # For finding new failures: `pytest -n auto --hypothesis-profile=search`.
 settings.register_profile("search", settings.get_profile("outreach_async"), max_examples=300, derandomize=False)
-# For `python -m tools.mutation`: a test that fails is enough, however long its example.
+# For `python -m tools.mutation`: a failing test is enough, so examples are not shrunk.
 settings.register_profile("mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate])
 
 
@@ -55,24 +55,24 @@ LONG = (
     "project/test_readme.py",
     "transport/test_copies.py",
 )
-"""Files that take longest for their number of tests. Several workers begin with them, so that none has one left at the end."""
+"""The files with the slowest tests. Parallel workers start with them, so that none is left with a slow file at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take long first."""
+    """Sort the slowest files to the front."""
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path.relative_to(TESTS).as_posix(), len(places)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Use a worker more than there are processors: tests that wait for sockets and processes leave them idle."""
+    """Use one worker more than there are processors, because tests that wait for sockets and processes leave a processor idle."""
     return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector: the tests are kept, and it would take a quarter of the time."""
+    """Disable the garbage collector during collection. It would find little to free, and take a quarter of the time."""
     gc.disable()
     try:
         return (yield)
@@ -81,9 +81,10 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector skip the thousands of collected tests from now on.
+    """Exclude the thousands of collected tests from garbage collection.
 
-    The pytest runs inside the tests do not take the options of this one from the environment, such as `--cov`. Workers do.
+    Also remove the options of this run, such as `--cov`, from the environment, so that pytest runs started by tests do not use
+    them. Workers have already read them.
     """
     os.environ.pop("PYTEST_ADDOPTS", None)
     gc.collect()
@@ -98,8 +99,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Return the command in an environment without its variables."""
-    from support.cli import ENVIRONMENT, Shell  # here, because most tests need no command
+    """Return the command, in an environment in which its variables are not set."""
+    from support.cli import ENVIRONMENT, Shell  # imported here because most tests do not need it
 
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
@@ -116,10 +117,10 @@ def service() -> FakeService:
 
 @pytest.fixture
 def server_options(service: FakeService, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
-    """Serve the small service, and yield the options that connect the command to it. The key is in the environment."""
+    """Serve the small service, and yield the command-line options that connect to it. The key is in the environment."""
     from support.cli import KEY, connection_options, serve_in_thread
 
-    del shell  # it clears the environment
+    del shell  # the fixture clears the environment
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     with serve_in_thread(service) as url:
         yield connection_options(url)[:4]

@@ -114,15 +114,15 @@ def unsuspecting(hand: _Worker) -> int | None:
 
 
 BROKEN = {
-    "a taint is not kept": (FAULTY, Rules(call=Forgetful), "label without the truth"),
-    "a 503 is trusted": (FAULTY, Rules(call=Trusting), "label without the truth"),
-    "a final status is trusted": (FAULTY, Rules(call=Credulous), "label without the truth"),
-    "a redirected row is no suspect": (CRASHING, Rules(call=Credulous), "label without the truth"),
-    "a taint says nothing": (FAULTY, Rules(answered=sure), "label without the truth"),
+    "a taint is not kept": (FAULTY, Rules(call=Forgetful), "label excludes the true outcome"),
+    "a 503 is trusted": (FAULTY, Rules(call=Trusting), "label excludes the true outcome"),
+    "a final status is trusted": (FAULTY, Rules(call=Credulous), "label excludes the true outcome"),
+    "a redirected row is no suspect": (CRASHING, Rules(call=Credulous), "label excludes the true outcome"),
+    "a taint says nothing": (FAULTY, Rules(answered=sure), "label excludes the true outcome"),
     "a failure is final": (FAULTY, Rules(failed=hopeless), "not_applied although sent"),
     "the end is final": (FAULTY, Rules(unfinished=dismissed), "not_applied although sent"),
-    "a kill leaves no suspects": (CRASHING, Rules(suspects=lambda _: NO_ROWS), "label without the truth"),
-    "a cut attempt is no suspect": (CRASHING, Rules(suspect=unsuspecting), "label without the truth"),
+    "a kill leaves no suspects": (CRASHING, Rules(suspects=lambda _: NO_ROWS), "label excludes the true outcome"),
+    "a cut attempt is no suspect": (CRASHING, Rules(suspect=unsuspecting), "label excludes the true outcome"),
 }
 
 

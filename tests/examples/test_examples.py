@@ -1,4 +1,4 @@
-"""The examples run with their real frameworks, against the fake on a port."""
+"""Tests of the examples with their real frameworks, against the fake on a port."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def url_and_fake() -> Iterator[tuple[str, FakeService]]:
 
 @pytest.fixture
 def fake(url_and_fake: tuple[str, FakeService], monkeypatch: pytest.MonkeyPatch) -> FakeService:
-    """Return the served fake with a new, empty workspace, which the environment names."""
+    """Return the served fake, with a new, empty workspace that is set in the environment."""
     url, fake = url_and_fake
     workspace = fake.add_workspace()
     monkeypatch.setenv("OUTREACH_BASE_URL", url)
@@ -48,7 +48,7 @@ def fake(url_and_fake: tuple[str, FakeService], monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def workspace(fake: FakeService) -> str:
-    """Return the workspace that the environment names."""
+    """Return the workspace that is set in the environment."""
     workspace = os.environ["OUTREACH_WORKSPACE"]
     assert not fake.contacts(workspace)
     return workspace

@@ -15,7 +15,7 @@ from outreach_async import BulkSuspended, Outcome, OutreachClient
 BATCH_SIZE = 1000
 POLL_SECONDS = 1.0
 RETRIED = {Outcome.UNKNOWN, Outcome.NOT_APPLIED}
-"""Outcomes that leave a row in the outbox."""
+"""Outcomes after which a row is sent again."""
 
 
 async def send_batch(client: OutreachClient, outbox: sqlite3.Connection) -> int:

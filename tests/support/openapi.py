@@ -20,7 +20,7 @@ OPERATIONS = {
 
 
 def resolve_reference(node: dict[str, Any]) -> dict[str, Any]:
-    """Follow a reference into the components."""
+    """Return the component that a reference points to; return any other node as it is."""
     while "$ref" in node:
         _, *steps = node["$ref"].split("/")
         node = DOCUMENT
@@ -30,7 +30,7 @@ def resolve_reference(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def forbid_unknown_members(schema: Any) -> Any:
-    """Allow no undocumented members in responses."""
+    """Return a copy of a schema that rejects undocumented members."""
     if isinstance(schema, list):
         return [forbid_unknown_members(item) for item in schema]
     if not isinstance(schema, dict):
@@ -44,13 +44,13 @@ CLOSED = forbid_unknown_members(DOCUMENT["components"])
 
 @cache
 def validator(operation: str, status: int) -> Draft202012Validator:
-    """Return the validator of an operation's responses with a status."""
+    """Return a validator for the responses of an operation with a status."""
     documented = resolve_reference(OPERATIONS[operation][2]["responses"][str(status)])
     return Draft202012Validator({"components": CLOSED, **documented["content"]["application/json"]["schema"]})
 
 
 def check_response(operation: str, response: Response) -> Any:
-    """Return the document of a response after validating it for the operation and status."""
+    """Validate a response for its operation and status, and return its document."""
     answers = OPERATIONS[operation][2]["responses"]
     assert str(response.status) in answers, (response.status, response.body)
     documented = resolve_reference(answers[str(response.status)])

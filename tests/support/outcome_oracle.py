@@ -1,4 +1,4 @@
-"""What really happened to rows, and which outcomes are true: a minimal service with a ledger, and the judge of labels."""
+"""A minimal service with a ledger of what it did for each row, and checks of reported outcomes against the ledger."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from outreach_async.errors import OutreachError, RateLimited, StatusError, Trans
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
 Act = Literal["never", "now", "later"]
-"""When the service carries an attempt out; `later` is after whatever stands between lets go of it, or not at all."""
+"""When the service carries out an attempt. `later` means once an intermediary such as a proxy releases it, or never."""
 Payload = tuple[str | None, ...]
-"""Values of the fields a, b, c and d."""
+"""The values of the fields a, b, c and d."""
 FIELDS: Final = "abcd"
 FIRST: Final[Payload] = ("first", "first", None, "first")
 SECOND: Final[Payload] = ("second", None, "second", "second")
 BEFORE: Final[Payload] = (None, None, None, "before")
-"""Rows that share fields in every combination, which reveals the order in which they were applied."""
+"""Payloads whose fields overlap in every combination, so that the result shows the order in which they were applied."""
 FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN})
-"""Outcomes that the service does not send."""
+"""Outcomes that the service never sends; the library determines them itself."""
 
 
 @attrs.frozen
@@ -31,11 +31,11 @@ class Way:
     """How an attempt fails.
 
     Attributes:
-        name: Of it.
-        act: When the service carries it out.
-        error: Makes the error that the client meets.
-        sent: Whether it left, and was not surely refused.
-        invalid: Whether the service finds the row itself wrong, so that it always will.
+        name: The name of the failure.
+        act: When the service carries out the attempt.
+        error: Returns the error that the client gets.
+        sent: Whether the request was sent, and not certainly refused.
+        invalid: Whether the row itself is invalid, so that every attempt fails.
     """
 
     name: str
@@ -50,13 +50,13 @@ def _status(code: int, **headers: str) -> Callable[[], OutreachError]:
 
 
 def before_and_after(*codes: int) -> tuple[Way, ...]:
-    """Return two ways for each status: instead of the creation, and after it."""
+    """Return two failures for each status: one instead of the creation, and one after it."""
     acts: tuple[tuple[str, Act], ...] = (("before", "never"), ("after", "now"))
     return tuple(Way(f"{code} {when}", act, _status(code)) for code in codes for when, act in acts)
 
 
 DOUBTFUL: Final = (*range(300, 309), 408, 425, 499, *range(500, 512), 520, 598, 599)
-"""Statuses that do not prove that the creation was not carried out; any other 3xx and 5xx is one as well."""
+"""Statuses after which the creation may have been carried out. The same holds for every other 3xx and 5xx status."""
 _LOST: Final = partial(TransportError, "lost", maybe_sent=True)
 INVALID: Final = Way("422", "never", _status(422), sent=False, invalid=True)
 FAULTS: Final = (
@@ -69,22 +69,22 @@ FAULTS: Final = (
     Way("lost after", "now", _LOST),
     Way("delayed", "later", _LOST),
     Way("broken answer", "now", partial(UnexpectedResponse, "no JSON")),
-    *before_and_after(301, 499),  # the first stops the run, the second rejects the row
+    *before_and_after(301, 499),  # 301 stops the run, 499 rejects the row
 )
 DEATHS: Final[tuple[tuple[str, Act], ...]] = (("before", "never"), ("after", "now"), ("while delayed", "later"))
-"""How an attempt stands with the service when its process is killed."""
+"""The possible states of an attempt when its process is killed: a name, and when the service carries the attempt out."""
 CUTS: Final[tuple[tuple[bool, Act], ...]] = ((False, "never"), (True, "never"), (True, "now"), (True, "later"))
-"""How an attempt stands that a run's orderly end cuts short: whether a byte may have left, and what the service makes of it."""
+"""The possible states of an attempt that an orderly end interrupts: whether bytes may have left, and when it is carried out."""
 
 
 @attrs.define
 class Service:
-    """The service's side of a path.
+    """The state of the service on one path.
 
     Attributes:
-        contact: What is stored.
-        delayed: Rows of requests that may still arrive.
-        ledger: Row and outcome of all that was done, in order.
+        contact: The stored contact.
+        delayed: The rows whose requests may still arrive.
+        ledger: The row and the outcome of each creation that was carried out, in order.
     """
 
     contact: Payload | None
@@ -92,7 +92,7 @@ class Service:
     ledger: tuple[tuple[int, Outcome], ...] = ()
 
     def truth(self, row: int) -> Outcome | None:
-        """Return what was done for a row first; what was done again shows in the contact."""
+        """Return the first outcome of a row. Any later creation of the row shows only in the contact."""
         for done, outcome in self.ledger:
             if done == row:
                 return outcome
@@ -101,7 +101,7 @@ class Service:
 
 @cache
 def apply(duplicates: str, stored: Payload | None, sent: Payload) -> tuple[Payload, Outcome]:
-    """Return what a creation makes of a contact, and what the service answers (section "Create contact")."""
+    """Return the contact after a creation, and the outcome that the service sends (section "Create contact")."""
     if stored is None:
         return sent, Outcome.ADDED
     pairs = zip(stored, sent, strict=True)
@@ -119,8 +119,8 @@ class Sent:
     """A row that is sent.
 
     Attributes:
-        payload: What is sent of it.
-        means: What the input says, one row after the other: more than one where rows are merged.
+        payload: The values that are sent.
+        means: The input rows that it stands for, in order: several if rows are merged.
     """
 
     payload: Payload
@@ -128,11 +128,11 @@ class Sent:
 
 
 def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
-    """Yield every order in which rows may have counted.
+    """Yield every order in which rows may have been applied.
 
     Args:
-        sure: For each row, `True` if the service answered it: it counts, in its place. `False` if nobody knows: it counts once at
-            any place, or not at all. `None` if it surely never was applied.
+        sure: For each row, `True` if the service answered it: it was applied, in its turn. `False` if the result is unknown: it
+            was applied once, at any time, or never. `None` if it was certainly never applied.
     """
     fixed = [row for row, known in enumerate(sure) if known]
     loose = [row for row, known in enumerate(sure) if known is False]
@@ -142,13 +142,13 @@ def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
 
 
 def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sure: Sequence[bool | None]) -> frozenset[Any]:
-    """Return every contact that the rows can make, one after the other.
+    """Return every contact that can result from the rows.
 
     Args:
         duplicates: The duplicates option.
-        before: What is stored at first.
+        before: The contact that is stored at first.
         rows: The rows.
-        sure: For each, what `turns` takes.
+        sure: For each row, the value that `turns` takes.
     """
     stored_fields = set()
     for order in turns(sure):
@@ -160,26 +160,26 @@ def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sur
 
 
 def find_wrong_labels(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:
-    """Yield what is wrong with what is said of a row.
+    """Yield each violation in the outcome of a row.
 
     Args:
-        outcome: What is said.
+        outcome: The reported outcome.
         truth: What the service did; `None` for nothing.
-        sent: Whether an attempt left that the service did not surely refuse.
+        sent: Whether an attempt was sent that the service did not certainly refuse.
     """
     status, possible = outcome.status, outcome.possible
     if truth is None and status not in FINDINGS:
-        yield "lost"
+        yield "reported as carried out although it was not"
     if (truth or (Outcome.REJECTED if status is Outcome.REJECTED else Outcome.NOT_APPLIED)) not in possible:
-        yield "label without the truth"
+        yield "label excludes the true outcome"
     if status is Outcome.NOT_APPLIED and (sent or not outcome.certain):
         yield "not_applied although sent"
     if status is Outcome.UNKNOWN and outcome.certain:
-        yield "unknown, and certain"
+        yield "unknown but certain"
 
 
 def when_applied(outcome: ContactOutcome) -> bool | None:
-    """Return whether a row was applied, in its turn; `None` if it surely never was."""
+    """Return the value that `turns` takes for a row with this outcome."""
     if outcome.status in FINDINGS:
         return None if outcome.certain else False
     return True

@@ -1,4 +1,4 @@
-"""Parsed pages: HTML and Markdown as a browser or a chat reads them."""
+"""Parsers of HTML and Markdown pages, which read them as a browser or a chat does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAIRS = [
 MARKDOWN_TOKENS = {"inline", "text", "softbreak", "hardbreak", "code_inline"} | {
     f"{name}_{end}" for name in PAIRS for end in ("open", "close")
 }
-"""The only tokens of a report: it has no links, images, HTML or emphasis."""
+"""The only tokens that a report may contain. It has no links, images, HTML or italics."""
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -40,7 +40,7 @@ EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}
 
 
 class Page(HTMLParser):
-    """A parsed page."""
+    """A parsed HTML page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

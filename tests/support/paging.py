@@ -1,4 +1,4 @@
-"""A naive paging service with any interpretation of rules P1 to P14; it shares no code with the fake."""
+"""A naive paging service that follows any interpretation of rules P1 to P14. It shares no code with the fake."""
 
 from __future__ import annotations
 
@@ -37,26 +37,27 @@ _MAILBOX: Final = {
 
 
 def campaign(name: str) -> dict[str, Any]:
-    """A campaign as wire JSON."""
+    """Return a campaign as wire JSON."""
     return {"id": name, **_CAMPAIGN}
 
 
 def mailbox(name: str) -> dict[str, Any]:
-    """A mailbox as wire JSON."""
+    """Return a mailbox as wire JSON."""
     return {"id": name, **_MAILBOX}
 
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """One way to read what the interface leaves open about pages.
+    """One interpretation of the paging rules, which the interface leaves open.
 
     Attributes:
-        first_page: P3. The number of the first page; below it 400.
-        past_end: P8. A page past the end: empty, the last one (called by its own number or as asked), or refused.
-        most: P6, P7. `display` at most, silently; `None` for no maximum.
+        first_page: P3. The number of the first page. Lower numbers are answered with 400.
+        past_end: P8. The answer to a page past the end: an empty page, the last page (with its own number or with the requested
+            one), or an error status.
+        most: P6, P7. The largest `display`, to which larger ones are reduced silently; `None` for no maximum.
         pages_when_empty: P9. `total_pages` of an empty list.
-        newest_first: P10. Whether what is inserted comes first or last.
-        miscounted: By how much `total_found` is wrong.
+        newest_first: P10. Whether new items come first in the list; otherwise they come last.
+        miscounted: The error of `total_found`.
     """
 
     first_page: int = 1
@@ -69,12 +70,12 @@ class Reading:
 
 @attrs.frozen
 class Change:
-    """Something that happens to the list right before a request is answered.
+    """A change of the list right before a request is answered.
 
     Attributes:
-        before: The place of that request among those answered, from 0.
-        inserted: How many items come in.
-        deleted: The places, counted in the list's own order, of items that go.
+        before: The index of that request among the answered requests, from 0.
+        inserted: The number of inserted items.
+        deleted: The indices of the deleted items, in the order of the list.
     """
 
     before: int
@@ -83,19 +84,19 @@ class Change:
 
 
 class PagingService:
-    """Answers the two lists by one reading; a transport.
+    """A transport that answers requests for both lists according to one interpretation.
 
     Args:
-        size: Items from the start on.
-        reading: How it reads the rules.
-        changes: What happens between requests.
-        patience: How many turns of the event loop each request waits before it is answered, in the order they come: so pages
-            asked for side by side are answered in another order. None once it is used up.
+        size: The initial number of items.
+        reading: The interpretation of the rules.
+        changes: The changes of the list between requests.
+        patience: The number of extra turns of the event loop that each request waits, in the order of the requests. This
+            changes the order in which concurrent requests are answered. Further requests wait no extra turns.
 
     Attributes:
-        ids: The ids of the list, oldest first.
-        answered: The pages that were asked for, in the order they were answered.
-        displays: Every `display` asked for.
+        ids: The ids of the items, oldest first.
+        answered: The requested pages, in the order in which they were answered.
+        displays: Every requested `display`.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class PagingService:
         self.ids = [name for name in self.ids if name not in gone]
 
     def listed(self) -> list[str]:
-        """The ids in the order of the list."""
+        """Return the ids in the order of the list."""
         return self.ids[::-1] if self.reading.newest_first else self.ids
 
     def _answer(self, page: int, display: int, item: Any) -> Response:
@@ -160,17 +161,17 @@ class PagingService:
 
 
 class IgnoresThePage(PagingService):
-    """Answers every page with the first."""
+    """A service that answers every request with the first page."""
 
     def _answer(self, _page: int, display: int, item: Any) -> Response:
         return super()._answer(self.reading.first_page, display, item)
 
 
 class ShortPages(PagingService):
-    """Holds back items, so that pages come short, as services do that filter after they cut.
+    """A service with short pages, as if it filtered the items after dividing them into pages.
 
     Args:
-        lengths: How many items each page shows, from the first page on; at least one each.
+        lengths: The number of items of each page, from the first page on; at least one each.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
@@ -191,7 +192,7 @@ class ShortPages(PagingService):
 
 
 def readings(**fixed: Any) -> st.SearchStrategy[Reading]:
-    """Every interpretation, except for what is fixed."""
+    """Return a strategy for interpretations, with these attributes fixed."""
     drawn: dict[str, st.SearchStrategy[Any]] = {
         "first_page": st.sampled_from([1, 0]),
         "past_end": st.sampled_from(["empty", "clamped", "clamped as asked", 400, 404]),
@@ -204,13 +205,13 @@ def readings(**fixed: Any) -> st.SearchStrategy[Reading]:
 
 
 def insertions() -> st.SearchStrategy[list[Change]]:
-    """Insertions before some of the first requests."""
+    """Return a strategy for insertions before some of the first requests."""
     change = st.builds(Change, st.integers(0, 6), st.sampled_from([1, 1, 1, 2, 3, 4, 12]))
     return st.lists(change, min_size=1, max_size=5, unique_by=lambda change: change.before)
 
 
 def deletions() -> st.SearchStrategy[list[Change]]:
-    """Deletions before some of the first requests."""
+    """Return a strategy for deletions before some of the first requests."""
     places = st.lists(st.integers(0, 14), min_size=1, max_size=4).map(tuple)
     change = st.builds(lambda before, deleted: Change(before, deleted=deleted), st.integers(0, 8), places)
     return st.lists(change, min_size=1, max_size=4, unique_by=lambda change: change.before)

@@ -1,8 +1,8 @@
-"""Simulated processes: each passes numbered points, and at one of them it ends, in one of the ways a run can end early.
+"""Simulated processes. Each passes numbered points, and can end early at one of them, in any of the ways of `Way`.
 
-A point is each step of each call of the journal's writer, each request (before it is sent, and after the service has carried
-it out), each row that is pulled and each delivery to the caller. A journal call takes virtual time, as it does in a thread: it
-waits for its thread, where it can be cancelled; then it runs, whatever becomes of the task that waits for it.
+The points are each step of a journal writer call, each request (before it is sent, and after the service has carried it out),
+each row that is pulled and each outcome that is delivered. Journal calls take virtual time and behave as in a thread: a call
+waits for its thread, and can be cancelled until then. After that, it runs to its end, even if the waiting task is cancelled.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Way = Literal[
 ]  # fmt: skip
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 ORDERLY: Final = frozenset({"cancel", "break", "raise", "close the generator", "drain", "rows raise"})
-"""Endings after which the journal says that the run has ended."""
+"""Ways after which the journal records the end of the run."""
 
 
 class Killed(BaseException):
-    """The process was killed. No handler of the library may treat this as an error."""
+    """The process was killed. The library must not handle this as an error."""
 
 
 class Left(Exception):
-    """An error of the caller or of the row iterator."""
+    """An error that the caller's code or the row iterator raises."""
 
 
 @attrs.frozen
@@ -49,10 +49,10 @@ class Ending:
     """How and where a process ends.
 
     Attributes:
-        way: How.
-        point: Number of the point, from 1.
-        gap: Seconds between two Ctrl-C.
-        fails_at: Number of a later point from which on the journal fails, too.
+        way: How the process ends.
+        point: The number of the point, from 1.
+        gap: The seconds between the two interrupts of `Ctrl-C twice`.
+        fails_at: The number of a later point, from which the journal fails as well.
     """
 
     way: Way
@@ -62,22 +62,22 @@ class Ending:
 
 
 class Process:
-    """A process, and the points that it passes.
+    """A simulated process and the points that it passes.
 
     Args:
-        ending: How it ends early; `None` if it does not.
-        seed: Of the time that things take.
-        journal_seconds: The longest that a call of the journal takes.
-        caller_seconds: The longest that the caller takes over an outcome.
+        ending: How and where the process ends early; `None` if it does not.
+        seed: The seed of all durations.
+        journal_seconds: The maximum duration of a journal call.
+        caller_seconds: The maximum time that the caller spends on an outcome.
 
     Attributes:
-        dead: Whether it was killed.
-        ended: Whether it has come to its ending.
-        raised: Whether the caller's own code has failed.
-        trace: The points that it has passed.
-        writers: Those that it has opened.
-        scope: What the whole run is in.
-        outcomes: The run, once it has begun.
+        dead: Whether the process was killed.
+        ended: Whether the process has reached its ending.
+        raised: Whether the caller's own code has raised an error.
+        trace: The points passed so far.
+        writers: The journal writers opened so far.
+        scope: The cancel scope around the whole run.
+        outcomes: The run, once it has started.
     """
 
     outcomes: Any = None
@@ -96,12 +96,12 @@ class Process:
 
     @property
     def way(self) -> Way | None:
-        """The ending, once it has happened."""
+        """How the process ends, once it has reached its ending; `None` before."""
         return self.ending.way if self.ending is not None and self.ended else None
 
     @property
     def journal_fails(self) -> bool:
-        """Whether the journal fails before it does anything."""
+        """Whether journal calls fail before they write anything."""
         later = self.ending is not None and self.ending.fails_at is not None and len(self.trace) >= self.ending.fails_at
         return later or self.way == "journal fails"
 
@@ -109,7 +109,7 @@ class Process:
         """Pass a point.
 
         Raises:
-            Killed: It dies here, or has died before.
+            Killed: The process is killed here, or was killed before.
         """
         if not self.dead:
             self.trace.append((name, row))
@@ -133,7 +133,7 @@ class Process:
                 later(ending.gap, interrupt)
 
     def rows(self, rows: Sequence[Any]) -> Iterator[Any]:
-        """Yield the rows, like an iterator of the caller."""
+        """Yield the rows, as an iterator of the caller does."""
         for index, row in enumerate(rows):
             self.at("pull", index)
             if self.way == "rows raise":
@@ -141,10 +141,10 @@ class Process:
             yield row
 
     async def consider(self) -> bool:
-        """Take the caller's time over an outcome; return whether it leaves.
+        """Spend the caller's time on an outcome, and return whether the caller leaves the run.
 
         Raises:
-            Left: It fails.
+            Left: The caller's code fails.
         """
         if self._caller_seconds:
             await anyio.sleep(self._chance.uniform(0, self._caller_seconds))
@@ -154,12 +154,12 @@ class Process:
         return self.way in {"break", "close the generator"}
 
     def journal_time(self) -> float:
-        """Return the seconds of half a journal call."""
+        """Return a random duration for one half of a journal call, in seconds."""
         return self._chance.uniform(0, self._journal_seconds / 2)
 
 
 def later(seconds: float, call: Callable[[], None]) -> None:
-    """Call this after so many seconds, independently of every task."""
+    """Call a function after a delay, independently of every task."""
     if anyio.lowlevel.current_token().backend_class.__module__.endswith("_trio"):
         trio.lowlevel.spawn_system_task(_call_in, seconds, call)
     else:
@@ -172,7 +172,7 @@ async def _call_in(seconds: float, call: Callable[[], None]) -> None:
 
 
 class SlowScribe(WriterThread):
-    """Runs journal calls as threads would, in virtual time."""
+    """Runs journal calls in virtual time, as a thread does in real time."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(inline=False)
@@ -205,7 +205,7 @@ def _raise(error: BaseException) -> None:
 
 
 class MortalWriter:
-    """A journal's writer that dies with its process, or fails as a disk does: for good."""
+    """A journal writer that ends with its process. Once a write fails, all later writes fail too, as on a full disk."""
 
     def __init__(self, writer: Any, process: Process) -> None:
         self._writer = writer
@@ -237,7 +237,7 @@ class MortalWriter:
 
 
 def _rows(items: Sequence[Any]) -> Any:
-    """Return the rows that a call of the writer concerns."""
+    """Return the rows that a writer call concerns."""
     first = items[0] if items else None
     if isinstance(first, list):
         return tuple(each.index if isinstance(each, ContactOutcome) else each[0] for each in first)
@@ -245,7 +245,7 @@ def _rows(items: Sequence[Any]) -> Any:
 
 
 class MortalJournal(Journal):
-    """A journal whose writer dies with its process."""
+    """A journal whose writer ends with its process."""
 
     def __init__(self, path: Path, process: Process, harmed: Callable[[JournalWriter], Any]) -> None:
         super().__init__(path)
@@ -264,7 +264,7 @@ class MortalJournal(Journal):
 
 
 async def consume(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:
-    """Consume outcomes like a caller, until it leaves."""
+    """Consume outcomes as the caller does, until the caller leaves or the run ends."""
     if process.ending is not None and process.ending.way == "close the generator":
         await _from_generator(run, process, each)
         return

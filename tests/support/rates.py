@@ -1,4 +1,4 @@
-"""Clients against a simulated service with a rate limit: what they send, and what comes of audits and runs."""
+"""Audits and bulk runs against a simulated service with a rate limit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PAGE: Final = json.dumps({**_MEMBERS, "data": [wire(mailbox())]}).encode()
 
 
 class RateLimitedService(Service):
-    """The simulated service as a transport: it creates contacts, and lists one mailbox for every workspace.
+    """The simulated service as a transport. It creates contacts, and lists one mailbox for every workspace.
 
     Attributes:
-        broken: Workspaces whose pages are always answered with 503, with the header fields of that answer.
-        sent: Seconds at which each target was requested.
+        broken: The workspaces whose pages are always answered with 503, each with the headers of that response.
+        sent: The times at which each target was requested, in seconds since the start.
     """
 
     def __init__(self, scene: Scenario, broken: Mapping[str, Mapping[str, str]] | None = None) -> None:
@@ -56,7 +56,7 @@ class RateLimitedService(Service):
 
 
 def create_client(service: RateLimitedService, seed: int = 0, **options: Any) -> OutreachClient:
-    """Return a client of the service whose jitter is drawn from a seed."""
+    """Return a client of the service with seeded jitter."""
     jitter = random.Random(seed).random  # noqa: S311 - a simulation that can be repeated
     options = {"retry": RetryPolicy(jitter=jitter), "owner_key": "key_1", "workspace": "space_1", **options}
     return OutreachClient(transport=service, **options)
@@ -64,7 +64,7 @@ def create_client(service: RateLimitedService, seed: int = 0, **options: Any) ->
 
 @attrs.frozen
 class AuditResult:
-    """What came of an audit: its report, how long it took, and what the service saw."""
+    """The result of an audit: its report, its duration, and the service with its records."""
 
     report: Report
     seconds: float
@@ -85,7 +85,7 @@ async def run_audit(
     deadline: float | None = None,
     **options: Any,
 ) -> AuditResult:
-    """Audit workspaces of one mailbox each, with a client with these options."""
+    """Audit workspaces of one mailbox each. The other options are those of the client."""
     service = RateLimitedService(scene, broken)
     client = create_client(service, scene.seed, **options)
     began = anyio.current_time()
@@ -96,7 +96,13 @@ async def run_audit(
 
 @attrs.frozen
 class HostsResult:
-    """What several hosts achieved together, after a warm-up."""
+    """The combined results of several hosts, after the warm-up.
+
+    Attributes:
+        goodput: The successes as a fraction of the possible ones.
+        refusals: The 429 responses as a fraction of all 429 responses and successes.
+        fairness: The successes of the slowest host divided by those of the fastest.
+    """
 
     goodput: float
     refusals: float
@@ -104,7 +110,7 @@ class HostsResult:
 
 
 async def run_hosts(scene: Scenario, hosts: int, *, warm_up: float = 20.0, **options: Any) -> HostsResult:
-    """Create contacts with several clients at once, each of which is a host of its own."""
+    """Create contacts with several concurrent clients, each of which stands for one host."""
     service = RateLimitedService(scene)
     added = [0] * hosts
 

@@ -1,4 +1,4 @@
-"""Handwritten HTTP over a real socket, for tests of the exact bytes."""
+"""Raw HTTP over a real socket, for tests of the exact bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOSED, RESET = "closed", "reset"
 
 @asynccontextmanager
 async def connect_to(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
-    """Connect to the host of the URL."""
+    """Connect to the host and port of a URL."""
     parts = urlsplit(url)
     assert parts.hostname
     assert parts.port
@@ -23,7 +23,7 @@ async def connect_to(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
 
 
 async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
-    """Read everything that still arrives, and return how the peer ends the connection."""
+    """Read until the peer ends the connection. Return the bytes, and how the connection ended."""
     received = b""
     with anyio.fail_after(60):
         try:
@@ -36,7 +36,7 @@ async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
 
 
 async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
-    """Read up to these bytes, which must be the last so far."""
+    """Read until the received bytes end with `end`, and return them."""
     received = b""
     with anyio.fail_after(60):
         while not received.endswith(end):
@@ -45,13 +45,13 @@ async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
 
 
 async def exchange_bytes(url: str, data: bytes) -> tuple[bytes, str]:
-    """Send these bytes on a new connection; return the response and how the peer ends the connection."""
+    """Send bytes on a new connection. Return the response, and how the connection ended."""
     async with connect_to(url) as stream:
         await stream.send(data)
         return await read_to_end(stream)
 
 
 def encode_request(method: str, target: str, body: bytes = b"", *fields: str) -> bytes:
-    """Return a request as bytes, with its length."""
+    """Return the bytes of a request, including `content-length`."""
     lines = [f"{method} {target} HTTP/1.1", "host: fake", f"content-length: {len(body)}", *fields]
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -1,4 +1,4 @@
-"""A Redis server of our own, as far as `RedisRate` needs one, and Debian's as a process."""
+"""A stub with the Redis commands that `RedisRate` needs, and the real Redis server as a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a re
 
 
 def read_command(peer: Peer, taken: int) -> tuple[list[str], int]:
-    """Return the next command of a connection, and the number of bytes up to its end."""
+    """Return the next command after `taken` received bytes, and the number of bytes up to its end."""
 
     def line(begin: int) -> tuple[bytes, int]:
         while (end := peer.received.find(b"\r\n", begin)) < 0:
@@ -41,11 +41,11 @@ def read_command(peer: Peer, taken: int) -> tuple[list[str], int]:
 
 @attrs.define
 class StubServer:
-    """Answers the commands of `RedisRate` with a coordinator instead of the script, and notes them.
+    """Answers and records the commands of `RedisRate`. A coordinator takes the place of the script.
 
     Attributes:
-        commands: The name of each command.
-        password: The password that a connection must give first.
+        commands: The names of the received commands.
+        password: The password that `AUTH` must contain.
     """
 
     password: str | None = None
@@ -77,7 +77,7 @@ class StubServer:
         return b"*3\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(repr(each)), repr(each).encode()) for each in values)
 
     def behave(self, peer: Peer) -> None:
-        """Answer one connection."""
+        """Answer the commands of one connection."""
         taken = 0
         while True:
             (name, *arguments), taken = read_command(peer, taken)
@@ -86,7 +86,7 @@ class StubServer:
 
 
 def answer_with(reply: bytes) -> Behaviour:
-    """Answer every command with these bytes."""
+    """Return a behaviour that answers every command with these bytes."""
 
     def behave(peer: Peer) -> None:
         taken = 0
@@ -98,7 +98,7 @@ def answer_with(reply: bytes) -> Behaviour:
 
 
 class RedisServer:
-    """Debian's Redis server as a process on a unix socket, without persistence."""
+    """A `redis-server` process on a Unix socket, without persistence."""
 
     def __init__(self, folder: Path) -> None:
         self._socket = folder / "redis.sock"
@@ -129,8 +129,8 @@ class RedisServer:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a process has done something that only it knows of."""
+    """Poll a condition until it is true."""
     ends = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < ends, "it did not happen"
+        assert time.monotonic() < ends, "the condition did not become true in time"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""S3 for tests: moto's server on loopback, and a proxy in front of it that loses replies."""
+"""An S3 server for tests (moto, on loopback), and a proxy in front of it that loses replies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "s3cr3t/k3y"
 
 
 def environment(port: int) -> dict[str, str]:
-    """Return the environment variables with which obstore uses a server on loopback."""
+    """Return environment variables that make obstore use a server on loopback."""
     return {
         "AWS_ACCESS_KEY_ID": "id",
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -33,7 +33,7 @@ def environment(port: int) -> dict[str, str]:
 
 @contextmanager
 def serve_s3() -> Iterator[int]:
-    """Run an S3 server with an empty bucket in a process of its own, and yield its port."""
+    """Run an S3 server with an empty bucket in a separate process, and yield its port."""
     command = [sys.executable, "-m", "support.s3_server"]
     with subprocess.Popen(
         command,
@@ -50,13 +50,13 @@ def serve_s3() -> Iterator[int]:
 
 
 class Proxy:
-    """A proxy in front of an S3 server. Each PUT takes the next of `faults`; without one, it passes.
+    """A proxy in front of an S3 server. Each PUT takes the next of `faults`; if there is none, it passes.
 
     Attributes:
         port: The port of the proxy.
-        faults: What becomes of the next PUTs.
+        faults: The faults of the next PUTs.
         puts: The paths of the PUTs that arrived.
-        forbids_reads: Whether every other request is refused.
+        forbids_reads: Whether all requests other than PUT are refused.
     """
 
     def __init__(self, upstream: int) -> None:
@@ -84,7 +84,7 @@ class Proxy:
         return Handler
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        """Forward a request, and return or lose its reply."""
+        """Forward a request and return its reply, or inject the fault of the request."""
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         fault: Fault = "forbid" if self.forbids_reads else "pass"
         if handler.command == "PUT":

@@ -1,4 +1,9 @@
-"""An S3 server on loopback (moto). Run: python -m support.s3_server; prints its port, and ends with its standard input."""
+"""An S3 server (moto) on loopback.
+
+Run: python -m support.s3_server
+
+Prints its port, and exits when its standard input is closed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ BUCKET = "journals"
 
 
 def main() -> None:
-    from moto.server import ThreadedMotoServer  # slow to import; the tests need only the name of the bucket
+    from moto.server import ThreadedMotoServer  # slow to import; the tests need only `BUCKET`
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -1,4 +1,4 @@
-"""The input and the faults of a simulated run, and the service that records what was really done."""
+"""The input and the faults of a simulated run, and the service with a ledger of what it did."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_FIELD: Final = "custom_x"
 """A name that no field can have."""
 BAD: Final = 300
 ROW: Final = "custom_1"
-"""The field that contains the index of a row."""
+"""The field that contains the index of its row."""
 TROUBLE: Final[tuple[Fault, ...]] = (
     faults.refuse(),
     faults.reset(),
@@ -48,23 +48,24 @@ TROUBLE: Final[tuple[Fault, ...]] = (
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """What is to be done, and in what weather.
+    """The input, the options and the faults of a run.
 
     Attributes:
         rows: The input.
         duplicates: The duplicates option.
-        repeats: What to do with an e-mail that comes again.
-        before: E-mails that the workspace has at first.
-        trouble: How probable it is that a request meets a fault.
-        faults: Those there are.
-        attempts: Of a row in one process.
-        concurrency: Requests at a time.
-        seed: Of the weather.
-        order: In which outcomes reach the caller.
+        repeats: The policy for repeated e-mails.
+        before: The e-mails of the contacts that exist at first.
+        trouble: The probability that a request meets a fault.
+        faults: The faults to choose from.
+        attempts: The maximum number of attempts per row and process.
+        concurrency: The maximum number of concurrent requests.
+        seed: The seed of faults and durations.
+        order: The order in which outcomes reach the caller.
         spool: Whether the journal keeps the input.
-        journal_seconds: The longest that a call of the journal takes.
-        caller_seconds: The longest that the caller takes over an outcome.
-        misdirected: How probable it is that an answer is a copy of the one to another row, where that names a contact.
+        journal_seconds: The maximum duration of a journal call.
+        caller_seconds: The maximum time that the caller spends on an outcome.
+        misdirected: The probability that a response is replaced by a copy of a response for another e-mail. Only responses that
+            name a contact are copied.
     """
 
     rows: Sequence[Any]
@@ -83,18 +84,18 @@ class Scenario:
     misdirected: float = 0.0
 
     def sent_for(self, members: dict[str, Any]) -> int:
-        """Return the index of the row of a request."""
+        """Return the index of the row that is sent with these members."""
         if self.repeats not in WHOLE_INPUT:
             return int(members[ROW])
         group = self.group(members["email"])
         return group[-1] if self.repeats == "last" else group[0]
 
     def group(self, email: str) -> list[int]:
-        """Return the valid rows with exactly this e-mail."""
+        """Return the indices of the valid rows with exactly this e-mail."""
         return [index for index, row in enumerate(self.rows) if valid(row) and row["email"] == email]
 
     def means(self, index: int) -> list[dict[str, Any]]:
-        """Return the rows that a row stands for when it is sent: itself, or all rows merged into it."""
+        """Return the rows that a sent row stands for: itself, or all rows merged into it."""
         rows = self.group(self.rows[index]["email"]) if self.repeats == "coalesce" else [index]
         return [dict(self.rows[row]) for row in rows]
 
@@ -105,16 +106,16 @@ def valid(row: Any) -> bool:
 
 
 class World:
-    """The service, the weather, and the ledger of what was really done; it outlives every process.
+    """The service, its faults, and the ledger of what it did. One world outlives all processes of a run.
 
     Attributes:
         fake: The service.
-        ledger: Row and outcome of each creation that was carried out.
+        ledger: The row and the outcome of each creation that was carried out.
         sends: How often each row was sent.
-        struck: Faults that have struck.
-        open: Requests under way.
-        most_open: The most there were at a time.
-        given: Answers that name a contact and have reached the process that lives, by the e-mail they are for.
+        struck: The number of faults so far.
+        open: The number of requests in flight.
+        most_open: The highest number of requests in flight so far.
+        delivered: For each e-mail, the first response that named a contact and reached the current process.
     """
 
     def __init__(self, scene: Scenario, clock: Callable[[], float]) -> None:
@@ -126,13 +127,13 @@ class World:
         self.delivered: dict[str, Response] = {}
 
     def weather(self, row: int, number: int) -> tuple[Fault, float, float]:
-        """Return what happens to a request, and the seconds that it and its answer take."""
+        """Return the fault of a request, and the seconds that the request and its response take."""
         chance = random.Random(f"{self.scene.seed} {row} {number}")  # noqa: S311 - repeatable, not secret
         way, answer = chance.uniform(0.01, 0.2), chance.uniform(0.01, 0.2)
         return (chance.choice(self.scene.faults) if chance.random() < self.scene.trouble else faults.ok), way, answer
 
     def carry_out(self, row: int, request: Request) -> Response:
-        """Let the service execute the request."""
+        """Let the service execute a request, and record a creation in the ledger."""
         response = self.fake.handle(request)
         document = json.loads(response.body)
         if "id" in document:
@@ -140,7 +141,7 @@ class World:
         return response
 
     def misdirect(self, email: str, number: int, answer: Response) -> Response:
-        """Return the answer, or a copy of one that another e-mail was given."""
+        """Return the response, or a copy of a response for another e-mail."""
         chance = random.Random(f"{self.scene.seed} {email} {number}")  # noqa: S311 - repeatable, not secret
         others = [all_rows for other, all_rows in self.delivered.items() if other.lower() != email.lower()]
         if answer.status < BAD and others and chance.random() < self.scene.misdirected:
@@ -152,7 +153,7 @@ class World:
 
 
 def service(scene: Scenario, clock: Callable[[], float]) -> FakeService:
-    """Return the initial service of a scenario."""
+    """Return the service of a scenario in its initial state."""
     fake = FakeService(clock=clock)
     fake.add_workspace(SPACE, custom_fields=["Row", "Plan", "Note"])
     fake.add_owner_key(SPACE, key=KEY)
@@ -162,20 +163,20 @@ def service(scene: Scenario, clock: Callable[[], float]) -> FakeService:
 
 
 def creation(members: dict[str, Any], duplicates: str) -> Request:
-    """Make the request that creates a contact."""
+    """Return the request that creates a contact."""
     options = {"duplicates": duplicates, "strict_validation": False, "campaign": None}
     body = {"owner_key": KEY, "workspace": SPACE, "upload_options": options, **members}
     return Request("POST", "/contacts", HEADERS, json.dumps(body).encode())
 
 
 def seeded(seed: int, rows: int = 20, **options: Any) -> Scenario:
-    """Draw a scene: about a third of its rows repeat an e-mail, some spelled otherwise, and a few can never be sent."""
+    """Draw a scenario. About a third of its rows repeat an e-mail, some of them in upper case. A few rows can never be sent."""
     chance = random.Random(f"rows {seed}")  # noqa: S311 - repeatable, not secret
     all_rows: list[Any] = []
     for index in range(rows):
         email = f"user{chance.randrange(max(1, 2 * rows // 3))}@a.example"
         if chance.random() < 0.1 and options.get("repeats") != "coalesce":
-            email = email.upper()  # the same contact, by another name: rows that are not merged
+            email = email.upper()  # the service treats it as the same contact, but the rows are not merged
         row = {"email": email if chance.random() > 0.05 else " ", ROW: str(index)}
         for field in ("custom_2", "custom_3", "city"):
             if chance.random() < 0.6:

@@ -1,4 +1,4 @@
-"""Several clients that create contacts at a simulated service, each with its share of one rate, in virtual time."""
+"""Several clients that create contacts on a simulated service and share one rate, in virtual time."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from outreach_async import NewContact, OutreachClient, Progress, Rate, Request, 
 from outreach_async.testing import VirtualTime
 
 WARM_UP: Final = 20.0
-"""Seconds that do not count, in which the limit is learned."""
+"""Seconds in which the clients learn the limit. They are not measured."""
 MEASURED: Final = 100.0
-"""Seconds that count."""
+"""Seconds that are measured, after the warm-up."""
 
 
 @attrs.frozen
 class Shares:
-    """What came of clients that shared a rate, after the warm-up.
+    """The results of clients that shared a rate.
 
     Attributes:
-        limit: Requests per second that the service allowed.
-        successes: When each success of each client arrived, in seconds after the beginning.
-        refusals: When each 429 arrived.
+        limit: The requests per second that the service allowed.
+        successes: The times of the successes of each client, in seconds since the start.
+        refusals: The times of the 429 responses.
     """
 
     limit: float
@@ -39,21 +39,21 @@ class Shares:
         return [sum(begins <= at < ends for at in each) for each in self.successes]
 
     def goodput(self, begins: float = WARM_UP, ends: float = WARM_UP + MEASURED) -> float:
-        """Return the successes between two times, as a fraction of what the service allowed."""
+        """Return the successes between two times as a fraction of the requests that the service allowed."""
         return sum(self.counts(begins, ends)) / (self.limit * (ends - begins))
 
     def refused(self, begins: float = WARM_UP, ends: float = WARM_UP + MEASURED) -> float:
-        """Return the fraction of responses that were 429, between two times."""
+        """Return the 429 responses between two times as a fraction of all responses."""
         refusals = sum(begins <= at < ends for at in self.refusals)
         return refusals / max(1, refusals + sum(self.counts(begins, ends)))
 
     def fairness(self) -> float:
-        """Return the ratio of the slowest client's successes to the fastest client's."""
+        """Return the successes of the slowest client divided by those of the fastest."""
         return min(self.counts()) / max(self.counts())
 
 
 class CountingCarrier(Carrier):
-    """The simulated service as one client's transport, which notes when the client's requests succeed."""
+    """The transport of one client to the simulated service. It records the times of the client's successes."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
@@ -67,7 +67,7 @@ class CountingCarrier(Carrier):
 
 
 async def create_contacts(carrier: CountingCarrier, rate: Rate | None, seed: int) -> None:
-    """Create contacts without end."""
+    """Create contacts until cancelled."""
     client = OutreachClient(
         transport=carrier,
         owner_key="key_1",
@@ -82,7 +82,7 @@ async def create_contacts(carrier: CountingCarrier, rate: Rate | None, seed: int
 
 
 async def play(scene: Scenario, lifetimes: Sequence[tuple[float, float]], rate: Rate | None) -> Shares:
-    """Run a client in each lifetime, which is from one second to another, and return what came of them."""
+    """Run one client per lifetime, given as the seconds of its start and end, and return the results."""
     service = Service(scene)
     carriers = [CountingCarrier(service) for _ in lifetimes]
 
@@ -101,7 +101,7 @@ async def play(scene: Scenario, lifetimes: Sequence[tuple[float, float]], rate: 
 def simulate_shares(
     limit: float, clients: int, *, retry_after: float | None = None, seed: int = 0, backend: str = "asyncio"
 ) -> Shares:
-    """Run clients through the warm-up and the measured time."""
+    """Run clients through the warm-up and the measured time, and return the results."""
     scene = Scenario(seconds=WARM_UP + MEASURED, limits=[(0, limit)], asks=retry_after, seed=seed)
     starts = random.Random(seed)  # noqa: S311 - a simulation that can be repeated
     lifetimes = [(starts.random(), scene.seconds) for _ in range(clients)]

@@ -1,4 +1,4 @@
-"""Running campaigns, and an independent evaluation of the log."""
+"""Campaigns of the fake that send e-mails, and independent checks of its responses against the log of activities."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def day_of(at: float) -> int:
 def quiet_world(
     count: int = 0, *, limit: int = 40, boxes: int = 1, clock: Any = "2026-01-01T00:00:00Z", **campaign: Any
 ) -> FakeService:
-    """Return a live campaign `camp_1` with new mailboxes and a number of contacts; by default nobody responds."""
+    """Return a fake with a live campaign `camp_1`, new mailboxes and `count` contacts. By default, nobody responds."""
     fake = FakeService(clock=clock)
     fake.add_workspace(SPACE)
     fake.add_owner_key(SPACE, key="key_1")
@@ -77,9 +77,10 @@ class Reader:
 
     Attributes:
         fake: The service.
-        log: All that has happened since the start.
-        seeded: The answers at the start: of the steps of each campaign, of the campaigns, and of the mailboxes.
-        start: The day of the start.
+        log: All activities since the start.
+        seeded: The responses at the start, by id: for each campaign, its entry in the list and its steps; for each mailbox, its
+            entry in the list.
+        start: The number of the first day.
         limits: The highest daily limit of each mailbox on each day.
     """
 
@@ -99,12 +100,12 @@ class Reader:
         return [entry for entry in self.log if entry.kind == kind or (kind == "replied" and entry.kind == "interested")]
 
     def allow(self, first: int, last: int) -> None:
-        """Record the limits in force on some days."""
+        """Record the current daily limits as allowed on these days."""
         for box in boxes_of(self.fake):
             for day in range(first, last + 1):
                 self.limits[box["id"], day] = max(self.limits.get((box["id"], day), 0), box["daily_limit"])
 
-    # Values of the responses.
+    # Checks of the responses.
 
     def check(self) -> None:
         self.check_order_of_the_log()
@@ -218,7 +219,7 @@ class Reader:
             assert count + first * (day == self.start) <= self.limits[box["id"], day]
 
     def check_lives(self) -> None:
-        """No e-mail is unaccounted for (over mailboxes as over templates), whatever the windows are."""
+        """Check that the lifetime totals of all mailboxes equal those of the log; they do not depend on time windows."""
         ledgers = self.fake._world.simulation.stats.values()
         kinds = Counter(entry.kind for entry in self.log)
         lives = [(ledger.total_sent, ledger.total_opens, ledger.total_clicks) for ledger in ledgers]

@@ -1,4 +1,4 @@
-"""Imports in parts on real processes: a service with a ledger, which kills the workers, and files of people."""
+"""Imports in parts on real processes: input files, and a service with a ledger that kills the workers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from outreach_async.vocabulary import DUPLICATE_OUTCOMES
 SPACE: Final = "space_spread"
 KEY: Final = "key_spread_do_not_show"
 ROW: Final = "personal_note"
-"""The field that tells a row from others with its e-mail."""
+"""The field with the number of a row, which distinguishes it from other rows with the same e-mail."""
 
 
 def write_people(path: Path, emails: Sequence[str], first: int) -> None:
-    """Write rows that are numbered from `first` on."""
+    """Write a CSV file with one row per e-mail. The rows are numbered from `first`."""
     rows = [f"{email},{number}" for number, email in enumerate(emails, first)]
     path.write_text("\n".join(["E-mail,Note", *rows]) + "\n", encoding="utf-8")
 
@@ -45,17 +45,17 @@ def numbers_of(part: Part) -> list[int]:
 
 
 class KillingService:
-    """The fake, with a ledger of what it did for each row. At some requests, it kills the process that asks.
+    """The fake with a ledger of what it did for each row. At some requests, it kills the process that sent them.
 
     Args:
-        before: E-mails of contacts that exist already.
+        before: The e-mails of contacts that already exist.
 
     Attributes:
-        effects: What was done for each row, in order.
-        requests: Number of requests for contacts.
-        kills: Numbers of the requests whose processes are to be killed; every second of them is carried out.
-        killed: Number of kills.
-        pids: Files with the process that works on each row's part.
+        effects: What the service did for each row, in order.
+        requests: The number of requests so far.
+        kills: The numbers of the requests whose processes are killed. Requests with odd numbers are carried out before the kill.
+        killed: The number of kills so far.
+        pids: For each row, the file with the id of the process that imports its part.
         options: The upload options of the last request.
     """
 
@@ -73,11 +73,11 @@ class KillingService:
         self._watched: dict[int, Callable[[], object]] = {}
 
     def call_at(self, number: int, call: Callable[[], object]) -> None:
-        """Call a function at the `number`th request."""
+        """Call a function when request `number` arrives."""
         self._watched[number] = call
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Carry a request out, or kill who asks."""
+        """Carry out a request, or kill the process that sent it."""
         self.requests += 1
         if call := self._watched.pop(self.requests, None):
             call()
@@ -96,7 +96,7 @@ class KillingService:
         return reset().inject(lambda: Response(500))
 
     def find_process(self, row: int) -> int | None:
-        """Return the id of the process that sends a row; `None` if it is not known, so that a later request is taken."""
+        """Return the id of the process that sent a row; `None` moves the kill to the next request."""
         return int(self.pids[row].read_text(encoding="utf-8"))
 
     def _serve(self, request: Request, message: dict[str, Any]) -> Exchange:
@@ -110,27 +110,27 @@ class KillingService:
 
 @contextmanager
 def served(service: KillingService) -> Iterator[Connection]:
-    """Serve on a real port, in another thread."""
+    """Serve on a real port in another thread, and yield the connection to it."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(service)) as url:
         yield Connection(base_url=url, workspace=SPACE, concurrency=8)
 
 
 class QuotingConnection(Connection):
-    """A connection through a library whose errors quote the owner key."""
+    """A connection whose clients cannot be created. The cause of the error quotes the owner key."""
 
     def create_client(self, rate: Rate | None = None) -> OutreachClient:
         raise TransportError(f"lost, with {rate is not None}", maybe_sent=False) from RuntimeError(f"lost: {KEY}")
 
 
 def sign_and_import(part: Part, folder: Path, connection: Connection) -> PartReport:
-    """Import a part, after writing down the number of this process."""
+    """Write the id of this process to a file, and import a part."""
     (folder / f"{part.id}.pid").write_text(str(os.getpid()), encoding="utf-8")
-    os.environ["OUTREACH_OWNER_KEY"] = KEY  # a fork server that an earlier test has started does not have it
+    os.environ["OUTREACH_OWNER_KEY"] = KEY  # a fork server started by an earlier test lacks it
     return import_part(part, folder, connection)
 
 
 def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
-    """Return how many rows of each part may have been sent without an outcome, by the part's place."""
+    """Return the number of rows without an outcome that may have been sent, by the index of their part."""
     found = {}
     for at, part in enumerate(parts):
         with suppress(InvalidRequest):  # there is no journal yet
@@ -141,15 +141,15 @@ def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
 def run_parts(
     service: KillingService, parts: Sequence[Part], folder: Path, connection: Connection
 ) -> tuple[dict[str, PartReport], int]:
-    """Run parts on processes, again and again, until all are finished.
+    """Run parts on processes, repeatedly, until all parts are finished.
 
-    Return the reports, and the number of rows that were possibly sent when processes had died.
+    Return the reports, and the number of rows that may have been sent without an outcome when processes died.
     """
     service.pids = {number: folder / f"{part.id}.pid" for part in parts for number in numbers_of(part)}
     reports: dict[str, PartReport] = {}
     uncertain = 0
     context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # processes then start at once
+    context.set_forkserver_preload([__name__])  # makes processes start faster
     while left := [part for part in parts if part.id not in reports]:
         with ProcessPoolExecutor(2, mp_context=context) as pool:
             jobs = {pool.submit(sign_and_import, part, folder, connection): part for part in left}

@@ -1,4 +1,4 @@
-"""Random faults, cancellations at random points, and bursts of cancellations, for a short test and the long command."""
+"""Random faults, cancellations at random points, and bursts of cancellations, for the tests and `tools.stress`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ SLOTS: Final = 2
 ATTEMPTS: Final = 2
 _PATIENCE: Final = 60.0
 _PAUSE: Final = 1.0
-"""Seconds after which a bulk run is left: one that meets too much bad weather pauses for longer than a test lasts."""
+"""Seconds after which a bulk run is cancelled: after many faults, a run pauses for longer than a test lasts."""
 
 
 @attrs.define
 class Tally:
-    """What a run has shown.
+    """The results of a run.
 
     Attributes:
-        calls: Calls, each with an id of its own.
-        denied: Calls of which it was said that nothing was sent, or nothing was done.
-        careful: Calls of which it was said that something may have been sent, though nothing arrived.
-        faults: What must not be, by kind, with how often it was.
+        calls: The number of calls. Each has its own id.
+        denied: The number of calls reported as not sent or not carried out.
+        careful: The number of calls reported as possibly sent although nothing arrived.
+        faults: The number of violations of each kind.
     """
 
     calls: int = 0
@@ -50,12 +50,12 @@ class Tally:
     faults: dict[str, int] = attrs.field(factory=dict)
 
     def blame(self, kind: str, times: int = 1) -> None:
-        """Count a violation."""
+        """Count violations of a kind."""
         if times:
             self.faults[kind] = self.faults.get(kind, 0) + times
 
     def judge(self, claims: dict[bytes, bool], listener: Listener, attempts: int) -> None:
-        """Compare claims, whether something may have been sent by id, with what has arrived."""
+        """Compare claims with the requests that arrived. A claim states, by id, whether a call may have been sent."""
         reached = arrived(listener)
         self.calls += len(claims)
         self.denied += sum(not claim for claim in claims.values())
@@ -68,7 +68,7 @@ class Tally:
 async def _service(
     tally: Tally, make: Make, seed: int, *, tls: bool = False
 ) -> AsyncIterator[tuple[Transport, Listener, FlakyBehaviour]]:
-    """A transport to a service whose weather is calm at the end: the transport must go on then, and leave no connection."""
+    """Yield a transport to a flaky service. After the block, without faults, the transport must work and close all sockets."""
     keys = certificates()
     weather = FlakyBehaviour(seed, await mailbox_pages())
     before = open_sockets()
@@ -86,7 +86,7 @@ async def _service(
 
 
 async def _probe(tally: Tally, transport: Transport) -> None:
-    """Use the transport sequentially, then concurrently beyond its number of connections."""
+    """Use the transport sequentially, then with more concurrent requests than it has connections."""
     request = Request("GET", "/probe")
     try:
         with anyio.fail_after(_PATIENCE):
@@ -96,12 +96,12 @@ async def _probe(tally: Tally, transport: Transport) -> None:
             async with anyio.create_task_group() as group:
                 for _ in range(BURST):
                     group.start_soon(transport.send, request, Progress())
-    except Exception:  # noqa: BLE001 - whatever it is, the transport is of no use
-        tally.blame("dead")
+    except Exception:  # noqa: BLE001 - after any error, the transport is unusable
+        tally.blame("unusable")
 
 
 async def _drain(transport: Transport) -> None:
-    """Use up connections that ended unnoticed."""
+    """Use up connections that the service closed unnoticed."""
     for _ in range(POOL):
         try:
             await transport.send(Request("GET", "/probe"), Progress())
@@ -117,9 +117,9 @@ async def _idle(tally: Tally, listener: Listener, most: int) -> None:
 
 
 async def _settle(count: Callable[[], int], expected: int) -> int:
-    """Let the event loop finish closing, and count again."""
+    """Wait until the count falls to the expected number, and return the last count."""
     with anyio.move_on_after(_PATIENCE):
-        while count() > expected:  # noqa: ASYNC110 - nobody tells when a socket or a task is gone
+        while count() > expected:  # noqa: ASYNC110 - no event marks the end of a socket or a task
             await anyio.sleep(0.001)
     return count()
 
@@ -139,9 +139,9 @@ async def storm(make: Make, *, calls: int, seed: int) -> Tally:
             with anyio.move_on_after(chance.uniform(0, 0.008) if chance.random() < 0.35 else 0.05):
                 try:
                     await transport.send(request, progress)
-                except Exception as error:  # noqa: BLE001 - another class is a fault, to be counted like the others
+                except Exception as error:  # noqa: BLE001 - other classes are counted as violations
                     agrees = isinstance(error, TransportError) and error.maybe_sent is (progress.sent is not False)
-                    tally.blame("errors of another kind", not agrees)
+                    tally.blame("unexpected errors", not agrees)
             claims[call] = progress.sent is not False
 
     async with _service(tally, make, seed) as (transport, listener, _), anyio.create_task_group() as group:
@@ -152,7 +152,7 @@ async def storm(make: Make, *, calls: int, seed: int) -> Tally:
 
 
 async def bursts(make: Make, *, count: int, seed: int, tls: bool) -> Tally:
-    """Cancel twelve requests together or each for itself, early, at a pool of four; probe the pool now and then."""
+    """Cancel bursts of twelve requests, together or one by one, in a pool of four connections. Probe the pool at intervals."""
     tally, claims = Tally(), dict[bytes, bool]()
     chance = random.Random(seed)  # noqa: S311 - delays, not secrets
 
@@ -180,7 +180,7 @@ async def bursts(make: Make, *, count: int, seed: int, tls: bool) -> Tally:
 
 
 class _Struck:
-    """A coroutine whose n-th suspension strikes: the same point of the code each time, however fast the machine is."""
+    """A coroutine that calls `strike` at its n-th suspension: the same point of the code, however fast the machine is."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, None], nth: int, strike: Callable[[], None]) -> None:
         self._coroutine = coroutine
@@ -200,12 +200,12 @@ class _Struck:
                 self._strike()
             try:
                 resume = partial(steps.send, (yield trap))
-            except BaseException as error:  # noqa: BLE001 - it is the coroutine's, cancellation included
+            except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, cancellation included
                 resume = partial(steps.throw, error)
 
 
 class Points:
-    """Calls of one client, each cancelled or timed out at a random point."""
+    """Calls of one client, each of which is cancelled or times out at a random point."""
 
     def __init__(self, client: OutreachClient, seed: int) -> None:
         self.claims: dict[bytes, bool] = {}
@@ -213,11 +213,11 @@ class Points:
         self._chance = random.Random(seed)  # noqa: S311 - points, not secrets
 
     async def strike(self, number: int) -> None:
-        """Start a call and end it at some point."""
+        """Start a call, and cancel it or let it time out at a random point."""
         chance = self._chance
         method = chance.choice((self._create, self._list, self._bulk))
         call = partial(method, number)
-        nth = int(1000 ** chance.random())  # early points find more
+        nth = int(1000 ** chance.random())  # early points find more violations
         match chance.randrange(5):
             case 0 | 1:
                 with anyio.CancelScope() as scope:
@@ -232,7 +232,7 @@ class Points:
 
     async def _create(self, number: int, **options: Any) -> None:
         call = f"id-{number}"
-        self.claims[call.encode()] = True  # cancelled, it says nothing
+        self.claims[call.encode()] = True  # holds if the call is cancelled
         try:
             created = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
         except OutreachError as error:
@@ -250,7 +250,7 @@ class Points:
 
     async def _bulk(self, number: int, **options: Any) -> None:
         rows = [NewContact(f"id-{number}-{row}@company.example") for row in range(ROWS)]
-        leave_after = self._chance.randrange(1, ROWS * 2)  # or not at all
+        leave_after = self._chance.randrange(1, ROWS * 2)  # beyond the last row: the run is not left early
         run = self._client.contacts.create_many(rows, concurrency=POOL, **options)
         with suppress(OutreachError), anyio.move_on_after(_PAUSE):
             async with run as outcomes:
@@ -267,7 +267,7 @@ class Points:
 
 
 async def _for_turns(call: Callable[[], Awaitable[None]], turns: int) -> None:
-    """Cancel the call after so many turns of the event loop."""
+    """Cancel the call after a number of event loop turns."""
     async with anyio.create_task_group() as group:
 
         async def count() -> None:
@@ -281,7 +281,7 @@ async def _for_turns(call: Callable[[], Awaitable[None]], turns: int) -> None:
 
 
 async def points(make: Make, *, count: int, seed: int) -> Tally:
-    """Cancel calls of a whole client at random points, a few at a time; after each few the client must go on."""
+    """Cancel calls of a whole client at random points, a few at a time. After each group, the client must still work."""
     tally = Tally()
     policy = RetryPolicy(attempts=ATTEMPTS, backoff=0.001, budget=10**9)
     async with _service(tally, make, seed) as (transport, listener, weather):
@@ -302,6 +302,6 @@ async def points(make: Make, *, count: int, seed: int) -> Tally:
             try:
                 await client.mailboxes.list(timeout=_PATIENCE)
             except OutreachError:
-                tally.blame("dead")
-    tally.judge(run.claims, listener, 2 * ATTEMPTS)  # failures that nothing attributes to a row do not count
+                tally.blame("unusable")
+    tally.judge(run.claims, listener, 2 * ATTEMPTS)  # failures that are not attributed to a row do not use up attempts
     return tally

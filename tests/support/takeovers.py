@@ -1,7 +1,7 @@
-"""A run stands still at any of its points while another run takes over its journal and finishes; then it returns.
+"""Takeovers: a run pauses at any of its points, another run takes over its journal and finishes, and the first run continues.
 
-Both are the real pipeline, in event loops of their own in virtual time. The first one stands still because its event loop is
-blocked: the second one runs to its end in another thread meanwhile.
+Both runs use the real pipeline, in separate event loops in virtual time. To pause, the first run blocks its event loop while
+the second run executes in another thread.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from outreach_async.errors import JournalError
 from outreach_async.testing import VirtualTime
 
 HEARTBEAT: Final = 5.0
-"""Seconds after the start of its last successful write for which a run may send."""
+"""Seconds for which a run may send after the start of its last successful write."""
 
 
 class DictObjects:
-    """Objects in a dictionary."""
+    """An object store in a dictionary."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -47,7 +47,7 @@ class DictObjects:
 
 
 class _PassingProcess(Process):
-    """A process that reports its points to a takeover."""
+    """A process that reports its points to a `Takeover`."""
 
     def __init__(self, takeover: Takeover) -> None:
         super().__init__()
@@ -58,10 +58,10 @@ class _PassingProcess(Process):
 
 
 class _PassingObjects:
-    """Objects of the first run: writing one has a point before it and a point between the write and its reply.
+    """The object store of the first run. Each write has a point before it, and a point between the write and its reply.
 
     Attributes:
-        last_write: When the last successful write was begun.
+        last_write: When the last successful write started.
         failed: Whether a write has failed.
     """
 
@@ -90,28 +90,28 @@ class _PassingObjects:
 
 
 class Takeover:
-    """Two runs of one journal.
+    """Two runs with one journal.
 
     Args:
-        scene: What is to be done.
+        scene: The scenario of both runs.
         backend: `asyncio` or `trio`.
-        point: Number of the point at which the first run stands still.
-        seconds: How long, on the clock of the first run's event loop.
+        point: The number of the point at which the first run pauses.
+        seconds: How long it pauses, on the clock of its event loop.
         clock: The clock of the journals.
-        stalls: Seconds for which the first run stands still at other points, by number.
-        puts: What becomes of the first run's writes, by number: `lost reply` (the retry finds the object), `503` or `503 after
-            the write`.
+        stalls: How long the first run pauses at other points, in seconds, by the number of the point.
+        puts: The results of the first run's writes that fail, by number: `lost reply` (the retry finds the object), `503` or `503
+            after the write`.
 
     Attributes:
         happened: Whether the first run reached the point.
-        errors: The journal's errors, with which a run ended.
-        marked: Rows that were marked at the point.
-        sent_before: Rows that the first run had begun to send before the point.
-        sent_after: Rows that it began to send afterwards.
-        too_late: Rows that it began to send over 5 seconds after the start of its last successful write, or after a write had
-            failed.
-        delivered: Outcomes that it delivered.
-        objects: The journal.
+        errors: The journal errors that ended runs.
+        marked: The number of rows that were marked when the first run reached the point.
+        sent_before: The rows that the first run started to send before the point.
+        sent_after: The rows that the first run started to send afterwards.
+        too_late: The rows that the first run started to send more than 5 seconds after the start of its last successful write, or
+            after a failed write.
+        delivered: The outcomes that the first run delivered.
+        objects: The object store of the journal.
     """
 
     def __init__(
@@ -163,12 +163,12 @@ class Takeover:
             jump(self._seconds)
 
     def play(self) -> None:
-        """Let both runs live to their ends."""
+        """Run both runs to their ends."""
         self._live(_PassingProcess(self), self._first, self.delivered)
         self._finish()
 
     def _finish(self) -> None:
-        """Resume the run until it is finished; a response may stop it."""
+        """Resume the run until it is finished. A response can stop it early."""
         for _ in range(100):
             self._live(Process(), self.objects, [])
             if self.journal.report().state == "finished":
@@ -203,7 +203,7 @@ class Takeover:
         """Yield every wrong label, and every outcome that was lost or changed."""
         recorded = list(self.journal.outcomes())
         if [outcome.index for outcome in recorded] != list(range(len(self.scene.rows))):
-            yield "not one outcome a row"
+            yield "the journal does not contain exactly one outcome per row"
         if self.journal.report().state != "finished":
             yield "the journal is not finished"
         truths: dict[int, Outcome] = {}
@@ -214,12 +214,14 @@ class Takeover:
             yield from (f"row {outcome.index}: {wrong}" for wrong in find_wrong_labels(outcome, truth, sent=truth is not None))
         labels = _labels(recorded)
         yield from (
-            f"row {index}: delivered otherwise" for index, said in _labels(self.delivered).items() if said != labels[index]
+            f"row {index}: the delivered outcome differs from the recorded one"
+            for index, said in _labels(self.delivered).items()
+            if said != labels[index]
         )
         if self.too_late:
-            yield f"rows {self.too_late} were sent although the last write was begun over {HEARTBEAT} s before, or failed"
+            yield f"rows {self.too_late} were sent over {HEARTBEAT} s after the start of the last write, or after a failed one"
         if self.happened and (wrong := {row for row in self.sent_after if row >= self.marked}):
-            yield f"rows {wrong} were sent after the takeover, but not marked before"
+            yield f"rows {wrong} were sent after the takeover, but were not marked before it"
 
 
 def _labels(outcomes: Sequence[ContactOutcome]) -> dict[int, Any]:

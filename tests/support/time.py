@@ -1,4 +1,4 @@
-"""Clocks for tests: virtual time as a mark, because fixtures do not combine with Hypothesis; and a real clock that can jump."""
+"""Clocks for tests: virtual time, as a mark because fixtures do not combine with Hypothesis, and a real clock that can jump."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ virtual_time = pytest.mark.parametrize(
 
 
 class MovableLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock is the real one, which `jump` moves forward."""
+    """An event loop in real time, whose clock `jump` can move forward."""
 
     ahead = 0.0
 
@@ -31,14 +31,14 @@ MOVABLE: Final[Loops] = {
     "asyncio": ("asyncio", {"loop_factory": MovableLoop}),
     "trio": ("trio", {"clock": MockClock(rate=1.0)}),
 }
-"""Both event loops in real time that `jump` moves forward: sockets have the time they take, and no test waits for a timeout."""
+"""Both event loops in real time, whose clocks `jump` can move forward, so that tests use sockets but never wait for timeouts."""
 
 
 def jump(seconds: float) -> None:
-    """Move the clock of the running event loop forward, as if nothing had run meanwhile: what is due by then is late."""
+    """Move the clock of the running event loop forward, as if the loop had been blocked: timers due by then fire late."""
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # trio has one
+    except RuntimeError:  # the loop is trio's
         clock = trio.lowlevel.current_clock()
         assert isinstance(clock, MockClock)
         clock.jump(seconds)

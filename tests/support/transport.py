@@ -17,7 +17,7 @@ def added(contact_id: str = "contact_1") -> Response:
 
 
 def numbered(response: Response, number: int) -> Response:
-    """Give each creation its own id, like a service."""
+    """Return the response to a creation with its own id, as a service does; return other responses unchanged."""
     body = response.body.replace(b'"contact_1"', b'"contact_%d"' % number)
     return response if body == response.body else attrs.evolve(response, body=body)
 
@@ -34,17 +34,17 @@ def page(number: int = 1) -> Response:
 
 
 def status(code: int, body: bytes = b"", **headers: str) -> Response:
-    """Return a response with a status; `retry_after=` becomes `retry-after`."""
+    """Return a response with a status. In header names, underscores become hyphens."""
     return Response(code, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
 def lost() -> TransportError:
-    """Return a failure after which the request may have been applied."""
+    """Return an error after which the request may have been applied."""
     return TransportError("the answer was lost", maybe_sent=True)
 
 
 def unsent() -> TransportError:
-    """Return a failure before any byte was sent."""
+    """Return an error that occurred before any byte was sent."""
     return TransportError("no connection", maybe_sent=False)
 
 
@@ -57,12 +57,13 @@ STUCK = "stuck"
 class Script:
     """Answers requests from a list; the last entry repeats.
 
-    An entry is an answer, an exception to raise, `HANG`, `STUCK`, or seconds that pass before the entry that follows it.
+    An entry is a response, an exception to raise, `HANG`, `STUCK`, or a number of seconds to wait before the next entry.
 
     Args:
-        entries: The answers.
-        max_in_flight: As of a transport.
-        together: The first requests are answered once so many of them are in flight, whichever task an event loop runs first.
+        entries: The entries, in order.
+        max_in_flight: The attribute `max_in_flight` of the transport; `None` for no such attribute.
+        together: The number of requests that must be in flight before any is answered, so that the order in which the event loop
+            starts tasks does not matter.
     """
 
     def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None, together: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Every transport that reaches a socket, and the event loops it runs on."""
+"""All transports that use sockets, and the event loops that each supports."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ MAKERS: Final[dict[str, Make]] = {
     "httpx2_client": _httpx2_client,
     "aiohttp_session": _aiohttp_session,
 }
-"""Makes a transport to a URL; must be called in the event loop."""
+"""Functions that create a transport to a URL. Call them in a running event loop."""
 
 PROXYING: Final = ("httpx", "httpx2", "aiohttp")
 """Transports created from a URL that support proxies."""
 
 OWN: Final = (*PROXYING, "httptools")
-"""Transports created from a URL, which can prove that nothing was sent."""
+"""Transports created from a URL. They can prove that nothing was sent."""
 
 ALL: Final = (*OWN, "httpx_client", "httpx2_client", "aiohttp_session")
 
@@ -65,21 +65,21 @@ Loops = Mapping[str, tuple[str, dict[str, Any]]]
 LOOPS: Final[Loops] = {"asyncio": ("asyncio", {"debug": False}), "trio": ("trio", {})}
 
 EVERY_LOOP: Final[Loops] = {**LOOPS, "uvloop": ("asyncio", {"use_uvloop": True})}
-"""With uvloop, where it is available."""
+"""All event loops, including uvloop where it is installed."""
 
 
 def runs_on(name: str, loop: str) -> bool:
-    """Return whether a transport supports an event loop that this machine has."""
+    """Return whether a transport supports an event loop and the event loop is installed."""
     return (loop != "trio" or not name.startswith("aiohttp")) and (loop != "uvloop" or find_spec("uvloop") is not None)
 
 
 def pairs(*names: str, loops: Loops = LOOPS) -> list[tuple[str, str]]:
-    """Return transports with each event loop they run on."""
+    """Return each transport with each event loop that it supports."""
     return [(name, loop) for name in names for loop in loops if runs_on(name, loop)]
 
 
 def over(*names: str, loops: Loops = LOOPS) -> pytest.MarkDecorator:
-    """Run an async test over transports, each on every event loop it supports; the argument is `make`."""
+    """Run an async test over transports, each on every event loop that it supports. The test takes the argument `make`."""
     found = [pytest.param(MAKERS[name], loops[loop], id=f"{name}-{loop}") for name, loop in pairs(*names, loops=loops)]
     return pytest.mark.parametrize(("make", "anyio_backend"), found, indirect=["anyio_backend"])
 

@@ -1,4 +1,4 @@
-"""The interface's tables, copied by hand, and what can be made of them: wire JSON of every model, the models, and wrong JSON."""
+"""The tables of the interface, copied by hand, and wire JSON, models and invalid JSON derived from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Wire: TypeAlias = dict[str, Any]
 unhurried = settings(
     deadline=None, max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-"""Settings of a property over large values, on a machine that others use as well."""
+"""Settings for properties over large values, which must also pass on a busy machine."""
 
 _LIST = {
     "status": "str",
@@ -131,7 +131,7 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "WorkspaceFields": {"status": "str", "data": "[WorkspaceField]"},
 }
-"""Every answer and every resource in one: the fields of each, in the interface's order, and the JSON that each takes."""
+"""The fields of every response and resource, in the order of the interface, each with its JSON type."""
 
 KINDS: dict[str, Any] = {
     "Campaign": Campaign,
@@ -145,7 +145,7 @@ KINDS: dict[str, Any] = {
     "CampaignSteps": CampaignSteps,
     "WorkspaceFields": WorkspaceFields,
 }
-"""What to decode each table into."""
+"""The class that each table is decoded into."""
 
 ENUMS: dict[tuple[str, str], type[OpenEnum]] = {
     ("Campaign", "status"): CampaignStatus,
@@ -158,7 +158,7 @@ ENUMS: dict[tuple[str, str], type[OpenEnum]] = {
 }
 
 names = st.sampled_from(sorted(TABLES))
-"""A strategy for tables."""
+"""A strategy for names of tables."""
 
 _SEEN = ["", "ok", "live", "draft", "paused", "active", "Google", "SMTP & IMAP", "added", "overwriten", "camp_1", "contact_1"]
 _ODD = ['say "id": 1', '"a":', 'x" : y', "\\", '\\":', "Bonjour :", "é ü/%2F?#", "\U0001f600", "true", "None", "3"]
@@ -191,13 +191,13 @@ TAKES: dict[str, tuple[str, frozenset[type]]] = {
     "array": ("array", frozenset({list})),
     "object": ("object", frozenset({dict})),
 }
-"""What a fault says was expected, and what is taken, by the kinds of the tables."""
+"""For each JSON type in the tables: the expected type that an error names, and the accepted Python types."""
 
 OF_EVERY_KIND = [None, True, False, 0, 1, -1.5, 3.9, 1.0, "", "true", "3", "null", [], ["x"], {}, {"a": 1}]
 
 
 def wire(name: str, *, unknown: bool = True) -> st.SearchStrategy[Wire]:
-    """Draw wire JSON of a table, at will with members that no table has."""
+    """Return a strategy for wire JSON of a table. With `unknown`, the JSON may contain members that the table lacks."""
     known = st.fixed_dictionaries({field: _drawn(kind, unknown=unknown) for field, kind in TABLES[name].items()})
     others = st.dictionaries(st.sampled_from(["extra", "undecodable", "new"]) | st.text(max_size=4), values, max_size=2)
     return st.builds(lambda new, old: {**new, **old}, others, known) if unknown else known
@@ -210,7 +210,7 @@ def _drawn(kind: str, *, unknown: bool) -> st.SearchStrategy[Any]:
 
 
 def write_json(value: Any, seed: int) -> bytes:
-    """Encode JSON in any style: members in any order, any whitespace, strings escaped or not."""
+    """Encode JSON in a random style: members in any order, any whitespace, strings escaped or not."""
     random = Random(seed)  # noqa: S311 - nothing here is secret
     blanks = random.choice([[""], ["", "", "", " "], [" ", "\n\t", "\r\n", ""]])
     return _written(value, random, blanks, ascii_only=random.random() < 0.5).encode()
@@ -230,7 +230,7 @@ def _written(value: Any, random: Random, blanks: list[str], *, ascii_only: bool)
 
 
 def build_model(name: str, value: Wire) -> Any:
-    """Build by hand the model of wire JSON."""
+    """Build the model of wire JSON without the library's decoder."""
     table = TABLES[name]
     members = {field: _made(kind, value[field]) for field, kind in table.items()}
     members |= {field: kind(value[field]) for (owner, field), kind in ENUMS.items() if owner == name}
@@ -244,7 +244,7 @@ def _made(kind: str, value: Any) -> Any:
 
 
 def exactly(value: Any) -> Any:
-    """Take a value apart so that what `==` overlooks differs: 1, 1.0 and True, an enumeration and its text, `extra`."""
+    """Convert a value so that `==` detects all differences: of 1, 1.0 and True, of an enum and its text, and in `extra`."""
     if attrs.has(type(value)):
         return type(value), {field.alias: exactly(getattr(value, str(field.alias))) for field in attrs.fields(type(value))}
     if isinstance(value, dict):
@@ -256,7 +256,7 @@ def exactly(value: Any) -> Any:
 
 @attrs.frozen
 class Place:
-    """A place in wire JSON: its path in a fault, the way to it, and what stands there."""
+    """A place in wire JSON: its path in an error, the keys that lead to it, and the expected and the accepted types."""
 
     path: str
     way: tuple[str | int, ...]
@@ -265,7 +265,7 @@ class Place:
 
 
 def places(name: str, value: Wire) -> list[Place]:
-    """Return every place that a table speaks of, the whole first."""
+    """Return every place that a table describes, starting with the whole document."""
     return list(_places(name, value, Place("$", (), *TAKES["object"])))
 
 
@@ -282,7 +282,7 @@ def _places(kind: str, value: Any, place: Place) -> Iterator[Place]:
 
 
 def with_value(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
-    """Return JSON with another value at a place."""
+    """Return a copy of JSON with another value at a place."""
     if not way:
         return put
     copy: Any = value.copy()
@@ -291,7 +291,7 @@ def with_value(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
 
 
 def without_member(value: Any, way: tuple[str | int, ...]) -> Any:
-    """Return JSON without the member at a place."""
+    """Return a copy of JSON without the member at a place."""
     *owner, name = way
     current: Any = value
     for step in owner:
@@ -300,5 +300,5 @@ def without_member(value: Any, way: tuple[str | int, ...]) -> Any:
 
 
 def kind_of(value: object) -> str:
-    """Name the type of a JSON value as faults do."""
+    """Return the type of a JSON value as errors name it."""
     return "None" if value is None else type(value).__name__

@@ -1,4 +1,4 @@
-"""Services that are wrong in exactly one way: the fake, with one response or one request changed in transit."""
+"""Services with exactly one defect: the fake, with one response or one request changed in transit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Final = {
     "fields": "/all-fields",
     "contacts": "/contacts",
 }
-"""A part of the target that is unique to each operation."""
+"""The part of the target that identifies each operation."""
 
 OK: Final = 200
 
@@ -37,11 +37,11 @@ def _as_asked(_: Any) -> None:
 
 @attrs.frozen
 class Wrong:
-    """What is wrong with a service.
+    """A defect of a service.
 
     Attributes:
-        answered: Changes an answer.
-        asked: Changes the body of a creation before the service reads it.
+        answered: Changes a response.
+        change_request: Changes the body of a creation before the service reads it.
     """
 
     answered: Answered = _unchanged
@@ -49,11 +49,11 @@ class Wrong:
 
 
 class WrongTransport:
-    """A transport to a fake that is wrong in one thing.
+    """A transport to the fake, with one defect.
 
     Args:
         transport: A transport to the fake.
-        wrong: What is wrong.
+        wrong: The defect.
     """
 
     def __init__(self, transport: FakeTransport, wrong: Wrong) -> None:
@@ -72,7 +72,7 @@ class WrongTransport:
 
 
 def document(kind: str, change: Changed, *, containing: str = "") -> Wrong:
-    """Change the documents of successful responses of an operation."""
+    """Return a defect that changes the documents of successful responses of an operation."""
 
     def answered(request: Request, response: Response) -> Response:
         if not _is(kind, request, containing) or response.status > OK + 1:
@@ -89,7 +89,7 @@ def _is(kind: str, request: Request, containing: str) -> bool:
 
 
 def put(kind: str, path: str, value: Any, *, containing: str = "") -> Wrong:
-    """Put a value at a path; a function computes it from the old one, and `KeyError` removes it."""
+    """Return a defect that sets the value at a path. A function computes it from the old value; `KeyError` removes it."""
 
     def change(payload: Any) -> None:
         *way, last = path.split(".")
@@ -112,7 +112,7 @@ def _part(payload: Any, name: str, default: Any = None) -> Any:
 
 
 def refused(kind: str, status: int, *, containing: str = "", body: bytes | None = None) -> Wrong:
-    """Respond with another status, and another body if one is passed."""
+    """Return a defect that responds with another status, and with another body if one is passed."""
     return Wrong(
         lambda request, response: (
             attrs.evolve(response, status=status, body=response.body if body is None else body)
