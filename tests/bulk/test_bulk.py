@@ -54,7 +54,7 @@ async def outcomes_of(run: Any) -> list[ContactOutcome]:
 
 async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
     async for outcome in outcomes:
-        into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+        into.append(outcome)  # noqa: PERF401 - keeps the outcomes before an error
 
 
 class Answering:

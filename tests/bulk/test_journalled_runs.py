@@ -67,7 +67,7 @@ class Steady(Script):
 
 async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
     async for outcome in outcomes:
-        into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+        into.append(outcome)  # noqa: PERF401 - keeps the outcomes before an error
 
 
 async def take_outcomes(run: Any, count: int | None = None) -> list[ContactOutcome]:

@@ -46,7 +46,7 @@ PUTS = st.dictionaries(st.integers(1, 20), st.sampled_from([*["lost reply"] * 9,
 
 @settings(max_examples=scaled(40))
 @given(SCENES, st.sampled_from(["asyncio", "trio"]), st.integers(5, 60), st.sampled_from([0.0, 4.0, LONG]), STALLS, PUTS)
-def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # noqa: PLR0917 - drawn
+def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # noqa: PLR0917 - drawn arguments
     given_scene: Scenario, backend: str, point: int, seconds: float, stalls: Mapping[int, float], puts: Mapping[int, str]
 ) -> None:
     takeover = Takeover(given_scene, backend, point, seconds, stalls=stalls, puts=puts)

@@ -24,7 +24,7 @@ from outreach_async.testing import VirtualTime
 
 
 def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return the largest excess of attempts over the rate in any window; negative if no window exceeds it."""
+    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
     burst, lowest, most = max(1.0, rate / 10), math.inf, -math.inf
     for number, at in enumerate(starts):  # the worst window that ends here begins where `number - rate * at` is least
         lowest = min(lowest, number - rate * at)

@@ -33,7 +33,7 @@ rates = st.floats(0.5, 2000)
 
 
 def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return the largest excess of attempts over the rate in any window; negative if no window exceeds it."""
+    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
     burst = max(1.0, rate / 10)
     return max(
         number + 1 - first - (rate * (end - begin) + burst)
