@@ -25,7 +25,7 @@ from outreach_async.audit.reports.text import StyledReport
 from outreach_async.errors import InvalidRequest
 
 BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.one_of(st.none(), HOSTILE_REPORTS))
-"""Any strings that a service may send."""
+"""Briefs with arbitrary strings from the service."""
 
 DAY = 86_400.0
 

@@ -22,7 +22,7 @@ DRAFT: dict[str, Any] = {"status": "draft", "last_activity": "Never"}
 
 
 def sent(count: float, **counts: Any) -> list[Step]:
-    """One step that sent this many e-mails, without replies unless they are given."""
+    """Return one step that sent this many e-mails, by default without replies."""
     return [step(template(sent=count, **{"replied_num": 0, "unsubscribed_num": 0, **counts}))]
 
 

@@ -55,7 +55,7 @@ def test_a_report_is_restored_from_its_json(before: Report, after: Report) -> No
 
 
 def dated(day: float, *workspaces: str) -> Report:
-    """An audit of workspaces on a day, with a finding for each day."""
+    """Return an audit of workspaces on a day, with one finding per day so far."""
     boxes = [mailbox(id=f"mailbox_{n}", email=f"ann@d{n}.example", spf=False) for n in range(int(day))]
     return report(reading(boxes), *(reading([], workspace=each) for each in workspaces), now=NOW + day * 86_400)
 

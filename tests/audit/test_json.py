@@ -23,7 +23,7 @@ from outreach_async.errors import StatusError
 
 
 def closed(described: Any) -> Any:
-    """The schema without additional properties: a report may contain only what it describes."""
+    """Return the schema without additional properties: a report may contain only what the schema describes."""
     match described:
         case {"type": "object", "properties": _}:
             return {**{key: closed(value) for key, value in described.items()}, "additionalProperties": False}
@@ -39,7 +39,7 @@ STRICT = Draft202012Validator(closed(schema()))
 
 
 def objects(described: Any) -> Iterator[dict[str, Any]]:
-    """Every object that the schema describes by its properties."""
+    """Yield every object that the schema describes by its properties."""
     for each in described.values() if isinstance(described, dict) else described if isinstance(described, list) else ():
         yield from objects(each)
     if isinstance(described, dict) and isinstance(described.get("properties"), dict) and "required" in described:

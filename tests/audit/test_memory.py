@@ -26,7 +26,7 @@ def peak(mailboxes: int) -> float:
 
 
 def test_healthy_mailboxes_are_not_kept_in_memory() -> None:
-    """If they were kept, 16,000 mailboxes would take as many KiB."""
+    """Keeping 16,000 mailboxes would take about 16,000 KiB."""
     assert peak(24_000) - peak(8_000) < 12
 
 

@@ -69,7 +69,7 @@ def test_an_impossible_time_is_shown_as_unknown(at: float) -> None:
     assert "Audited an unknown time." in write(make_report(at=at), "terminal")
 
 
-@pytest.mark.parametrize("form", sorted(WRITERS.keys() - {"prometheus"}))  # it has counts only
+@pytest.mark.parametrize("form", sorted(WRITERS.keys() - {"prometheus"}))  # contains only counts
 def test_every_format_names_the_problem_and_the_place(form: str) -> None:
     report = fleet(300, sick=1.0)
     text = write(report, form)

@@ -1,4 +1,4 @@
-"""Parts of audits whose processes are killed with -9 and run again elsewhere: the report is that of a single process."""
+"""Parts of audits whose processes are killed with SIGKILL and run again elsewhere: the report is that of a single process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS: Sequence[Sequence[str]] = [SPACES[:3], SPACES[3:5], SPACES[5:]]
 def test_a_part_that_was_killed_and_run_again_changes_nothing(tmp_path: Path, kills: set[int]) -> None:
     fleet, parts = KillingFleet(tmp_path, kills), list[AuditPart]()
     context = get_context("forkserver")
-    context.set_forkserver_preload(["support.audit_parts"])  # processes then start at once
+    context.set_forkserver_preload(["support.audit_parts"])  # makes processes start quickly
 
     with fleet.served() as url:
         for group in GROUPS:

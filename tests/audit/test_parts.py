@@ -53,7 +53,7 @@ def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown
 @given(SHARED_FLEETS, st.randoms(use_true_random=False), st.sampled_from([1, 3, 100]))
 @settings(max_examples=scaled(60))
 def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: random.Random, most: int) -> None:
-    """Any split, order and duplicates, with mailboxes, domains and servers that parts share, and with too many of them."""
+    """Merge parts in any split and order, with duplicates, with shared mailboxes, domains and servers, and too many of them."""
     parts = [part_of(*shown, most=most) for shown in split(fleet, chance.randrange)]
     again = [part_of(*shown, most=most) for shown in split(fleet, chance.randrange)]
     every = parts + again

@@ -31,14 +31,14 @@ class SlowService(MailboxService):
 
 @attrs.frozen
 class Watched:
-    """The progress of an audit at regular times, each with the time in seconds, and how long the audit took."""
+    """The progress of an audit at regular intervals, with the time of each in seconds, and the duration of the audit."""
 
     seen: list[tuple[float, AuditProgress]]
     seconds: float
 
 
 async def watch(client: OutreachClient, workspaces: list[str], **options: Any) -> Watched:
-    """Audit workspaces, and look at the progress ten times a second."""
+    """Audit workspaces and record the progress ten times a second."""
     seen: list[tuple[float, AuditProgress]] = []
     began = anyio.current_time()
     async with stream(client, workspaces, clock=lambda: NOW, **options) as findings, anyio.create_task_group() as group:

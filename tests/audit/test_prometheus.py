@@ -29,7 +29,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def parse(text: str) -> Series:
-    """Return each time series with its value; a series that occurs twice fails."""
+    """Return each time series with its value; check that no series occurs twice."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     series = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
     assert len(series) == len(samples)

@@ -31,7 +31,7 @@ def drawn(found: Report, *, width: int = 80, colour: bool = False) -> str:
 
 
 def joined(text: str) -> str:
-    """Remove the layout of a text, so that a word broken over two lines is found."""
+    """Remove the whitespace of a text, so that a word broken over two lines is found."""
     return "".join(text.split())
 
 

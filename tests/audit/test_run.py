@@ -203,7 +203,7 @@ async def test_only_two_workspaces_with_many_full_pages_are_read_at_once() -> No
         group.cancel_scope.cancel()
 
     later = [{(space, page) for space, page in together if page > 1} for together in service.together]
-    assert max(map(len, later)) == 4  # two pages of each
+    assert max(map(len, later)) == 4  # two pages of each workspace
 
 
 @virtual_time

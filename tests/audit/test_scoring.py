@@ -64,7 +64,7 @@ def test_an_impossible_volume_has_no_weight() -> None:
 
     scores = report(reading(boxes)).scores
 
-    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # a finding would take 20 points
+    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # a finding would deduct 20 points
 
 
 def test_a_critical_finding_caps_its_domain_and_the_total() -> None:
@@ -148,7 +148,7 @@ def test_what_was_not_judged_has_no_score() -> None:
 @given(REPORTS)
 @settings(max_examples=scaled(30))
 def test_the_findings_reproduce_the_scores(found: Report) -> None:
-    """Recompute the scores from the JSON alone: deductions per mailbox, weighted by volume, out of the totals of each group."""
+    """Recompute the scores from the JSON alone: deductions per mailbox, weighted by volume, over the totals of each group."""
     answer = json.loads(json.dumps(found.to_dict()))
 
     for group, key in (("workspaces", itemgetter("workspace")), ("domains", itemgetter("domain"))):

@@ -150,7 +150,7 @@ async def test_an_error_of_the_block_passes_through_unchanged() -> None:
 
 @attrs.frozen
 class BrokenMailboxes(Mailboxes):
-    """Raises what no client should."""
+    """Raises an error that no client should raise."""
 
     def list(self, **_options: Any) -> NoReturn:
         raise AttributeError

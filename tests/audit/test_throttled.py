@@ -17,7 +17,7 @@ from outreach_async.testing import VirtualTime
 
 @pytest.fixture
 def play(anyio_backend_name: str) -> Any:
-    """Audit in virtual time."""
+    """Return a function that runs an audit in virtual time."""
     options = VirtualTime().options(anyio_backend_name)
     return lambda *values, **given: anyio.run(
         partial(run_audit, *values, **given), backend=anyio_backend_name, backend_options=options
@@ -25,7 +25,7 @@ def play(anyio_backend_name: str) -> Any:
 
 
 def on_one_loop(name: str) -> pytest.MarkDecorator:
-    """Play on one event loop: other tests check that both loops give the same."""
+    """Run a test on one event loop only; other tests check that both loops give the same result."""
     return pytest.mark.parametrize("anyio_backend_name", [name])
 
 

@@ -48,12 +48,12 @@ def _tail(trials: int, rate: float, least: int) -> float:
 
 
 def _alarms(trials: int, rate: float) -> float:
-    """How often the bound reaches 2 % at this true rate."""
+    """Return how often the bound reaches 2 % at this true rate."""
     return _tail(trials, rate, next(n for n in range(trials) if wilson_lower(n, trials) >= 0.02))
 
 
 def test_a_healthy_mailbox_is_misjudged_at_most_once_in_a_thousand() -> None:
-    assert _tail(200, 0.01, 5) > 0.05  # what a naive rate would do above 2 %
+    assert _tail(200, 0.01, 5) > 0.05  # how often a naive rate would exceed 2 %
     assert _alarms(200, 0.01) == pytest.approx(0.001, abs=0.0001)
     assert _alarms(660, 0.05) == pytest.approx(0.995, abs=0.001)
 

@@ -99,7 +99,7 @@ def test_daily_looks_at_equal_variants_decide_falsely_in_at_most_5_percent(late:
     counts = count_verdicts(Experiment(late=late), runs=RUNS, seed=late)
 
     assert counts.verdicts <= 0.05 * RUNS
-    # Otherwise, the simulation could not show the errors of a test that is made for a single look.
+    # The simulation must be able to show the errors of a test that is made for a single look.
     assert 0.40 * RUNS <= counts.naive <= 0.52 * RUNS
 
 
@@ -107,7 +107,7 @@ def test_a_late_variant_that_missed_the_best_contacts_is_not_called_worse() -> N
     late = Experiment(late=14, boost=2)
 
     assert count_verdicts(late, runs=RUNS, seed=1).verdicts <= 0.05 * RUNS
-    # Without the check of the e-mails sent, the comparison would not notice that the contacts differ.
+    # Without the check of the e-mails sent, the comparison would miss that the contacts differ.
     assert count_verdicts(late, runs=RUNS, seed=1, difference=1.0).verdicts > 0.2 * RUNS
 
 

@@ -1,4 +1,4 @@
-"""When a run pauses, and whose fault a failure is: failure counting, the breaker, and unreachable services."""
+"""When a run pauses, and when a failure counts against its row: failure counting, the breaker, and unreachable services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating many contacts: every row has one true outcome, memory is bounded, and a run can be left early."""
+"""Creating many contacts: every row gets one correct outcome, memory is bounded, and a run can be left early."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ async def outcomes_of(run: Any) -> list[ContactOutcome]:
 
 async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
     async for outcome in outcomes:
-        into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+        into.append(outcome)  # noqa: PERF401 - keeps the outcomes before an error
 
 
 class Answering:
-    """Responds to each creation by a function of its e-mail, after a delay that is a function of it too."""
+    """A service whose response and delay both depend on the e-mail."""
 
     def __init__(self, answer: Callable[[str], Response | Exception], seconds: Callable[[str], float] = lambda _: 0.0) -> None:
         self.answer = answer
@@ -393,7 +393,7 @@ async def test_leaving_early_cancels_requests_and_the_client_stays_usable(leave:
     if leave == "return":
         assert (await first_outcome(one)).status is Outcome.ADDED
     elif leave == "raise":
-        with pytest.raises(LookupError, match="mine"):  # the error of the block, not in a group
+        with pytest.raises(LookupError, match="mine"):  # the error of the block, not wrapped in a group
             await own_error(one)
     else:
         with anyio.move_on_after(5) as scope:
@@ -416,7 +416,7 @@ async def test_a_row_that_has_used_up_its_deadline_is_unknown() -> None:
     contacts = client(service, timeout=2.0, deadline=5.0).contacts
     found = await outcomes_of(contacts.create_many([bad, *others], concurrency=4))
     (outcome,) = [outcome for outcome in found if outcome.index == 0]
-    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 4)  # nothing proves that the first failure is the row's own
+    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 4)  # nothing proves that the first failure is due to the row
 
 
 @pytest.mark.parametrize("failure", [lost(), unsent(), status(503), status(503, retry_after="1"), HANG], ids=repr)
@@ -509,16 +509,15 @@ async def test_outcomes_contain_no_secret() -> None:
 
 
 async def test_nothing_of_a_finished_run_is_kept_in_memory() -> None:
-    contacts = [
-        NewContact(f"user{number}@kept.example") for number in range(500)
-    ]  # outcomes of other tests may still be in memory
+    # The e-mails are unique to this test, because outcomes of other tests may still be in memory.
+    contacts = [NewContact(f"user{number}@kept.example") for number in range(500)]
     await client(Script(added())).contacts.create_many(contacts)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in contacts]
 
 
 class Uninterruptible:
-    """Ignores cancellation until the response has arrived."""
+    """A transport that ignores cancellation until the response has arrived."""
 
     def __init__(self, *answers: Response | Exception) -> None:
         self.answers = list(answers)
@@ -551,7 +550,7 @@ async def test_an_attempt_with_an_earlier_deadline_than_those_before_it_ends_in_
     terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
     began = anyio.current_time()
     found = await outcomes_of(client(transport, **terms).contacts.create_many(map(NewContact, emails), concurrency=4))
-    assert anyio.current_time() - began == pytest.approx(68, abs=2)  # forty quick ones; from 61.5 s on, four at a time
+    assert anyio.current_time() - began == pytest.approx(68, abs=2)  # 40 quick rows: one at a time until 61.5 s, then four
     assert Counter(str(outcome.status) for outcome in found) == {"added": 40, "unknown": 3}
 
 

@@ -1,4 +1,4 @@
-"""The real pipeline is killed at every point and resumed in another process; tools/simulation.py is the long version."""
+"""The real pipeline, killed at every point and resumed by another process; tools/simulation.py runs the long version."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ PAUSES: dict[str, list[Any]] = {
 
 
 class Distant(Script):
-    """A script with a short delay for each request."""
+    """A script that delays each request a little."""
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         await anyio.sleep(0.02)
@@ -73,7 +73,7 @@ async def until_paused(outcomes: Outcomes) -> None:
 
 
 async def drain_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
-    """Drain a run once it is paused; return its outcomes and how many seconds it continued."""
+    """Drain a run once it is paused; return its outcomes and how many seconds it still ran."""
     found: list[ContactOutcome] = []
     began = math.nan
     async with anyio.create_task_group() as group, run as outcomes:
@@ -186,7 +186,7 @@ async def test_throttling_that_uses_up_the_retry_budget_is_the_reason() -> None:
 
 
 async def interrupt_run(run: Any, after: float | None) -> float:
-    """Send Ctrl-C after so many seconds, or once the run is paused; return how long the run continued."""
+    """Send Ctrl-C after `after` seconds, or once the run is paused; return how many seconds the run continued."""
     began = math.nan
     async with handle_interrupts(SCREEN) as interrupts, run as outcomes:
         interrupts.drain = partial(drain_run, outcomes)
@@ -215,7 +215,7 @@ async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Journal) -
     script = Distant(*[added()] * 5, *[status(503)] * 17, HANG)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
     seconds = await interrupt_run(run, 20.0)
-    assert len(script.requests) == 23  # the last one is the probe
+    assert len(script.requests) == 23  # the last request is the probe
     assert seconds == pytest.approx(1.0, abs=0.1)
     assert journal.report().state == "interrupted"
 

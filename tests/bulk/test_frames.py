@@ -267,7 +267,7 @@ def test_a_column_that_is_no_field_is_refused_before_anything_is_sent(names: lis
 
 
 class DataFrame:
-    """A data frame of a library without Arrow's interface: iterating over it gives the names of its columns."""
+    """A data frame without Arrow's interface. Iterating over it yields the names of its columns."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(["email"])

@@ -1,4 +1,4 @@
-"""Responses that belong to other rows, as after a duplicated response: a repeated contact id reveals them."""
+"""Responses that reach the wrong rows, for example after a duplicated response: a repeated contact id reveals them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}
 
 
 class Desynchronised:
-    """Responds to each row by a function of its number, each a little later than the one before."""
+    """Responds to each row according to its number, a little later than to the row before."""
 
     def __init__(self, answer: Callable[[int], Response], seconds: float = 1.0) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""The journal of a bulk run: writes are durable, one run holds the lock, and anyone can read."""
+"""The journal of a bulk run: writes are durable, one run holds the lock, and any process can read."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_reading_creates_and_changes_no_file_even_after_a_kill(tmp_path: Path) -
     make_killed_journal(killed, commits=7)
     with writing(whole) as writer:
         writer.mark(window(0))
-        for _ in range(2):  # during a run with its log, then after it without one
+        for _ in range(2):  # during a run, with a log; then after the run, without one
             for each in (killed, whole):
                 before = listing(tmp_path)
                 journal = Journal(each)
@@ -573,7 +573,7 @@ def test_a_damaged_journal_is_an_error_with_the_file_and_the_remedy(path: Path) 
     for read in (lambda: list(Journal(path).outcomes()), lambda: open_journal(path, resume=True)):
         with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
             read()
-    with pytest.raises(JournalError), writing(path, resume=True):  # and is not locked afterwards
+    with pytest.raises(JournalError), writing(path, resume=True):  # the failed attempts left no lock
         pass
 
 

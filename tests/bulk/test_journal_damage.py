@@ -1,4 +1,4 @@
-"""Journals that are damaged, incomplete or missing: detected, never destroyed, continued only with every row possibly sent."""
+"""Damaged, incomplete or missing journals: detected, never destroyed, and continued only with every row possibly sent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def names(folder: Path) -> set[str]:
 
 
 def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
-    """Leave a journal like a run that ended in order."""
+    """Create the journal of a run that ended normally."""
     with writing(path) as writer:
         writer.mark(window(0, rows))
         writer.record([outcome(index) for index in range(rows)])
@@ -116,7 +116,7 @@ class TestLog:
             writer.record([outcome(0)])
             writer.end("interrupted", PossiblySent(((1, 2),)))
             os.truncate(f"{path}-wal", 33)
-            Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log again
+            Path(f"{path}-shm").rename(path.with_name("shm"))  # makes SQLite read the log again
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
                 assert db.execute("SELECT value FROM meta WHERE name = 'state'").fetchone() == ('"running"',)
 
@@ -282,7 +282,7 @@ class TestEarlierUnknown:
     def test_journals_moved_aside_earlier_are_not_overwritten(self, path: Path) -> None:
         for number, name in enumerate(("run.db.damaged", "run.db.damaged-1", "run.db.damaged-2")):
             path.write_bytes(b"")
-            path.with_name("run.db.damaged-1-wal").touch()  # of another journal
+            path.with_name("run.db.damaged-1-wal").touch()  # belongs to another journal
             with writing(path, earlier="unknown"):
                 pass
             assert (name in names(path.parent)) is (number != 1)
@@ -304,7 +304,7 @@ class TestEarlierUnknown:
     def test_an_invalid_header_is_damage(self, path: Path) -> None:
         ended(path)
         with path.open("r+b") as file:
-            file.seek(16)  # the size of a page
+            file.seek(16)  # the page size
             file.write(b"\x00\x03")
         with pytest.raises(JournalError, match="is damaged"):
             open_journal(path, resume=True)
@@ -380,7 +380,7 @@ def test_changes_to_a_journal_are_detected_before_it_is_resumed(path: Path, chan
         db.execute(change)
     with pytest.raises(JournalError, match=r"run\.db is damaged"):
         open_journal(path, resume=True)
-    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and every read detects what it reads
+    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # each read detects damage in what it reads
         (Journal(path).report(), list(Journal(path).outcomes()), list(Journal(path).events()))
 
 
@@ -471,7 +471,7 @@ class TestCreation:
 
 @virtual_time
 class TestRuns:
-    """The same through `create_many`."""
+    """The same rules through `create_many`."""
 
     @staticmethod
     async def create(path: Path, transport: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Journals under kills, power failures, full disks and I/O errors; tools/journal_faults.py is the long version."""
+"""Journals under kills, power failures, full disks and I/O errors; tools/journal_faults.py runs the long version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_empty_log_is_an_error_at_once(tmp_path: Path, size: int) -> None:
     began = time.monotonic()
     with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
         Journal(copy).report()
-    assert time.monotonic() - began < 5  # SQLite itself would give up after ten
+    assert time.monotonic() - began < 5  # SQLite itself would give up after ten seconds
 
 
 def test_a_log_whose_first_frame_is_cut_loses_outcomes_but_no_mark(tmp_path: Path) -> None:

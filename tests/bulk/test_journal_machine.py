@@ -1,4 +1,4 @@
-"""Any order of calls, crashes and resumes: the journal holds what a plain dict would hold."""
+"""After any sequence of calls, crashes and resumes, the journal holds what a plain dict would hold."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Continue with copies of the files taken inside a transaction, as a kill would leave them."""
+        """Continue with copies of the files that were taken inside a transaction, as a kill would leave them."""
         successor = self.folder / f"run{next(self.generations)}.db"
         db = self.writer._database._db
         db.execute("BEGIN IMMEDIATE")

@@ -132,7 +132,7 @@ def test_different_strings_stay_different_when_stored_without_nul(one: str, othe
 
 
 class Service:
-    """The contact of one e-mail in the service, by the documented meaning of the duplicates option, one field at a time."""
+    """A model of the service for one e-mail. It applies the documented meaning of the duplicates option field by field."""
 
     def __init__(self, duplicates: str, stored: dict[str, str] | None) -> None:
         self.duplicates = duplicates

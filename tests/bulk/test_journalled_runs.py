@@ -67,11 +67,11 @@ class Steady(Script):
 
 async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
     async for outcome in outcomes:
-        into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+        into.append(outcome)  # noqa: PERF401 - keeps the outcomes before an error
 
 
 async def take_outcomes(run: Any, count: int | None = None) -> list[ContactOutcome]:
-    """Take so many outcomes and leave, or take all."""
+    """Return the first `count` outcomes and leave the run, or return all outcomes."""
     found: list[ContactOutcome] = []
     async with run as outcomes:
         async for outcome in outcomes:
@@ -400,7 +400,7 @@ async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(
 
 
 def copy_journal(path: Path, to: Path) -> Path:
-    """Copy a journal as it is now, as a kill at this moment would leave it."""
+    """Copy a journal in its current state, as a kill at this moment would leave it."""
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copyfile(file, to.with_name(to.name + file.name.removeprefix(path.name)))
     return to
@@ -415,7 +415,7 @@ async def test_a_row_whose_response_stopped_the_run_may_have_been_sent(journal: 
 
 
 class Breaking(Journal):
-    """A journal whose disk is full at its nth record or mark."""
+    """A journal whose disk is full at a given record or mark."""
 
     verb = "record"
     left = 2

@@ -1,4 +1,4 @@
-"""Runs with a journal whose processes are killed, and the checks of what they leave; tools/kill_loop.py is the long version."""
+"""Runs with a journal whose processes are killed, and the checks of the results; tools/kill_loop.py runs the long version."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[tuple[Service, Importers]]:
-    """Start both processes once, because starting them takes longer than a kill."""
+    """Start the service and the importers once, because starting them takes longer than a kill."""
     with pytest.MonkeyPatch.context() as patch, serve_s3() as port:
         for name, value in environment(port).items():
             patch.setenv(name, value)
@@ -188,7 +188,7 @@ def processes() -> Iterator[tuple[Service, Importers]]:
 
 
 def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
-    """Kill the processes of a run one after the other; the last one survives."""
+    """Kill the processes of a run one after another, each at its point; the next process survives."""
     return lambda process, _: deaths[process] if process < len(deaths) else None
 
 

@@ -1,4 +1,4 @@
-"""A row that is only compared is encoded without being parsed; the bytes are those of the parsed row."""
+"""A row that is only compared is encoded without parsing; its bytes equal those of the parsed row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONTACTS = st.builds(
 
 
 def both(row: Any) -> tuple[bytes | None, bytes | None]:
-    """Return the bytes of a row without parsing it, `None` if it must be parsed, and those of the parsed row if it is valid."""
+    """Return the bytes of the unparsed row (`None` if it must be parsed) and of the parsed row (`None` if it is invalid)."""
     parser = RowParser(REQUESTS)
     encoded, parsed = parser.try_encode([row]), parser.parse(7, row)
     return encoded[0] if encoded else None, parser.identifying_bytes(parsed) if isinstance(parsed, ParsedRow) else None

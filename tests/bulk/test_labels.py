@@ -1,4 +1,4 @@
-"""The status of a row is true on every path of faults; tools/label_model.py walks many more paths."""
+"""The status of a row is correct on every path of faults; tools/label_model.py walks many more paths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CRASHING = Bounds(attempts=3, faults=2, crashes=1)
 
 @cache
 def walk_models(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
-    """Walk all models; return the number of paths, of those with the known exception, and the violations."""
+    """Walk all models; return the number of paths, the number of those with the known exception, and the violations."""
     done = [model.walk() for model in models(bounds, coalesce=coalesce)]
     violations: Counter[str] = Counter()
     for model in done:
@@ -98,13 +98,13 @@ def sure(index: int, row: object, answer: CreateContactResponse, trail: AttemptI
 
 
 def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
-    """Break the rule that a failure after which a row may exist is not certain."""
+    """Break the rule that a failed row is uncertain if it may exist."""
     error.maybe_applied = False
     return failed_outcome(index, row, error, duplicates)
 
 
 def dismissed(*arguments: Any, attempts: int, **_: Any) -> ContactOutcome:
-    """Break the rule that a row in flight at the end may exist."""
+    """Break the rule that a row in flight at the end of a run may exist."""
     return unfinished_outcome(*arguments, attempts=attempts, maybe_applied=False)
 
 

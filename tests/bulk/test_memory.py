@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
     ids=["without a journal", "with a journal"],
 )
 def test_many_times_the_rows_take_little_more_memory(options: tuple[str, ...], rows: tuple[str, str], most: float) -> None:
-    """One KiB more per row would fail."""
+    """Check that each row adds less than one KiB."""
     command = [sys.executable, "-m", "benchmarks.bulk_memory", *options, *rows]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}  # benchmarks are not installed
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)

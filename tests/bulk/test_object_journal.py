@@ -46,7 +46,7 @@ def require_complete(journal: ObjectJournal) -> None:
 
 
 def killed(commits: int) -> DictObjects:
-    """Return the objects that a process leaves which is killed after so many commits."""
+    """Return the objects left by a process that was killed after `commits` commits."""
     objects = DictObjects()
     with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
         for _ in islice(steps(writer), commits):
@@ -55,17 +55,17 @@ def killed(commits: int) -> DictObjects:
 
 
 def size_of(objects: DictObjects) -> int:
-    """Return the bytes of all objects."""
+    """Return the total size of all objects in bytes."""
     return sum(map(len, objects.contents.values()))
 
 
 def require_rows(journal: ObjectJournal, rows: int) -> None:
-    """Check that the journal has an outcome of each row, with an id."""
+    """Check that the journal has an outcome with an id for each row."""
     assert [outcome.index for outcome in journal.outcomes() if outcome.id] == list(range(rows))
 
 
 class _SlowObjects(DictObjects):
-    """Objects of which each takes 20 ms to write."""
+    """Objects that take 20 ms each to write."""
 
     def create(self, name: str, content: bytes) -> bool:
         jump(0.02)
@@ -106,7 +106,7 @@ class TestForm:
 
     @pytest.mark.parametrize("batch", [10, 100, 500])
     def test_a_row_takes_at_most_40_bytes(self, batch: int) -> None:
-        """Even if a mark and a record are written for each batch, and ids are random."""
+        """Write a mark and a record for each batch, with random ids."""
         objects, chance = DictObjects(), random.Random(1)  # noqa: S311 - repeatable, not secret
         with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
             for first in range(0, 10_000, batch):
@@ -118,7 +118,7 @@ class TestForm:
     @virtual_time
     @pytest.mark.parametrize(("rate", "rows", "most"), [(None, 3_000, 24), (10.0, 300, 40)])
     async def test_a_row_of_a_run_takes_at_most_40_bytes(self, rate: float | None, rows: int, most: float) -> None:
-        """With 64 requests of 100 ms in flight and 20 ms for each write, and at ten rows a second."""
+        """Run with 64 requests of 100 ms in flight and writes of 20 ms, without a rate limit and at ten rows per second."""
         objects = _SlowObjects()
         client = OutreachClient(transport=_RandomIds(), workspace="space_1", owner_key="key_1", rate=rate)
         emails = [{"email": f"user{number}@a.example"} for number in range(rows)]
@@ -267,7 +267,7 @@ class TestDamage:
 
 
 class Racing(DictObjects):
-    """Objects of a journal whose earlier writer writes once more, while the journal is opened."""
+    """Objects of a journal to which an earlier writer writes once more while the journal is being opened."""
 
     race: Callable[[], object] | None = None
 
@@ -288,7 +288,7 @@ class TestRaces:
             assert 19 in writer.possibly_sent
             with pytest.raises(JournalError, match="another run has taken over the journal"):
                 earlier.record([outcome(0)])
-            with pytest.raises(JournalError, match="another run has taken over the journal"):  # and it stays so
+            with pytest.raises(JournalError, match="another run has taken over the journal"):  # every later call fails too
                 earlier.completed_rows(0, 1)
             writer.record([outcome(0)])
 

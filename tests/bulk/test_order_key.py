@@ -122,7 +122,7 @@ DOMAINS: Final = (
 
 
 def plain(text: str) -> str:
-    """Decompose a string character by character by Unicode's decomposition table until nothing changes."""
+    """Apply Unicode's decomposition table to each character of a string until nothing changes."""
     before = ""
     while text != before:
         before, text = text, "".join(map(_plain, text))
@@ -138,7 +138,7 @@ def _plain(character: str) -> str:
 
 
 def mailbox(email: str) -> tuple[str, str]:
-    """Return the mailbox an address may belong to, by literal rules and the parser of the standard library."""
+    """Return the mailbox that an address may belong to, using literal rules and the standard library's address parser."""
     local, _, domain = re.sub("[\uff20\ufe6b]", "@", email).strip().rpartition("@")
     domain = plain(
         ".".join(_decoded(label) for label in plain(domain).replace("\u3002", ".").rstrip().removesuffix(".").split("."))
@@ -158,7 +158,7 @@ def _decoded(label: str) -> str:
 
 
 def whole_quotes(local: str) -> bool:
-    """Return whether quotes, if any, form a quoted local part by RFC 5322; the meaning of others is undefined."""
+    """Return whether quotes, if any, form a quoted local part of RFC 5322; other quotes have no defined meaning."""
     folded = plain(local).strip()
     return not set('"\\') & set(folded) or re.fullmatch(r'"([^"\\]|\\.)+"', folded) is not None
 

@@ -1,4 +1,4 @@
-"""A run that stands still while another run takes over its journal says nothing false, and sends nothing new."""
+"""A run that stalls while another run takes over its journal reports no false outcome and sends no new row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PUTS = st.dictionaries(st.integers(1, 20), st.sampled_from([*["lost reply"] * 9,
 
 @settings(max_examples=scaled(40))
 @given(SCENES, st.sampled_from(["asyncio", "trio"]), st.integers(5, 60), st.sampled_from([0.0, 4.0, LONG]), STALLS, PUTS)
-def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # noqa: PLR0917 - drawn
+def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # noqa: PLR0917 - drawn arguments
     given_scene: Scenario, backend: str, point: int, seconds: float, stalls: Mapping[int, float], puts: Mapping[int, str]
 ) -> None:
     takeover = Takeover(given_scene, backend, point, seconds, stalls=stalls, puts=puts)
@@ -56,7 +56,7 @@ def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # no
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_run_that_stands_still_during_a_heartbeat_writes_another(backend: str) -> None:
-    """With one row at a time and points 4 seconds apart, heartbeats are due."""
+    """Make heartbeats due by sending one row at a time with points 4 seconds apart."""
     heartbeats = [
         Takeover(scene(concurrency=1), backend, 10_000, 0.0, stalls={**dict.fromkeys(range(5, point), 4.0), point: LONG})
         for point in range(8, 24)

@@ -1,4 +1,4 @@
-"""The throttle of a run as a whole: against a simulated service in virtual time, and decision by decision."""
+"""The throttle of a run: as a whole against a simulated service in virtual time, and decision by decision."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision
 
 @pytest.fixture
 def play(anyio_backend_name: str) -> Any:
-    """Play a scenario on an event loop, in virtual time."""
+    """Return a function that plays a scenario on the event loop in virtual time."""
     return functools.partial(simulate, backend=anyio_backend_name)
 
 
 def on(loop: str) -> pytest.MarkDecorator:
-    """Play a long scenario on one event loop: other tests check that both loops give the same."""
+    """Run a long scenario on one event loop only; other tests check that both loops give the same result."""
     return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
 
 
@@ -78,7 +78,7 @@ def test_nothing_starts_during_a_retry_after(play: Any) -> None:
 def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
     run: Run = play(Scenario(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
     assert not run.shortfalls(refusals=0.15)
-    assert len(run.service.refused) < 70  # hardly any but the first ones, sent before the quota was known
+    assert len(run.service.refused) < 70  # few besides the first ones, which were sent before the quota was known
 
 
 @pytest.mark.parametrize(("begins", "ends", "workers"), [(0, 2, 8), (0, 20, 8), (0, 20, 64), (5, 65, 8)])
@@ -155,7 +155,7 @@ def start(run: RunThrottle, at: float) -> None:
 
 
 def fail(run: RunThrottle, error: OutreachError, failure_kind: FailureKind, at: float, **facts: Any) -> RetryDecision:
-    """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
+    """Start an attempt even if it is not allowed, and let it fail at once."""
     start(run, at)
     return run.on_failure(failed(error, failure_kind, at, at, **facts))
 
@@ -278,7 +278,7 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY  # half of the budget was refunded
     assert run.state(4.0) == "running"
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is not None
-    assert run.state(4.0) == "paused"  # and not more
+    assert run.state(4.0) == "paused"  # and no more than half
 
 
 @virtual_time
@@ -286,7 +286,7 @@ async def test_the_longest_retry_after_closes_the_gate() -> None:
     run = flow()
     for retry_after in (10.0, 30.0, 5.0, 0.0):
         assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=retry_after) is RetryDecision.RETRY
-    assert run.opens_at == 131.0  # and the jitter
+    assert run.opens_at == 131.0  # 30 s and the jitter
     assert run.state(130.0) == "paused"
     assert not run.try_start(130.9)
     assert run.try_start(131.0)
@@ -359,7 +359,7 @@ async def test_endless_throttling_suspends_the_run_unless_it_reports_a_quota() -
 
 def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() -> None:
     run = flow(max_outage=20.0)
-    for at in (10.0, 5.0, 24.0):  # in another order than they started
+    for at in (10.0, 5.0, 24.0):  # not in the order of their starts
         fail(run, REFUSED, FailureKind.REFUSED, at)
     succeed(run, 24.5)
     fail(run, REFUSED, FailureKind.REFUSED, 50.0)
@@ -449,7 +449,7 @@ async def test_the_end_of_a_run_wakes_every_waiter() -> None:
         for number in range(6):
             group.start_soon(wait, now + number // 3 * 5000)
         await anyio.sleep(1)
-        assert not run.try_start(now + 10_000)  # they came first
+        assert not run.try_start(now + 10_000)  # the waiting tasks come first
         assert run.state(now + 1) == "paused"
         run.halt(error)
     assert raised == [error] * 6

@@ -1,4 +1,4 @@
-"""The command `mcp` in a process of its own, called by the SDK's client, on a service in another process."""
+"""The command `mcp` in a separate process, called by the SDK's client, over a service in another process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELLO = (
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve campaigns with hostile names in another process, and yield its address."""
+    """Serve campaigns with hostile names in another process, and yield the address of the service."""
     world = tmp_path_factory.mktemp("world") / "world.json"
     campaigns = [{"id": f"camp_{number}", "name": name, "steps": ["A"]} for number, name in enumerate(HOSTILE)]
     spaces = [
@@ -64,7 +64,7 @@ async def test_an_assistant_reads_and_creates_over_stdio(served: str, mode: str)
     assert {answer["notice"] for answer in (listed, steps, audit, fields, checked, created)} == {NOTICE}
     assert "OA101" in {action["rule"] for action in audit["actions"]}
     assert report["report"]["mailboxes"] == 1
-    assert created["contacts"][0]["status"] in {"added", "skipped"}  # the other event loop has created it
+    assert created["contacts"][0]["status"] in {"added", "skipped"}  # the test on the other event loop may have created it
     assert created["contacts"][0]["certain"]
     assert "workspace: expected one of space_1, got another id" in refused
     assert "the service answered 404" in gone
@@ -114,7 +114,7 @@ def test_a_wrong_file_of_the_last_brief_is_an_error_at_the_start(shell: Shell, t
 
 
 def ended(text: str, *arguments: str) -> Any:
-    """Run the command with an input that ends."""
+    """Run the command with `text` as its whole input."""
     process = start_command("mcp", *FAKE, *arguments, stdin=subprocess.PIPE)
     out, err = process.communicate(text, timeout=60)
     return process.returncode, out, err
@@ -211,7 +211,7 @@ def test_without_the_extra_the_command_names_it() -> None:
 
 
 def configurations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the configuration of an assistant in the README and in the guide."""
+    """Yield the assistant configurations in the README and in the guide."""
     from outreach_async import mcp_server
 
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -74,7 +74,7 @@ end
 
 
 def printed(*command: str) -> list[str]:
-    """Return the lines a shell prints, without the user's start-up files."""
+    """Return the lines that a shell prints, run without the user's start-up files."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -192,7 +192,7 @@ def test_the_help_lists_the_commands_without_importing_them() -> None:
 
 
 def complete(words: str) -> list[str]:
-    """Return what a fresh process answers to bash, and which modules it has imported by then."""
+    """Return the completions that a new process prints for bash, and which modules it has imported by then."""
     code = (
         "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
         "print(*(name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules))"

@@ -1,4 +1,4 @@
-"""The data of the demo: as its generator writes it, and with addresses that reach nobody."""
+"""The demo data: identical to the output of its generator, and with addresses that reach nobody."""
 
 from __future__ import annotations
 

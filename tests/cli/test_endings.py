@@ -82,7 +82,7 @@ def test_the_embedded_service_ignores_the_environment() -> None:
     real, fake = Options.of(defaults, around), Options.of({**defaults, "base_url": "fake:"}, around)
     assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
     assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
-    assert (real.rate, fake.rate) == (5.0, 5.0)  # a rate belongs to no service
+    assert (real.rate, fake.rate) == (5.0, 5.0)  # a rate applies to any service
     assert KEY not in repr(real)
 
 

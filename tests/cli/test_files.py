@@ -1,4 +1,4 @@
-"""The files a command may write: never one that it reads, and never one with other content."""
+"""The files that a command may write: never one that it reads, and never one with other content."""
 
 from __future__ import annotations
 

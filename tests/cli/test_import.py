@@ -312,7 +312,7 @@ def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path
 
 
 def suspend_import(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
-    """Run an import that is suspended after so many rows."""
+    """Run an import that is suspended after `done` rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
     assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
 

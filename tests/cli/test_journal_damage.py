@@ -27,7 +27,7 @@ def piped(text: str, *arguments: str) -> tuple[int, str]:
 
 
 def suspend(service: FakeService, done: int = 2) -> None:
-    """Suspend the next import after so many rows."""
+    """Suspend the next import after `done` rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
 
 

@@ -78,7 +78,7 @@ def test_urls_that_cannot_be_used_are_refused_with_the_option(
 
 @pytest.fixture
 def parts(url: str, shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path) -> str:
-    """Leave the journals of two parts, of which the second is not finished and has an uncertain row."""
+    """Create the journals of two parts. The second part is unfinished and has an uncertain row."""
     for number, scripted in enumerate([[], [commit_then(reset()), ok, status(429, retry_after=7200)]]):
         path = tmp_path / f"{number}.csv"
         path.write_text("email\n" + "".join(f"p{number}{at}@a.example\n" for at in range(4)), encoding="utf-8")

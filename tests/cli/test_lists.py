@@ -96,7 +96,7 @@ def test_a_terminal_names_the_columns_that_it_hides() -> None:
 
 
 def printed(width: int, names: tuple[str, ...], *rows: dict[str, Any]) -> list[str]:
-    """Return what a terminal of this width shows of a list."""
+    """Return the lines of a list on a terminal of this width."""
     shown = StringIO()
     screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=width, color_system=None))
     columns = ListColumns(("name", "sent", "note"), ("name",), lambda row, name: row[name])

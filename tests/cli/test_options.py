@@ -1,4 +1,4 @@
-"""A command has the options that it uses, and no others; ids are checked before anything is sent."""
+"""A command has exactly the options that it uses; ids are checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_walk_knows_every_command_and_shared_option() -> None:
 def attempt(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., object]:
-    """Return a function that runs a command and returns everything that it did, except for how long it took."""
+    """Return a function that runs a command and returns everything that it did, without durations."""
     monkeypatch.setenv("OUTREACH_BASE_URL", server_options[1])
     monkeypatch.setenv("OUTREACH_WORKSPACE", server_options[3])
     path, journal = save_contacts(tmp_path, "email\nann@a.example\n"), str(tmp_path / "run.db")
@@ -120,7 +120,7 @@ def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell
 
 
 def names_read(function: Callable[..., Any]) -> set[str]:
-    """Return the variables that a function and what it wraps read."""
+    """Return the variables that a function and the functions it wraps read."""
     found: set[str] = set()
     while True:
         codes: list[CodeType] = [function.__code__]

@@ -41,7 +41,7 @@ from outreach_async.logs import LOGGER
 
 @contextmanager
 def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """Run `serve --json` until the block ends it, and yield the process and what it printed."""
+    """Run `serve --json` until the block ends, and yield the process and what it printed."""
     command = ("sh", "-c", f'{before} exec "$@"', "sh", *COMMAND)
     with start_command("serve", "--json", *arguments, command=command) as process:
         assert process.stdout is not None
@@ -208,7 +208,7 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
         began = monotonic()
         done = wait_for_end(process)
         assert done.code == 130
-        assert monotonic() - began < 20  # it would take 30 s; it takes less than 2 s on an idle machine
+        assert monotonic() - began < 20  # draining would take 30 s; ending takes less than 2 s on an idle machine
         assert done.err.splitlines()[-1] == "outreach-async: interrupted"
         journal_report = Journal(journal).report()
         assert journal_report.state == "interrupted"

@@ -62,7 +62,7 @@ async def test_a_slot_handed_to_a_wait_just_cancelled_goes_to_the_next() -> None
         await anyio.wait_all_tasks_blocked()
         scope.cancel()
         slots.release()
-    if not served:  # the task got the slot before its cancellation, and keeps it
+    if not served:  # otherwise, the task got the slot before its cancellation and keeps it
         slots.release()
     assert served == ["patient"]
 

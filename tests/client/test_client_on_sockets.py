@@ -1,4 +1,4 @@
-"""A real service misbehaving on real sockets: every call has a named error or a true outcome, and the client stays usable."""
+"""Faults on real sockets: every call raises the expected error or has a correct outcome, and the client stays usable."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FAULTS: Final[dict[str, tuple[f.Fault, type[OutreachError]]]] = {
 """Each fault, and the error of a call that is not retried."""
 
 PATIENCE: Final = 30.0
-"""Timeout per attempt, in seconds: enough on any machine. Faults that only a timeout ends advance the clock, see `Hurried`."""
+"""Timeout per attempt, in seconds: enough on any machine. Faults that only a timeout ends advance the clock (see `Hurried`)."""
 
 before_and_after = pytest.mark.parametrize("committed", [False, True], ids=["before the commit", "after the commit"])
 
@@ -64,7 +64,7 @@ POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_mis
 
 @attrs.frozen
 class Hurried:
-    """A service that lets the client's timeout expire as soon as a fault begins that nothing else ends."""
+    """A service that lets the client's timeout expire as soon as a fault begins that only a timeout ends."""
 
     fake: FakeService
 
@@ -100,7 +100,7 @@ async def test_each_fault_of_a_read_is_a_named_error_and_the_client_stays_usable
         async with world(make, attempts=2, hurried=True) as (fake, client):
             fake.faults.add(f.commit_then(fault) if committed else fault, operation="list_mailboxes")
             with pytest.raises(OutreachError) as caught:
-                await client.mailboxes.list(deadline=None)  # with a deadline, a refused read is retried until then
+                await client.mailboxes.list(deadline=None)  # with a deadline, a refused read is retried until the deadline
             assert type(caught.value) is kind, name
             assert caught.value.operation == "list_mailboxes", name
             assert caught.value.attempts == (1 if kind is UnexpectedResponse else 2), name
@@ -118,7 +118,7 @@ async def test_an_error_never_denies_that_a_contact_may_have_been_created(make: 
                 await client.contacts.create(CONTACT)
             assert type(caught.value) is kind, name
             assert caught.value.maybe_sent, name
-            # A 429 is taken at its word: nothing was done.
+            # A 429 is trusted to mean that nothing was done.
             assert caught.value.maybe_applied or not stored(fake, client) or name == "429", name
 
 
@@ -131,7 +131,7 @@ async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, 
         async with world(make, attempts=3, hurried=True) as (fake, client):
             fake.faults.script("create_contact", f.commit_then(fault) if committed and name != "429" else fault)
             created = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
-            assert Outcome.ADDED in created.possible, name  # the truth: the workspace was empty
+            assert Outcome.ADDED in created.possible, name  # the true outcome: the workspace was empty
             assert created.attempts >= 2, name
             assert len(stored(fake, client)) == 1, name
 
@@ -141,7 +141,7 @@ async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Ma
     # The checks hold however many attempts time out, so a busy machine changes nothing.
     async with world(make, attempts=3) as (fake, served), served.with_options(timeout=0.7) as client:
         for number, (name, (fault, _)) in enumerate(FAULTS.items()):
-            lost_answer = number % 2 == 1 and name != "429"  # a 429 is taken at its word: nothing was done
+            lost_answer = number % 2 == 1 and name != "429"  # a 429 is trusted to mean that nothing was done
             fake.faults.add(f.commit_then(fault) if lost_answer else fault, operation="create_contact", p=0.02)
         rows = [NewContact(f"user{number}@company.example") for number in range(120)]
         async with client.contacts.create_many(rows, concurrency=8) as outcomes:

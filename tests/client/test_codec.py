@@ -94,7 +94,7 @@ def drawn(**options: Any) -> st.SearchStrategy[tuple[str, Wire]]:
 
 
 def fault(name: str, value: Any) -> list[str]:
-    """Return the faults of JSON, which must be the same for both decoders."""
+    """Return the faults of a JSON value, which must be the same for both decoders."""
     with pytest.raises(DecodeError) as read:
         decode_model(KINDS[name], json.dumps(value).encode())
     if isinstance(value, dict):
@@ -407,7 +407,7 @@ def test_a_new_contact_is_encoded_as_what_was_set() -> None:
 
 
 class Masked(str):
-    """A string subclass, as secret stores provide."""
+    """A string subclass like those of secret stores."""
 
     __slots__ = ()
 
@@ -471,7 +471,7 @@ def test_cattrs_is_imported_only_for_invalid_responses(kind: Any, value: Wire, l
 
 
 def name_of(kind: Any) -> str:
-    """Return how a kind is written."""
+    """Return the name of a kind in `KINDS`."""
     return next(name for name, each in KINDS.items() if each == kind)
 
 

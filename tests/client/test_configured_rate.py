@@ -24,17 +24,17 @@ from outreach_async.testing import VirtualTime
 
 
 def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return by how many attempts some window exceeds what a rate allows, at most; negative if none does."""
+    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
     burst, lowest, most = max(1.0, rate / 10), math.inf, -math.inf
-    for number, at in enumerate(starts):  # of all windows that end here, the one that begins where `number - rate * at` is least
+    for number, at in enumerate(starts):  # the worst window that ends here begins where `number - rate * at` is least
         lowest = min(lowest, number - rate * at)
         most = max(most, number + 1 - rate * at - lowest - burst)
     return most
 
 
 async def mix(rate: float, seed: int, latency: float, in_flight: int) -> list[float]:
-    """Use a client and a copy in many ways at once, against a service with faults; return when attempts started."""
-    chance = random.Random(seed)  # noqa: S311 - a simulation that can be repeated
+    """Use a client and a copy of it concurrently against a service with faults; return when attempts started."""
+    chance = random.Random(seed)  # noqa: S311 - a reproducible simulation
     outages: list[Any] = [(at, at + 1, chance.choice(["refused", "503", "429"])) for at in (3.0, 8.0)]
     scene = Scenario(seconds=0, limits=[(0, chance.choice([5, 50, 1e6]))], latency=latency, outages=outages, seed=seed)
     service = RateLimitedService(scene)

@@ -262,7 +262,7 @@ async def test_a_task_waiting_for_a_slot_respects_a_gate_closed_meanwhile() -> N
 
 async def test_a_slot_freed_after_the_deadline_starts_no_attempt() -> None:
     class Busy(Script):
-        """Blocks the event loop for longer than the other call has, and only then responds."""
+        """Blocks the event loop beyond the deadline of the other call, and only then responds."""
 
         async def _play(self, progress: Progress, number: int) -> Response:
             await anyio.sleep(1.0)
@@ -283,7 +283,7 @@ async def test_a_slot_freed_after_the_deadline_starts_no_attempt() -> None:
 @pytest.mark.parametrize(("entry", "error"), [(status(429), RateLimited), (status(500), DeadlineExceeded)], ids=repr)
 async def test_a_refusal_that_arrives_when_no_time_is_left_stays_one(entry: Any, error: type[OutreachError]) -> None:
     class Late(Script):
-        """Keeps the event loop busy beyond the deadline, so that the answer comes before the cancellation."""
+        """Blocks the event loop beyond the deadline, so that the response arrives before the cancellation."""
 
         async def _play(self, progress: Progress, number: int) -> Response:
             response = await super()._play(progress, number)
@@ -310,7 +310,7 @@ async def test_a_call_whose_deadline_is_before_the_gate_opens_is_refused_unsent(
 
 
 class Judge:
-    """A run's throttle that decides as its script says, and notes what the engine tells it."""
+    """A run's throttle that makes scripted decisions and records what the engine reports."""
 
     def __init__(self, *verdicts: RetryDecision) -> None:
         self.gate = RetryAfterGate()
@@ -416,7 +416,7 @@ async def test_the_retry_budget_bounds_the_retries_of_all_calls_together() -> No
     for _ in range(5):
         with pytest.raises(StatusError):
             await one.campaigns.list()
-    assert len(script.requests) == 5 + 2  # 30 buys two repeats at 14
+    assert len(script.requests) == 5 + 2  # a budget of 30 pays for two retries at 14 each
 
 
 async def test_a_success_refunds_what_its_retries_cost() -> None:
@@ -548,7 +548,7 @@ async def test_bursts_of_cancelled_calls_leave_the_client_usable() -> None:
     st.sampled_from(["added", "skipped"]),
 )
 def test_the_possible_outcomes_always_contain_the_true_one(anyio_backend: Any, faults: list[str], last: str) -> None:
-    """A response is certain exactly if no earlier attempt may have been applied, or if it says added."""
+    """Check that a response is certain if and only if it says added or no earlier attempt may have been applied."""
     entries: dict[str, Any] = {
         "lost": lost(),
         "unsent": unsent(),

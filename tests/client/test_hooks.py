@@ -54,7 +54,7 @@ from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
 
-FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - every wait as long as it may be
+FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - maximum jitter
 CONTACT = NewContact("ann@b.example", first_name="Annabel")
 
 
@@ -89,7 +89,7 @@ def rows(count: int) -> list[NewContact]:
 
 
 async def call(transport: Any, **options: Any) -> Spy:
-    """Create a contact and return the events, whatever happens."""
+    """Create a contact and return the events, even if the call fails."""
     spy = Spy()
     with suppress(OutreachError):
         await client(transport, spy, **options).contacts.create(CONTACT)

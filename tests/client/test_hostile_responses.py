@@ -1,4 +1,4 @@
-"""Whatever a service responds, a call returns or raises an error of ours, in bounded memory and time."""
+"""For any response, a call returns or raises an error of this package, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str,
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_the_strangest_bodies_end_in_a_result_or_an_error_of_ours(operation: str, anyio_backend_name: str) -> None:
     for status in (200, 400):
-        for body in ODD_BODIES[anyio_backend_name == "trio" :: 2]:  # half of them on either loop
+        for body in ODD_BODIES[anyio_backend_name == "trio" :: 2]:  # half of the bodies on each event loop
             async with client_of(Says(Response(status, {}, body))) as client:
                 assert (await ending(client, operation)).kind in {
                     *("Response", "Page", "list", "CampaignSteps", "CreatedContact"),
@@ -146,7 +146,7 @@ LARGE: dict[str, bytes] = {
 
 
 class Marked(bytes):
-    """A body that can be weakly referenced, which bytes cannot."""
+    """A body that records its deletion, which `bytes` does not."""
 
     gone: list[bool]
 
@@ -155,7 +155,7 @@ class Marked(bytes):
 
 
 class SaysAnew:
-    """Responds with a body and keeps no reference to it."""
+    """Responds with a new copy of a body each time and keeps no reference to the copy."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -199,7 +199,7 @@ class Foreign(KeyError):
 
 
 class Turns:
-    """Responds in turn and repeats the last entry; responses are created each time, and exceptions are raised."""
+    """Plays its answers in order and repeats the last one. Responses are created each time; exceptions are raised."""
 
     def __init__(self, *answers: Response | type[Exception]) -> None:
         self._answers = [*answers]

@@ -1,4 +1,4 @@
-"""No id, header, target, method or base URL can cause another request than intended: it is refused or sent unchanged."""
+"""No id, header, target, method or base URL can cause an unintended request: each is refused or sent unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 def places(*places: tuple[str, str]) -> pytest.MarkDecorator:
-    """Run a test over these transports, each on its event loop."""
+    """Run a test with each of these transports, on the given event loop."""
     cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in places]
     return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
 
@@ -90,7 +90,7 @@ class Seen(Says):
 
 
 async def sent(call: Any) -> Request | None:
-    """Return the one request a call sent, or nothing if the call was refused before anything was sent."""
+    """Return the one request that a call sent, or `None` if the call was refused before anything was sent."""
     transport = Seen()
     async with client_of(transport) as client:
         try:

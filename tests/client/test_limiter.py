@@ -136,7 +136,7 @@ async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(result: 
 
 
 async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
-    """Let many tasks queue for one start per second, cancel some of them, and return who was served."""
+    """Queue many tasks for one start per second, cancel some of them, and return those that were served."""
     served: list[int] = []
     opens = [anyio.current_time() + 0.5]
     scopes = [anyio.CancelScope() for _ in range(count)]
@@ -166,7 +166,7 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
 @settings(max_examples=scaled(30))
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
 def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
-    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn
+    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before any start
     served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
     assert served == [number for number in range(count) if number not in doomed]
     assert not line
@@ -181,7 +181,7 @@ async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more
         next(looks)
         return opens[0]
 
-    line.wake_first(0.0)  # nobody is there
+    line.wake_first(0.0)  # the queue is empty
     async with anyio.create_task_group() as group:
         group.start_soon(line.wait, take)
         await anyio.wait_all_tasks_blocked()
@@ -228,7 +228,7 @@ def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(anyio_backe
         now = anyio.current_time()
         limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
         assert (limits.gate.opens_at, limits.limit) == (-math.inf, 10.0)
-        assert not limits.try_start(now)  # nobody knows how many attempts have just started
+        assert not limits.try_start(now)  # the number of recent attempts is unknown
         assert limits.try_start(now + 0.1)
 
     anyio.run(learn, backend=anyio_backend[0])
@@ -268,7 +268,7 @@ def test_an_idle_time_changes_neither_the_limit_nor_the_measured_rate() -> None:
     assert limits.try_start(now)
     limits.on_failure(refused(now))
     assert limits.limit is not None
-    assert 40 < limits.limit < before  # 0.7 of 1.25 times the achieved rate
+    assert 40 < limits.limit < before  # 0.7 * 1.25 times the achieved rate
 
 
 # Shares
@@ -312,7 +312,7 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
         assert limits.take_usage() == Usage(wanted=6, answered=2, refused=1, retry_after=2.0)
         group.cancel_scope.cancel()
     assert limits.take_usage() == Usage(wanted=0, answered=0, refused=0, retry_after=0.0)
-    assert limits.limit == 1000.0  # whoever hands out the shares learns the limit
+    assert limits.limit == 1000.0  # the coordinator of the shares learns the limit
 
 
 @virtual_time

@@ -117,7 +117,7 @@ async def slowly(rows: list[NewContact]) -> AsyncIterator[NewContact]:
 
 
 async def records(caplog: pytest.LogCaptureFixture, *entries: Any, many: int = 0, slow: bool = False) -> list[logging.LogRecord]:
-    """Create one or many contacts and return the log records, whatever happens."""
+    """Create one or many contacts and return the log records, even if the call fails."""
     retry = RetryPolicy(jitter=lambda: 1.0)
     one = OutreachClient(transport=Script(*entries), owner_key="key_secret", workspace="space_1", retry=retry)
     rows = [NewContact(f"ann{number}@b.example") for number in range(many)]

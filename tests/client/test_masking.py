@@ -127,7 +127,7 @@ def test_searching_for_any_secret_terminates(secret: str, body: bytes) -> None:
     assert mask_bytes(body, (secret,)) == body
 
 
-# `***` stands for secrets and U+FFFD for invalid bytes: masking could assemble a key that contains them.
+# Masking inserts `***` for secrets and U+FFFD for invalid bytes, so it could assemble a key that contains them.
 keys = st.text(st.characters(codec="utf-8", exclude_characters="*\ufffd"), min_size=4, max_size=24).map("key_{}".format)
 plain_keys = st.text("0123456789abcdefABCDEF-._~", min_size=8, max_size=40).map("key_{}".format)
 

@@ -149,7 +149,7 @@ def test_a_model_is_frozen_and_slotted(kind: Any) -> None:
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_docstring_of_a_model_describes_every_field(kind: Any) -> None:
     described = set(re.findall(r"^    (\w+): \S", inspect.getdoc(kind) or "", re.MULTILINE))
-    undescribed = set(OPTIONAL_FIELDS) if kind is NewContact else set()  # "And all that follow"
+    undescribed = set(OPTIONAL_FIELDS) if kind is NewContact else set()  # documented together: "And all that follow"
     assert described >= {field.alias for field in attrs.fields(kind)} - undescribed
     assert kind in {NewContact, CreatedContact, Undecodable, CreateContactResponse} or "(section" in (kind.__doc__ or "")
 

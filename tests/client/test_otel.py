@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of calls and bulk runs, as received by in-memory exporters of the SDK."""
+"""OpenTelemetry: spans and metrics of calls and bulk runs, as the SDK's in-memory exporters receive them."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def test_every_item_comes_once_under_every_interpretation(
     if correct_total or reading.first_page == 1:
         assert found == service.listed()
         assert sorted(service.answered) == list(range(reading.first_page, reading.first_page + page_count(service, display)))
-    # at most the page past the end, once more if it was prefetched, and page 0
+    # extra requests: at most the page past the end, a repeat of it if it was prefetched, and page 0
     assert len(service.answered) <= page_count(service, display) + 2
     assert service.displays == {display}
 
@@ -171,9 +171,8 @@ async def test_iteration_ends_soon_if_the_service_ignores_the_page(
 async def test_a_page_without_new_items_ends_the_iteration(size: int, requested_pages: list[int], walk: Walker) -> None:
     service = IgnoresThePage(size)
     assert await walk(campaigns(service, display=2)) == service.ids[:2]
-    assert (
-        service.answered == requested_pages
-    )  # page 0 only if page 2 is reported as the last, which a service that counts from 0 does not have
+    # Page 0 is requested only if page 2 is reported as the last page, which a service that counts from 0 does not have.
+    assert service.answered == requested_pages
 
 
 async def test_items_that_the_service_withholds_are_missing() -> None:
@@ -241,7 +240,7 @@ def test_a_pager_used_as_a_list_says_how_to_use_it(misuse: Callable[[Any], objec
     pager = campaigns(PagingService(3))
     with pytest.raises(TypeError, match=f"^Pager: {mistake}.*; write `async for item in pager`, or `items = await pager.collect"):
         misuse(pager)
-    assert bool(pager)  # as any object without a length
+    assert bool(pager)  # like any object without a length
 
 
 @pytest.mark.parametrize("walk", WALKERS)
@@ -355,7 +354,7 @@ async def test_a_page_that_overtook_its_predecessor_is_refetched_after_insertion
 
 
 class Breaks(PagingService):
-    """Fails a number of times at one page."""
+    """Fails at one page, up to `times` times."""
 
     def __init__(self, size: int, page: int, failure: Response | Exception, times: int = 99) -> None:
         super().__init__(size)

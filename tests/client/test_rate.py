@@ -33,7 +33,7 @@ rates = st.floats(0.5, 2000)
 
 
 def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return by how many attempts some window exceeds what a rate allows, at most; negative if none does."""
+    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
     burst = max(1.0, rate / 10)
     return max(
         number + 1 - first - (rate * (end - begin) + burst)
@@ -46,7 +46,7 @@ def most_in_excess(starts: list[float], rate: float) -> float:
 def test_a_bucket_never_starts_more_than_its_rate_and_burst(rate: float, pauses: list[float]) -> None:
     bucket, now = TokenBucket(rate), 0.0
     starts: list[float] = []
-    for pause in pauses:  # every pause is followed by as many attempts as are allowed at that time
+    for pause in pauses:  # after each pause, start as many attempts as are allowed
         now = max(now + pause, bucket.opens_at if pause < 1 else now)
         while bucket.opens_at <= now and len(starts) < 400:
             bucket.record_start(now)

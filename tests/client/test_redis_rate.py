@@ -1,4 +1,4 @@
-"""Clients share a rate over a Redis server: a stub that answers like it, and Debian's own where it is installed."""
+"""Clients share a rate over Redis: against a stub of the server, and against Debian's server where it is installed."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ async def test_a_client_sends_at_its_share_of_a_redis_rate() -> None:
     assert "EVALSHA" in stub.commands
 
 
-# With Debian's server
+# Debian's server
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ anyio.run(main)
 
 
 class Host:
-    """A process that reports once for each line it is sent."""
+    """A process that sends one report for each line on its stdin."""
 
     def __init__(self, url: str, name: str) -> None:
         command = [sys.executable, "-c", _REPORT, url, name]
@@ -322,7 +322,7 @@ def test_the_share_of_a_killed_process_goes_to_the_others(server: RedisServer) -
     other.report(first=True)
     assert one.report() == other.report() == pytest.approx(50)
     other.kill()
-    while one.report() != pytest.approx(100):  # the server's clock decides when the other one's share has expired
+    while one.report() != pytest.approx(100):  # the server's clock decides when the other share has expired
         pass
     one.kill()
 
@@ -339,7 +339,7 @@ def test_a_forked_process_has_a_connection_of_its_own(server: RedisServer) -> No
     assert os.waitpid(child, 0)[1] == 0
     assert anyio.run(rate.renew, report("parent")).rate == pytest.approx(50)
     with Redis.from_url(server.url) as client:
-        assert client.info("clients")["connected_clients"] == 2  # the parent's, and this one
+        assert client.info("clients")["connected_clients"] == 2  # the parent's connection and this one
     rate.close()
 
 

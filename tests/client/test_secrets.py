@@ -91,7 +91,7 @@ def views(thing: Any) -> Iterator[bytes]:
     yield repr(thing).encode()
     yield str(thing).encode()
     for each in chain(thing if isinstance(thing, BaseException) else getattr(thing, "error", None)):
-        yield "".join(traceback.format_exception(each, limit=0)).encode()  # without source lines of the tests
+        yield "".join(traceback.format_exception(each, limit=0)).encode()  # omits the source lines of the tests
         yield repr(vars(each)).encode()
         if isinstance(each, OutreachError):
             yield from pickles(each)
@@ -102,7 +102,7 @@ def pickles(thing: Any) -> Iterator[bytes]:
     for protocol in (0, 2, pickle.HIGHEST_PROTOCOL):
         buffer = io.BytesIO()
         pickler = pickle.Pickler(buffer, protocol)
-        # Without what other libraries register: tblib, which Dask uses, also pickles the causes of errors.
+        # Ignore the reducers of other libraries: tblib, which Dask uses, also pickles the causes of errors.
         pickler.dispatch_table = {}
         pickler.dump(thing)
         yield buffer.getvalue()
@@ -178,13 +178,13 @@ class Echo:
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         progress.sent = True
-        await anyio.sleep(1.0)  # a bulk run waits out throttling until attempts have used up the deadline of the row
+        await anyio.sleep(1.0)  # a bulk run waits out throttling until its attempts have used up the row's deadline
         return Response(self.status, echoed(request), self.body(request))
 
     async def aclose(self) -> None: ...
 
 
-# What a program can do
+# Actions of a program
 
 
 async def listed(client: OutreachClient, _secrets: Secrets) -> Any:
@@ -273,7 +273,7 @@ def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[by
 async def test_a_response_that_echoes_the_request_shows_no_secret(
     status: int, act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
 ) -> None:
-    for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of them on each loop
+    for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of the bodies on each event loop
         await scan(secrets, Echo(status, body), act)
 
 
@@ -314,7 +314,7 @@ async def refused_connection(request: Request, _progress: Progress) -> Response:
 
 
 class Fails:
-    """Always fails in one way."""
+    """A transport that always fails in the same way."""
 
     def __init__(self, way: Callable[[Request, Progress], Awaitable[Response]]) -> None:
         self.way = way
@@ -334,7 +334,7 @@ async def test_a_transport_error_that_quotes_the_request_shows_no_secret(
 ) -> None:
     ways = (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection)
     for turn, way in enumerate(ways, anyio_backend_name == "trio"):
-        await scan(secrets, Fails(way), act, **({"timeout": None} if turn % 2 else {}))  # the other on the other loop
+        await scan(secrets, Fails(way), act, **({"timeout": None} if turn % 2 else {}))  # swapped on the other event loop
 
 
 async def never(_request: Request, _progress: Progress) -> Response:
@@ -342,7 +342,7 @@ async def never(_request: Request, _progress: Progress) -> Response:
 
 
 def misplaced(key: Any) -> dict[str, Callable[[OutreachClient], Any]]:
-    """Pass a key where none belongs, or an invalid key."""
+    """Return calls that pass a key where none belongs, or an invalid key."""
     return {
         "as workspace": lambda c: c.contacts.create(CONTACT, workspace=key),
         "as the client's workspace": lambda c: c.with_options(workspace=key).campaigns.list(),

@@ -1,4 +1,4 @@
-"""A key echoed in any encoding at any place of a response is shown nowhere."""
+"""A key that a response echoes, in any encoding and at any place, is never shown."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> N
             return error
         raise AssertionError("it was not refused")
 
-    for where, seen in representations(await call()):  # without the frames of this test, which contain it
+    for where, seen in representations(await call()):  # without the frames of this test, which contain the key
         assert_hidden(held_key.key, seen, where)
 
 

@@ -26,14 +26,14 @@ def report(client: str, wanted: int = BUSY, succeeded: int = 0, refused: int = 0
 
 
 def settle(coordinator: RateCoordinator, demands: Mapping[str, int], since: float = 0.0) -> dict[str, RateShare]:
-    """Let clients report for four seconds, more often than they must; return their last shares."""
+    """Let clients report four times a second for four seconds; return their last shares."""
     for tick in range(16):
         shares = {name: coordinator.step(report(name, wanted), since + tick / 4) for name, wanted in demands.items()}
     return shares
 
 
 def learn(coordinator: RateCoordinator, allowed: int, since: float = 0.0) -> float:
-    """Let two clients use a service that allows each `allowed` requests in a quarter of a second; return the last rate."""
+    """Let two clients use a service that allows each of them `allowed` requests per quarter second; return the last rate."""
     due = {"a": 0.0, "b": 0.0}
     for tick in range(40):
         for name, requests in due.items():
@@ -70,7 +70,7 @@ def test_a_client_gets_what_it_wants_or_an_equal_share(demands: dict[str, int], 
 def test_what_a_client_does_not_need_goes_to_the_others() -> None:
     shares = settle(RateCoordinator(100.0), {"busy": BUSY, "idle": 0, "slow": 5})
     assert shares["busy"].rate == pytest.approx(80)
-    assert shares["slow"].rate == pytest.approx(25)  # 20 per second, and room for more
+    assert shares["slow"].rate == pytest.approx(25)  # the 20 per second that it needs, and some headroom
     assert shares["idle"].rate == 1
 
 
@@ -146,7 +146,7 @@ def test_every_share_is_positive_and_finite(steps: list[tuple[str, int, int, int
     for client, wanted, succeeded, refused, pause in steps:
         now += pause
         share = coordinator.step(report(client, wanted, succeeded, refused, pause if refused else 0.0), now)
-        assert 0 < share.rate < math.inf  # a share checks this too
+        assert 0 < share.rate < math.inf  # `RateShare` checks this too
 
 
 @pytest.mark.parametrize("field", ["seconds", "wanted", "succeeded", "refused", "retry_after"])

@@ -1,4 +1,4 @@
-"""A client renews its share of a shared rate while it is open, beside its requests."""
+"""A client renews its share of a shared rate while it is open, concurrently with its requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def raise_error(error: Exception) -> Callable[[], NoReturn]:
 
 @attrs.define
 class ScriptedRate:
-    """A rate that answers each report with the next of its answers; a callable is called. It notes every report and its time."""
+    """A rate with one scripted answer for each report. It calls callables, and records every report with its time."""
 
     answers: Iterator[Any]
     reports: list[tuple[float, RateUsage]] = attrs.field(factory=list)
@@ -73,7 +73,7 @@ def share(rate: float = 10.0, expires_in: float = 1.5, hold: float = 0.0) -> Rat
 
 
 def scripted(*answers: object) -> ScriptedRate:
-    """Return a rate that gives these answers, and the last one for ever."""
+    """Return a rate that gives these answers and then repeats the last one."""
 
     def run() -> Iterator[object]:
         yield from answers
@@ -97,7 +97,7 @@ def open_client(service: FakeService, rate: Any, **options: Any) -> OutreachClie
 
 
 async def send(client: OutreachClient, number: int) -> list[float]:
-    """Send requests at the same time, and return when each was answered, in seconds from now."""
+    """Send requests concurrently, and return after how many seconds each was answered."""
     began, ends = anyio.current_time(), []
 
     async def one() -> None:

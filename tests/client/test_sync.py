@@ -66,7 +66,7 @@ def emails(count: int) -> list[dict[str, str]]:
 
 
 class Hanging:
-    """A transport that interrupts the main thread, as Ctrl-C does, and never answers."""
+    """A transport that interrupts the main thread like Ctrl-C and never responds."""
 
     def __init__(self) -> None:
         self.sent = self.cancelled = 0
@@ -250,7 +250,7 @@ def test_a_journal_can_be_read_and_finished_runs_are_reported_again(client: Sync
 
 
 def test_rows_are_read_in_the_thread_of_the_caller(client: SyncClient) -> None:
-    connection = sqlite3.connect(":memory:")  # refuses any other thread
+    connection = sqlite3.connect(":memory:")  # raises in any other thread
     connection.execute("CREATE TABLE people (email TEXT)")
     connection.executemany("INSERT INTO people VALUES (?)", [(row["email"],) for row in emails(1200)])
     rows = ({"email": email} for (email,) in connection.execute("SELECT email FROM people"))
@@ -318,7 +318,7 @@ def test_a_slow_input_does_not_hold_back_rows(fake: FakeService) -> None:
     def rows() -> Iterator[dict[str, str]]:
         for row in emails(4):
             assert not read or transport.sent.acquire(timeout=30), "the row before was held back"
-            read.append(row)  # by the clock below, each row takes longer than a batch may take
+            read.append(row)  # on the clock below, each row takes longer than a batch may take
             yield row
 
     source, loop = CallerRows(rows(), clock=lambda: 0.03 * len(read)), ClientLoop()

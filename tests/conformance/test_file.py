@@ -50,7 +50,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example writes its file again
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example overwrites the file
 @given(behaviours, st.dictionaries(st.sampled_from(KNOB_NAMES), st.text(st.characters(codec="utf-8"))), st.text(max_size=50))
 def test_a_behaviour_file_is_read_back(tmp_path: Path, behaviour: Behaviour, notes: dict[str, str], about: str) -> None:
     path = written(tmp_path, dump_behaviour(behaviour, notes=notes, about=about))

@@ -1,4 +1,4 @@
-"""Calibration measures every knob that is visible from outside; tools/conformance_table.py measures all over a port."""
+"""Calibration measures every knob that is visible from outside; tools/conformance_table.py measures them all over a real port."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_value_of_every_knob_is_measured_where_it_shows(knob: str, behavio
 @pytest.mark.parametrize("place", range(len(pairwise())))
 def test_any_two_values_together_are_measured_and_every_documented_rule_holds(place: int) -> None:
     behaviour = pairwise()[place]
-    connect = LEVELS[place % len(LEVELS)]  # all of them on a real port: conformance_table.py
+    connect = LEVELS[place % len(LEVELS)]  # conformance_table.py runs all of them on a real port
 
     async def measure_there() -> Measurement:
         async with connect(service(behaviour)) as transport:

@@ -41,10 +41,10 @@ Answer = Callable[[], Response]
 
 
 class Scripted:
-    """A transport that gives answers in order, then the last one over and over.
+    """A transport that gives answers in order and then repeats the last one.
 
     Attributes:
-        asked: Requests so far.
+        sent_count: Number of requests so far.
     """
 
     secrets = ("proxy-pass",)

@@ -1,4 +1,4 @@
-"""The documented rules hold for the fake, and each fails where it is broken, with the request and the response."""
+"""The documented rules hold for the fake, and a broken rule is reported with the request and the response."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_rule_without_observations_is_not_judged() -> None:
 
 
 def put(path: str, value: Any) -> Callable[[Any], None]:
-    """Put a value at a path; `*` stands for every item."""
+    """Return a change that puts a value at a path; `*` stands for every item."""
 
     def descend(here: Any, names: list[str]) -> None:
         name, *rest = names
@@ -68,7 +68,7 @@ def put(path: str, value: Any) -> Callable[[Any], None]:
 
 
 def unnamed(document: Any) -> None:
-    """Copy the types of steps to the letters of templates: every template becomes the personalized entry."""
+    """Set the letter of every template to that of the personalized entry."""
     put("data.*.templates.*.test_letter", "PER")(document)
 
 

@@ -22,10 +22,10 @@ from outreach_async.fake.server import serve
 pytest_plugins = ["pytester"]
 
 WRITING = len(CREATION_RULES)
-"""Tests that take writes."""
+"""Number of tests that write to the service."""
 
 READING = len(RULES) - WRITING + 1
-"""Number of tests that do not, including that of the measured knobs."""
+"""Number of tests that only read, including the test of the measured knobs."""
 
 WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT, "--outreach-gmail")
 
@@ -172,7 +172,7 @@ def test_the_command_runs_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None:
-    # A module of this name that fails like a missing one.
+    # A module named `pytest` whose import fails like that of a missing one.
     (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('pytest')", encoding="utf-8")
     run = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module('outreach_async.conformance', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -182,6 +182,6 @@ def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None
 def test_its_options_import_nothing_heavy(tmp_path: Path) -> None:
     heavy = ("anyio", "attrs", "httpx", "json")
     code = f"import outreach_async.conformance, sys; print([name for name in {heavy} if name in sys.modules])"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage imports much
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage imports modules
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

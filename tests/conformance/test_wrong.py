@@ -1,4 +1,4 @@
-"""Every documented rule is checked: a service that breaks one rule is found to break that rule."""
+"""Every documented rule is checked: a service that breaks a rule is reported as breaking it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def same_id_twice(payload: Any) -> None:
 
 
 def first_and_second(name: str) -> Callable[[Any], None]:
-    """Give the second object of a name the value of the first."""
+    """Return a change that copies the value of `name` from the first object to the second."""
 
     def change(payload: Any) -> None:
         payload["data"][1][name] = payload["data"][0][name]
@@ -79,7 +79,7 @@ def one_item_too_many(payload: Any) -> None:
 
 
 def of_nothing(name: str) -> Callable[[Any], Any]:
-    """Set a percentage of a count of zero."""
+    """Return a change that sets a percentage although its count is zero."""
     return lambda item: {**item, name: 5, f"{name}_num": 0, "interested_num": 0}
 
 
@@ -98,7 +98,7 @@ def of_creation(outcome: str, **members: Any) -> Wrong:
 
 
 def lacking(member: str, value: Any) -> Wrong:
-    """Accept a creation without a required member, as if it were there."""
+    """Accept a creation without a required member, as if the member were present."""
 
     def change_request(body: Any) -> None:
         if body.get("email", "without-email").startswith("without-"):
@@ -109,7 +109,7 @@ def lacking(member: str, value: Any) -> Wrong:
 
 
 def campaign_as(value: str | None) -> Wrong:
-    """Create every contact as if for one campaign, or for none."""
+    """Create every contact as if its request named this campaign, or none."""
     return Wrong(change_request=lambda body: body.get("upload_options", {}).update(campaign=value))
 
 
@@ -118,7 +118,7 @@ FOLLOW_UP: Final = "data.1.templates.0"
 FIRST: Final = "data.0.templates.0"
 
 
-# The broken rule, the change, and further rules that cannot hold then.
+# Each row: the broken rule, what is wrong, the change, and other rules that then cannot hold either.
 WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("W1", "a list that is created", refused("fields", 201), set()),
     ("W1", "a list of fields that is an array", refused("fields", 200, body=b"[]"), set()),
@@ -337,7 +337,7 @@ def test_every_rule_has_a_service_that_breaks_it() -> None:
 
 
 class Moving(FakeTransport):
-    """A fake in which something happens before every request."""
+    """A fake on which a function is called before every request."""
 
     def __init__(self, fake: FakeService, happen: Callable[[FakeService], object]) -> None:
         super().__init__(fake)
@@ -365,7 +365,7 @@ async def test_changes_during_the_check_are_not_breaches(order: Any, happen: Cal
 
 
 def last_item_again(request: Request, response: Response) -> Response:
-    """Repeat the last item of a page on the next one, as in a list by last activity."""
+    """Repeat the last item of a page on the next one, as a list sorted by last activity may."""
     if "display=10&page=2" not in request.target:
         return response
     payload = json.loads(response.body)

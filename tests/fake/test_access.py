@@ -107,7 +107,7 @@ def test_a4_the_first_of_several_errors_is_returned(first: int) -> None:
     wrong: dict[str, Any] = {}
     for mistake, _, _ in reversed(ORDERED[first:]):
         wrong |= mistake
-    # If two mistakes concern one member, only the earlier can be made.
+    # If two mistakes concern the same member, only the earlier one is made.
     _, status, code = ORDERED[first]
 
     refusal(post(small_world(), creation(**wrong)), status, code)

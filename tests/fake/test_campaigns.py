@@ -204,7 +204,7 @@ def test_t3_and_t4_contacts_that_left_early_get_no_later_step() -> None:
     arguments = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
     camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in arguments])
 
-    # Four wait for step 1. Of the ten that got it, five left, three got step 2, and two wait for it.
+    # Four contacts wait for step 1. Of the ten that got it, five left, three got step 2, and two wait for step 2.
     assert flow(fake, camp) == [(4, 10, 14), (6, 3, 9)]
 
 
@@ -341,7 +341,7 @@ def test_t13_days_are_the_queue_over_the_daily_limits_plus_remaining_waits() -> 
     boxes = fake.add_mailboxes(SPACE, 2, daily_limit=10)
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=30, steps=["A", {"wait_time": 2 * DAY_MS + 1}])
 
-    # 60 e-mails at 20 a day, and a little over two days between the steps.
+    # 60 e-mails at 20 per day, plus a little over two days between the steps.
     assert ending(fake, camp) == (6, "Jan 7, 2026", "6 days")
 
 
@@ -377,7 +377,7 @@ def test_t12_the_wait_of_the_first_step_starts_at_enrolment() -> None:
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     camp = fake.add_campaign(SPACE, mailboxes=boxes, contacts=10, steps=[{"wait_time": 3 * DAY_MS}, {"wait_time": DAY_MS}])
 
-    # Two days of sending, and both waits, the first of which is that between joining and the first e-mail.
+    # Two days of sending plus both waits. The first wait is between joining and the first e-mail.
     assert ending(fake, camp)[0] == 2 + 3 + 1
 
 

@@ -146,7 +146,7 @@ class Contacts(RuleBasedStateMachine):
         sent=st.dictionaries(st.sampled_from(["first_name", "city"]), st.sampled_from(["", None, "new"]), min_size=1),
     )
     def create_again(self, which: int, duplicates: str, joins: bool, sent: dict[str, str | None]) -> None:
-        """Creations of existing contacts with fields, which random ones rarely are."""
+        """Create an existing contact again, with fields. Random creations rarely do so."""
         contact = self.oracle.contacts[which % len(self.oracle.contacts)]
         space = contact["space"]
         campaign = {SPACE: "camp_1", OTHER: "camp_2"}[space] if joins else None

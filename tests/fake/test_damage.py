@@ -27,7 +27,7 @@ BODIES = st.binary(max_size=30)
 
 
 def read(sequence: list[ServerStep]) -> bytes | Broken:
-    """Parse the bytes and the end of a server's response like a strict client: return the body, or why there is none."""
+    """Parse a server's response and its end like a strict client. Return the body, or why there is none."""
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=100 * 1024)
     client.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
     client.send(h11.EndOfMessage())

@@ -35,7 +35,7 @@ class CountingService:
         return exchange
 
     async def after(self, number: int) -> None:
-        """Wait until so many requests have passed."""
+        """Wait until `number` requests have passed."""
         event = anyio.Event()
         self._waiting.append((number, event))
         if self.passed < number:
@@ -47,7 +47,7 @@ async def send(transport: Transport, request: Request) -> Response:
 
 
 async def until_room(transport: Transport, request: Request) -> Response:
-    """Send until the request is accepted: a server may notice a little later that a client has disconnected."""
+    """Send until the request is accepted: a server may notice only later that a client has disconnected."""
     with anyio.fail_after(60):
         while (response := await send(transport, request)).status == 429:
             await anyio.lowlevel.checkpoint()

@@ -50,7 +50,7 @@ def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behav
 
 
 def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, Response]:
-    """Send from as many threads as there are conversations; return the responses by id."""
+    """Send each conversation in a thread of its own; return the responses by id."""
     answers: dict[str, Response] = {}
     ready = threading.Barrier(len(conversations))
 
@@ -71,7 +71,7 @@ def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, 
 
 @contextmanager
 def by_turns() -> Iterator[None]:
-    """Switch threads every few instructions: by default one would finish before the next starts."""
+    """Switch threads every few instructions; by default, one thread would finish before the next starts."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -96,7 +96,7 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
     assert fresh.dump() == fake.dump()
 
 
-# 19. If many create one contact at once, exactly one adds it.
+# 19. If many clients create one contact at once, exactly one adds it.
 
 RACERS = 12
 

@@ -145,7 +145,7 @@ def agrees(body: dict[str, Any]) -> None:
     answer = call(WORLD, "POST", "/contacts", body)
     value = check_response("create_contact", answer)
     if not accepts(body):
-        assert answer.status >= 400, value  # the first fault decides the response, and that may be another
+        assert answer.status >= 400, value  # the service may refuse it for another fault first
     elif answer.status == 400:
         assert value["error"]["code"] == "unknown_custom_field"  # a document cannot know what a workspace contains
 

@@ -90,7 +90,7 @@ async def test_other_transports_end_alike_but_for_the_proof_of_sending(
     fault: f.Fault, connect: Connect, request_: Request
 ) -> None:
     found = await end_of(connect, fault, request_)
-    # Without a body, or over an ASGI application, no backend can prove it: then "maybe", which counts as sent.
+    # Without a body, or over an ASGI application, no backend can prove it: `None` counts as sent.
     assert found.sent in {True, None}
     assert attrs.evolve(found, sent=True) == await end_of(in_memory, fault, request_)
 

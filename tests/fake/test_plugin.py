@@ -1,4 +1,4 @@
-"""The pytest plugin in suites of its own, loaded through its entry point as when installed."""
+"""The pytest plugin in separate suites, loaded through its entry point like an installed plugin."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Suite:
         result.assert_outcomes(passed=count)
 
     def output_of(self, test: str, *options: str, **outcomes: int) -> str:
-        """Run it, and return what was printed."""
+        """Run the suite and return what was printed."""
         result = self.run(test, *options)
         result.assert_outcomes(**outcomes)
         return result.stdout.str()
@@ -496,7 +496,7 @@ def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
 
 
 def test_a_suite_that_does_not_use_it_imports_only_the_plugin(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others load more
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins import more
     pytester.makepyfile("""
 import sys
 
@@ -509,7 +509,7 @@ def test_loaded(request):
 
 
 def test_with_xdist_rows_reports_and_summaries_are_complete(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each worker would load all that is installed
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each worker would load every installed plugin
     pytester.makepyfile("""
 import pytest
 

@@ -348,7 +348,7 @@ def initials(fake: FakeService) -> None:
 
 
 def sent_after(fake: FakeService, days: float, **campaign: Any) -> list[int]:
-    """Return how many contacts got each of two steps after some time, the second a day after the first."""
+    """Return how many contacts got each of two steps after some days. The second step follows a day after the first."""
     items = {
         "status": "live",
         "steps": ["A", {"wait_time": DAY_MS}],

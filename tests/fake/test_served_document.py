@@ -65,7 +65,7 @@ def ask() -> Iterator[Asker]:
 
 @st.composite
 def lists(draw: st.DrawFn) -> tuple[str, str]:
-    """Make the target of one of the two lists: mostly valid, with any parameters."""
+    """Draw the target of one of the two lists: mostly valid, with any parameters."""
     operation = draw(st.sampled_from(["list_campaigns", "list_mailboxes"]))
     wild = st.fixed_dictionaries(
         {}, optional=dict.fromkeys(["workspace", "page", "display", "other"], TEXTS | st.sampled_from(NUMBERS))

@@ -43,7 +43,7 @@ UNFINISHED = [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nhost: a\n", CHUNKED + b"3
 
 
 class Pieces(RawConnection):
-    """A connection on which these pieces arrive, each after so many seconds; then nothing more."""
+    """A connection on which each of these pieces arrives after `seconds`, and then nothing more."""
 
     def __init__(self, pieces: Iterable[bytes], seconds: float = 0.0) -> None:
         self._pieces = iter(pieces)

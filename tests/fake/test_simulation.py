@@ -225,10 +225,10 @@ def test_b3_opens_count_on_the_day_the_email_was_sent() -> None:
     fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
     fake.sim.script(ADA, opens_after="6d")
     fake.advance(days=6)
-    assert rate(fake) == 16.67  # one of three and three
+    assert rate(fake) == 16.67  # one open of six e-mails
     fake.advance(days=7)
     assert rate(fake) == 16.67
-    fake.advance(days=1)  # the first three are out, and with them the open that came six days later
+    fake.advance(days=1)  # the first three e-mails left the window, with the open that came six days later
     assert rate(fake) == 0
 
     assert rate(fake, "avg_open_rate") == 16.67
@@ -243,7 +243,7 @@ def test_b3_the_open_rate_covers_14_calendar_days_including_today() -> None:
         fake.advance(days=days)
         shown.append(rate(fake))
 
-    assert shown == [16.67, 33.33, 33.33, 0]  # of six, of the later three, of none
+    assert shown == [16.67, 33.33, 33.33, 0]  # one open: of six e-mails, of the later three, of none in the window
 
 
 def test_b3_an_open_after_the_window_counts_only_for_the_lifetime_rate() -> None:
@@ -554,7 +554,7 @@ def test_contacts_that_reply_unsubscribe_or_bounce_get_no_more_emails(how: str, 
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (2, 0, 2)]
     fake.advance(days=5)
 
-    # The second e-mail was already sent, and nobody leaves twice.
+    # The second e-mail was already sent, and no contact leaves twice.
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (0, 2, 2)]
     assert [step for _, _, step in log_entries(log, kind)] == [1]
     assert len(log_entries(log, "opened")) == (kind != "bounced") * 2
@@ -771,7 +771,7 @@ def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:
     halfway = flow(fake)
     fake.advance(days=9)
 
-    # Two start. Three are between steps and have waited for a part of the time. Only one continues to step 3.
+    # Two start. Three are between steps and have already waited for part of the time. Only one continues to step 3.
     assert halfway[0] == (0, 11, 11)
     assert 0 < halfway[1][0] <= 5
     assert flow(fake) == [(0, 11, 11), (0, 8, 8), (0, 1, 1)]

@@ -67,7 +67,7 @@ class Mailing(RuleBasedStateMachine):
             self.nobody_waits_where_there_is_room(camp)
 
     def nobody_waits_where_there_is_room(self, camp: str) -> None:
-        """Contacts that still wait for step 1, which has no wait, wait for capacity."""
+        """Check that contacts wait for step 1, which has no wait time, only for lack of capacity."""
         if steps(self.fake, camp)["data"][0]["left_to_send"]:
             ids = self.fake._world.campaigns[camp].mailboxes
             assert all(box["sent_today"] >= box["daily_limit"] for box in boxes_of(self.fake) if box["id"] in ids)

@@ -236,7 +236,7 @@ def test_c27_states_are_the_50_the_district_territories_and_military_posts() -> 
 def test_c27_timezones_include_all_of_this_machine() -> None:
     here = {name for name in zoneinfo.available_timezones() if name not in {"localtime", "Factory"}}
 
-    # A newer database may know a newer zone: a few, not many.
+    # A newer database on this machine may have a few more zones.
     assert len(here - load_timezones()) < 10
     assert len(load_timezones()) > 590
 

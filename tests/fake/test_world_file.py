@@ -77,7 +77,7 @@ def test_a_dumped_and_loaded_world_is_the_same() -> None:
     assert other.dump() == fake.dump()
     assert everything(other) == everything(fake)
     assert other.now == fake.now
-    # What is generated next is the same, too.
+    # Objects that are generated next are the same, too.
     assert [other.add_workspace(), other.add_mailboxes(SPACE, 2)] == [fake.add_workspace(), fake.add_mailboxes(SPACE, 2)]
     assert create(other)["id"] == create(fake)["id"]
 
@@ -200,7 +200,7 @@ Place = tuple[str | int, ...]
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Return every place in a document, in order."""
+    """Yield every place in a document, in order."""
     yield at
     for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from places(part, (*at, name))

@@ -22,7 +22,7 @@ FIELDS = (PLAN, LINKEDIN)
 
 
 def respellings_of(code: str) -> st.SearchStrategy[str]:
-    """Draw the ways people write a code in a header."""
+    """Draw spellings of a code that people use in headers."""
     words = code.split("_")
     joins = st.sampled_from([" ", "-", "_", "", ". "])
     cases = st.sampled_from([str.upper, str.title, str.lower, str.capitalize])

@@ -24,7 +24,7 @@ EVERY_NAME = [*(name for name, _ in NAMED), *AMBIGUOUS]
 
 
 def map_header(*names: str) -> tuple[str | None, ...]:
-    """Return the codes of columns, beside a column for the e-mail if there is none."""
+    """Return the codes of columns. Add a column for the e-mail if there is none."""
     if any(HEADERS.find(name) == "email" for name in names):
         return map_columns(names).codes
     return map_columns(["email", *names]).codes[1:]
@@ -70,7 +70,7 @@ def test_the_table_maps_to_existing_fields() -> None:
             assert rule.field in header.may_be
             assert rule.reason
             assert rule.present | rule.absent <= CODES
-            assert rule.field in rule.absent  # else two columns would map to one field
+            assert rule.field in rule.absent  # otherwise two columns would map to one field
 
 
 # Every name.

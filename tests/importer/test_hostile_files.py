@@ -1,4 +1,4 @@
-"""Files written by others are read or refused, whatever they contain; and a short run of each target of tools/fuzz.py."""
+"""Untrusted files are read or refused, whatever they contain; with a short run of each target of tools/fuzz.py."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_modified_journal_is_read_or_refused(value: str) -> None:
         try:
             data = changed(table, column, VALUES[value])
         except sqlite3.IntegrityError:
-            continue  # the journal itself refuses it
+            continue  # the journal's own constraints refuse the value
         TARGETS["journal"](data)
 
 

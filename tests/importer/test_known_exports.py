@@ -26,7 +26,7 @@ def test_an_export_is_recognised_and_mapped_without_options(key: str) -> None:
     columns = map_columns(header.split(","))
     assert columns.export == name
     assert {"email", "first_name", "last_name", "title"} <= set(columns.codes)
-    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # which has only the id of the company
+    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # it has only the company's id
 
 
 @pytest.mark.parametrize("key", EXPORTS)

@@ -1,4 +1,4 @@
-"""Memory does not grow with a file: a short version of the command, each file read in a separate process."""
+"""Memory does not grow with the size of a file: a short version of tools/import_memory.py, with a process for each file."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def row(cell: str, code: str) -> Row:
 
 
 def misread(text: str) -> str:
-    """Decode UTF-8 as Windows-1252, like programs that keep its undefined bytes."""
+    """Decode UTF-8 as Windows-1252 and keep its undefined bytes, as some programs do."""
     return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
 
 
@@ -47,7 +47,7 @@ def test_correct_latin_words_cause_no_warning(text: str) -> None:
     assert find_issues([text]) == ()
 
 
-@pytest.mark.parametrize("text", ["„CAFÉ”", "»É«", "ESPAÑA", "IRMÃO", "Ñ’", "café…”", "Â", "E+", "1E+1", "12E+10", "â€", "ð€€€"])  # noqa: RUF001 - so people write
+@pytest.mark.parametrize("text", ["„CAFÉ”", "»É«", "ESPAÑA", "IRMÃO", "Ñ’", "café…”", "Â", "E+", "1E+1", "12E+10", "â€", "ð€€€"])  # noqa: RUF001 - as people write it
 def test_what_only_looks_garbled_causes_no_warning(text: str) -> None:
     assert row(text, "city").warnings == ()
 

@@ -92,13 +92,13 @@ read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", 
 
 
 def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run a program without measuring coverage, which takes memory too."""
+    """Run Python code without measuring coverage, which takes memory too."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     return subprocess.run([sys.executable, "-c", code, *arguments], input=sent, capture_output=True, check=False, env=plain)
 
 
 def refusal(content: bytes, *reader: str) -> str:
-    """Return the error for a workbook."""
+    """Return the error message for a workbook."""
     with pytest.raises(InvalidRequest) as caught:
         read_in_subprocess(ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
     return str(caught.value)
@@ -137,7 +137,7 @@ def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> N
 
 
 def test_an_archive_that_unpacks_to_more_than_it_declares_is_refused() -> None:
-    # python-calamine 0.9.0 unpacks it, but zipfile finds a wrong checksum; later versions notice.
+    # python-calamine 0.9.0 unpacks the archive, but zipfile finds a wrong checksum; later versions refuse it.
     assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated_archive(a_cell_of(100), 1000)))
 
 
@@ -171,7 +171,7 @@ def test_a_number_format_adds_at_most_255_zeros(zeros: int, shown: str) -> None:
 
 
 def loading(folder: Path, code: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the process with a fake python-calamine that does this when it loads a workbook."""
+    """Run the reader process with a fake python-calamine that runs `code` to load a workbook."""
     lines = ("import os", "class CalamineError(Exception): ...", "class CalamineWorkbook:", f"  def from_filelike(file): {code}")
     (folder / "python_calamine.py").write_text("\n".join(lines))
     request = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
@@ -332,7 +332,7 @@ def read_or_refused(content: bytes) -> None:
 
 @LINUX_ONLY
 def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
-    """What getrusage tells on Linux begins with the peak of the process that started this one."""
+    """On Linux, the peak that getrusage reports starts at the peak of the parent process."""
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
     peak_code = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
     assert int(python(grown, sys.executable, "-c", peak_code).stdout) < 150e6

@@ -40,7 +40,7 @@ NAMES = [text(name) for name in HEADER]
 ADDRESS = text("a@b.example")
 LOST = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
 
-# What XML can contain, with its line ends; calamine reads _x000D_ as a character, as spreadsheets do.
+# Text that XML can contain, without underscores: calamine reads _x000D_ as a character, as spreadsheets do.
 cells = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cn", "Co", "Cc"], exclude_characters="_"), max_size=12)
 WITHOUT = """
 import io, sys
@@ -51,7 +51,7 @@ open_file(io.BytesIO(b""), format="xlsx")
 
 
 def seen(*row: str, code: str = "zip") -> Row:
-    """Return a row of these cells, the last under a column that goes to `code`."""
+    """Return a row of these cells, the last one in a column that maps to `code`."""
     content = workbook({"People": sheet_of([[text("email"), text("City"), text("x")], row])})
     return read_sheet(content, {"x": code})[1][0]
 

@@ -17,7 +17,7 @@ from outreach_async.fake import FakeService, faults
 from outreach_async.mcp_server.answers import NOTICE, PAGE_SIZE
 
 LONGEST = 12_000
-"""Characters of an answer, however hostile its data."""
+"""Maximum length of an answer in characters, however hostile its data."""
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_campaigns_are_audited_on_request(service: FakeService, assistant:
     await assistant.ask("audit", campaigns=True)
     assert len(service.requests.of("list_steps")) == 1
     await assistant.ask("audit", workspaces=["space_1"])
-    await assistant.ask("audit", workspaces=["space_1"], rule="OA201")  # a rule about campaigns needs them
+    await assistant.ask("audit", workspaces=["space_1"], rule="OA201")  # a rule about campaigns needs campaign data
     await assistant.ask("audit", workspaces=["space_1"], rule="OA202")
     assert len(service.requests.of("list_steps")) == 2
 

@@ -1,4 +1,4 @@
-"""Docstrings are true and complete: every public name is described with an example, and every example prints what it says."""
+"""Docstrings are correct and complete: every public name has a description and an example; examples print what they show."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def short_examples() -> Iterator[tuple[str, str, str]]:
     seen: set[str] = set()
     for named in [*NAMES, *CALLED, *PART_NAMES]:
         for number, code in enumerate(examples_of(text_of(named)), 1):
-            if code not in seen:  # a name is in more than one package
+            if code not in seen:  # a name may be in more than one package
                 seen.add(code)
                 yield f"{named.id}-{number}", code, named.scope
 
@@ -115,7 +115,7 @@ def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
         for field in attrs.fields(named.value)
         if field.init and not field.inherited and not field.name.startswith("_")
     }
-    if named.value is NewContact:  # thirty of its fields share one sentence
+    if named.value is NewContact:  # thirty of its fields are documented in one sentence
         fields = {"email", "first_name", "custom", "extra"}
     assert fields <= documented
 
@@ -183,7 +183,7 @@ def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:
 
 
 def output_of_script(code: str) -> list[str]:
-    """Run a program whose processes import it, and return the lines it prints."""
+    """Run a program whose child processes import it, and return the lines that it prints."""
     path = Path("program.py")
     path.write_text(code, encoding="utf-8")
     return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True).stdout.splitlines()

@@ -61,7 +61,7 @@ def functions() -> Iterator[tuple[str, int]]:
 
 @functools.cache
 def import_graph() -> grimp.ImportGraph:
-    """Return every import of the package, with those inside functions and those for type checkers."""
+    """Return every import of the package, including those inside functions and those for type checkers."""
     return grimp.build_graph("outreach_async", cache_dir=None)
 
 

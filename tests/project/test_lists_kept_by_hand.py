@@ -26,7 +26,7 @@ NAMES = [route.operation for route in ROUTES]
 """The operations of the service, as in the fake."""
 
 INNER = {CreateContactResponse, WorkspaceFields}
-"""Models whose parts callers receive."""
+"""Models of which callers receive the parts."""
 
 
 def models() -> set[type[ResponseModel]]:
@@ -39,7 +39,7 @@ def segments(path: str) -> tuple[str, ...]:
 
 
 def kinds_of_fields() -> Iterator[Any]:
-    """The type of each field of each decoded model."""
+    """Yield the type of each field of each decoded model."""
     for kind in KINDS.values():
         hints = get_type_hints(get_origin(kind) or kind)
         for field in attrs.fields(get_origin(kind) or kind):

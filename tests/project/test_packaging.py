@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that must not find the tests."""
-    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # later programs reuse what the first one compiles
+    """Run a command without access to the modules of the tests."""
+    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # later programs reuse the compiled files of the first one
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     arguments = [str(part) for part in command]
     return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, check=False)

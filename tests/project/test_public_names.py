@@ -65,7 +65,7 @@ HEAVY = ["aiohttp", "anyio", "attrs", "cattrs", "httpcore", "httpx", "httpx2", "
 
 
 def printed(code: str) -> str:
-    """Return what a new interpreter prints."""
+    """Return what a new interpreter prints when it runs this code."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()

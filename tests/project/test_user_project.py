@@ -38,7 +38,7 @@ connection.commit()
 
 @attrs.frozen
 class User:
-    """A user at work: a copy of the project and the programs of its environment."""
+    """A user's copy of the project and the programs of its environment."""
 
     project: Path
     programs: Path
@@ -65,7 +65,7 @@ class User:
 
 @attrs.frozen
 class Served:
-    """The in-memory service, served from that environment."""
+    """The in-memory service, served from the user's environment."""
 
     url: str
     variables: dict[str, str]

@@ -102,7 +102,7 @@ class ScaleLater(logging.Handler):
         self.timer = threading.Timer(seconds, cluster.scale, (1,))
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "workers" not in record.getMessage():  # of another test's run, which is just ending
+        if "workers" not in record.getMessage():  # from another test's run that is just ending
             return
         if not self.records:
             self.timer.start()
@@ -141,7 +141,7 @@ def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connec
         pytest.raises(TransportError) as caught,
     ):
         list(run)
-    assert KEY.encode() not in pickle.dumps(caught.value)  # with its causes: Dask has told pickle to
+    assert KEY.encode() not in pickle.dumps(caught.value)  # includes the causes, because Dask makes pickle include them
 
 
 def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connection, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_an_error_of_the_service_reaches_the_caller(
         list(run)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of the client that could not connect
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the client that could not connect
 def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tmp_path: Path) -> None:
     import dask
 

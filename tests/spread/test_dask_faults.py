@@ -1,4 +1,4 @@
-"""Imports on a Dask cluster of real processes, of which some die: rows are conserved, and no label is wrong."""
+"""Imports on a Dask cluster of real processes, some of which die: no row is lost or duplicated, and no label is wrong."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def connection(service: ClusterService) -> Iterator[Connection]:
 
 
 def planned(folder: Path, duplicates: DuplicatePolicy = "skip") -> ImportPlan:
-    """Plan 240 rows in four files, of which some share an e-mail."""
+    """Plan 240 rows in four files. Some rows share an e-mail."""
     numbers = [number - 70 if number >= 70 and number % 14 == 0 else number for number in range(240)]
     return write_parts(folder, [f"U{number}@x.example" for number in numbers], files=4, duplicates=duplicates)
 
@@ -92,7 +92,7 @@ def test_a_part_that_dask_gives_up_is_submitted_again(
 ) -> None:
     made = write_parts(tmp_path, [f"u{number}@x.example" for number in range(240)], files=1)
     journal = f"file://{tmp_path}/journals"
-    cluster.scheduler.allowed_failures = 1  # Dask gives a task up at the second death of its worker, by default at the fourth
+    cluster.scheduler.allowed_failures = 1  # Dask gives up a task at the second death of its worker; the default is the fourth
     service.kills = {30, 90, 150}
     with create_many(cluster, made, connection, journal=journal, rate=400.0) as run:
         list(run)

@@ -46,7 +46,7 @@ def connection(service: ClusterService) -> Iterator[Connection]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> ImportPlan:
-    """One part, in which every e-mail has ten rows."""
+    """Return a plan with one part, in which every e-mail has ten rows."""
     emails = [f"u{number % EMAILS}@x.example" for number in range(ROWS)]
     made = write_parts(tmp_path, emails, files=1, duplicates="overwrite")
     assert [part.rows for part in made.parts if part.rows] == [ROWS]
@@ -54,13 +54,13 @@ def made(tmp_path: Path) -> ImportPlan:
 
 
 class Standstill:
-    """A standstill of the worker that sends the 60th row. It ends when another worker has sent 20 rows, or after some time.
+    """A standstill of the worker that sends the 60th row. It ends after `seconds`, or when another worker has sent 20 rows.
 
     Args:
         service: The service.
         journal: Reads the journal of the part.
         begin: Begins the standstill of the process with this id.
-        end: Ends it.
+        end: Ends the standstill of the process with this id.
         seconds: Its duration; `None` to wait for another worker.
 
     Attributes:
@@ -105,11 +105,11 @@ class Standstill:
         self._end(self.process)
 
     def sent_by_others(self) -> list[SentRow]:
-        """Return what other processes sent."""
+        """Return the rows that other processes sent."""
         return [sent for sent in self._service.sent if sent.process != self.process]
 
     def sent_since(self, moment: float) -> list[SentRow]:
-        """Return what the process sent since a moment."""
+        """Return the rows that the process sent after a moment."""
         return [sent for sent in self._service.sent if sent.process == self.process and sent.at > moment]
 
 
@@ -167,7 +167,7 @@ def journal_of(made: ImportPlan, journals: str) -> ObjectJournal:
 
 
 def require_started(standstill: Standstill, made: ImportPlan) -> None:
-    """Check that after its standstill, the worker sent only rows that it had marked, and no more than were in flight."""
+    """Check that after its standstill, the worker sent only rows marked before it, and no more than were in flight."""
     late = standstill.sent_since(standstill.ended)
     assert len(late) <= IN_FLIGHT
     (part,) = (part for part in made.parts if part.rows)

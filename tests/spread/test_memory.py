@@ -1,4 +1,4 @@
-"""Memory of imports in parts: a short version of the command, each plan and each part in a process of its own."""
+"""Memory of imports in parts: a short version of tools/import_memory.py, with a process for each plan and each part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def measure(action: str, kind: str, rows: int) -> tuple[float, float]:
-    """Return the ratio of the peak memory of four times the rows to that of the rows, and the bytes a row between them."""
+    """Return the ratio of the peak memories with `4 * rows` and `rows` rows, and the growth in bytes per row."""
     command = [sys.executable, "-m", "tools.import_memory", action, kind, str(rows), str(4 * rows)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"ratio ([0-9.]+), ([0-9.-]+) bytes a row", done.stdout)

@@ -39,9 +39,9 @@ class Table:
     """A file to write.
 
     Attributes:
-        kind: Its format, which is its suffix.
+        kind: Its format and suffix.
         emails: The e-mail of each row.
-        group: Rows of a row group.
+        group: Number of rows in a row group.
         broken: Rows without their last cell, in CSV only.
     """
 

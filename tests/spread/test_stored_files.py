@@ -119,7 +119,7 @@ def test_a_missing_object_is_an_error_with_its_url() -> None:
 
 
 class _S3(http.server.BaseHTTPRequestHandler):
-    """Answers as S3 does: one object, one that may not be read, and no other."""
+    """Answers like S3 with one readable object, one that may not be read, and no others."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,4 +1,4 @@
-"""Parts on real processes that are killed with -9 and run again: rows are conserved, and no label is wrong."""
+"""Parts on real processes that are killed with SIGKILL and run again: no row is lost or duplicated, and no label is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES, ROWS = 4, 60
 
 
 def email_of(number: int) -> str:
-    """Every seventh row has the e-mail of the one 70 rows before, in other letters, and every fifth is a contact before."""
+    """Return the e-mail of a row. From row 70 on, every seventh row repeats the e-mail of 70 rows before, capitalized."""
     return f"U{number - 70}@x.example" if number % 7 == 0 and number >= 70 else f"u{number}@x.example"
 
 

@@ -386,7 +386,7 @@ def test_a_transport_from_a_url_works_in_another_event_loop() -> None:
             return status
 
         assert asyncio.run(send()) == 200
-        with pytest.warns(ResourceWarning, match="Unclosed client session"):  # nobody closed the first event loop's
+        with pytest.warns(ResourceWarning, match="Unclosed client session"):  # the first event loop's was never closed
             assert go_on() == 200
 
 

@@ -1,4 +1,4 @@
-"""Cancellation and closing: errors are true, no connection is left, and the transport stays usable."""
+"""Cancellation and closing: errors are correct, no connection is left open, and the transport stays usable."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_request_cancelled_while_connecting_is_certainly_not_sent(make: 
             await anyio.to_thread.run_sync(listener.wait_asked)
             group.cancel_scope.cancel()
         assert progress.sent is False
-        await anyio.to_thread.run_sync(listener.wait_idle)  # before it is closed: the handshake's socket is closed at once
+        await anyio.to_thread.run_sync(listener.wait_idle)  # before `aclose`: the handshake's socket is closed at once
         await transport.aclose()
 
 

@@ -1,4 +1,4 @@
-"""One suite over every transport and every kind of service behind it."""
+"""One conformance suite for every transport over every kind of service."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def aiohttp_session_on_a_socket(service: Service) -> AsyncIterator[Transpo
 
 
 def mocked(service: Service, request: httpx.Request) -> httpx.Response:
-    """Respond to a request that httpx would have sent."""
+    """Return the response of a service to an httpx request."""
     fields = {name.lower(): value for name, value in request.headers.items()}
     answer = service.handle(Request(request.method, request.url.raw_path.decode(), fields, request.content))
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
@@ -248,7 +248,7 @@ ON_SOCKETS: Final = [
 async def test_a_fault_has_the_same_effect_on_a_socket_and_in_memory(route: Open, label: str) -> None:
     allowed = [await outcome(fake, label)]
     if label.startswith("wrong_length") and route is aiohttp_on_a_socket:
-        # It reads on, and may take what is left of the body for another answer's start: then all is in doubt, the status too.
+        # aiohttp may read the rest of the body as another response. The whole response is then in doubt, including its status.
         allowed.append((TransportError, True, *allowed[0][2:]))
     assert await outcome(route, label) in allowed
 
@@ -273,7 +273,7 @@ async def test_a_refused_connection_has_the_same_effect_in_memory_and_for_real(m
 
 
 async def outcome(route: Open, label: str) -> tuple[object, ...]:
-    """Return the result of a creation under a fault, and the response of the service to the same request after it."""
+    """Return the result of a creation under a fault, and the service's response to the same request afterwards."""
     service, progress, scope = seeded(), Progress(), anyio.CancelScope()
     service.faults.script("create_contact", WIRE_FAULTS[label])
     seen: tuple[object, ...] = ("given up",)

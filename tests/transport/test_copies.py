@@ -1,4 +1,4 @@
-"""Bulk runs over a service that sends some responses twice: no outcome is certain but false."""
+"""Bulk runs over a service that sends some responses twice: no outcome is both certain and wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE: Final = 60.0
 
 
 class Idling:
-    """A transport that lets the service send delayed copies once a response was read."""
+    """A transport that lets the service send delayed copies after each response is read."""
 
     def __init__(self, inner: Transport, service: CopyingService) -> None:
         self._inner = inner

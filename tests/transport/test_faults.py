@@ -1,4 +1,4 @@
-"""Faults on real sockets: the right error or response, the right retries, true labels, and a client that stays usable."""
+"""Faults on real sockets: the right error or response, the right retries, correct labels, and a client that stays usable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, Tra
 from outreach_async.transport.wire import Progress, Response
 
 TIMEOUT: Final = 30.0
-"""Seconds of an attempt: enough on any machine. What only the clock ends moves the clock."""
+"""Timeout of an attempt in seconds: enough on any machine. Tests of faults that only a timeout ends advance the clock."""
 
 
 Cell = tuple[str, str, str]
@@ -30,7 +30,7 @@ Cell = tuple[str, str, str]
 
 
 def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDecorator:
-    """Run a test over these combinations."""
+    """Run a test with each of these combinations."""
     known = [
         pytest.param(fault, name, loops[loop], id=f"{fault}-{name}-{loop}")
         for fault, name, loop in cells
@@ -44,7 +44,7 @@ everywhere = over(*ALL, loops=EVERY_LOOP)
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_to_the_garbage_collector() -> Iterator[None]:
-    """Unclosed resources warn when they are collected, and warnings are errors."""
+    """Collect garbage after the tests: unclosed resources warn when they are collected, and warnings are errors."""
     yield
     gc.collect()
 
@@ -71,12 +71,12 @@ async def test_a_fault_is_a_response_or_an_error_that_never_denies_what_arrived(
 
 @attrs.frozen
 class Stage:
-    """A call's surroundings.
+    """The environment of a call.
 
     Attributes:
         client: Makes the call.
-        fault: What the call meets first.
-        says: What `maybe_sent` of the first attempt's error may be; nothing if it is answered.
+        fault: The fault of the first attempt.
+        says: Possible values of `maybe_sent` in the error of the first attempt; empty if the attempt gets a response.
         listener: The service.
     """
 
@@ -87,26 +87,26 @@ class Stage:
 
     @property
     def creations(self) -> list[bytes]:
-        """The creations that the service has received."""
+        """Creations that the service has received."""
         return [request for request in self.listener.requests if request.startswith(b"POST ")]
 
 
 async def create(stage: Stage) -> None:
-    """A creation is retried, and its label is exactly what the errors prove."""
+    """Check that a creation is retried and that its label is exactly what the errors prove."""
     created = await stage.client.contacts.create(NewContact("ann@company.example"))
     assert created.attempts == 1 + bool(stage.says)
     assert created.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
-    assert created.possible == {Outcome.ADDED, created.status}  # the true outcome is possible: nobody else creates contacts here
+    assert created.possible == {Outcome.ADDED, created.status}  # includes the true outcome: nobody else creates contacts here
 
 
 async def read(stage: Stage) -> None:
-    """A read is retried."""
+    """Check that a read is retried."""
     assert (await stage.client.mailboxes.list()).data == []
     assert len(stage.listener.peers) <= 2
 
 
 async def ask(stage: Stage) -> None:
-    """A raw request is retried only if no byte was sent."""
+    """Check that a raw request is retried only if no byte was sent."""
     call = partial(stage.client.request, "POST", "/contacts", body=POST.body)
     if stage.says == {True}:
         with pytest.raises(TransportError) as caught:
@@ -121,13 +121,13 @@ async def ask(stage: Stage) -> None:
 
 
 async def end_by_the_clock(listener: Listener) -> None:
-    """Let the timeout of an exchange expire as soon as nothing else can end it."""
+    """Advance the clock past the timeout of an exchange as soon as nothing else can end the exchange."""
     await anyio.to_thread.run_sync(listener.wait_stuck)
     jump(TIMEOUT)
 
 
 async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], Awaitable[None]]) -> None:
-    """Check one call, then that the client stays usable, every slot is free and at most one idle connection is open."""
+    """Check one call, and then that the client stays usable, every slot is free and at most one idle connection is open."""
     async with scene(MAKERS[name], fault) as (transport, listener):
 
         def listen_before_the_repeat() -> float:
@@ -148,9 +148,9 @@ async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], A
 
 
 def in_turn() -> Iterator[Cell]:
-    """Yield each fault with each transport on one event loop: our own see every loop in turn, given ones asyncio.
+    """Yield each fault with each transport on one event loop: our own transports rotate through all loops, others use asyncio.
 
-    What the client makes of an error is no matter of the loop.
+    The client's handling of an error does not depend on the event loop.
     """
     for turn, fault in enumerate(fault for fault in FAULTS if FAULTS[fault].then and not FAULTS[fault].clock):
         for name in ALL:
@@ -166,7 +166,7 @@ async def test_after_a_retryable_fault_labels_are_true_and_the_client_stays_usab
 
 
 def ended_by_the_clock() -> Iterator[Cell]:
-    """Yield each fault that only the clock ends: three backends see it on every loop whose clock moves, the others on asyncio."""
+    """Yield each fault that only a timeout ends: three backends run on every loop with a movable clock, the others on asyncio."""
     for fault in (fault for fault in FAULTS if FAULTS[fault].clock):
         for name in ALL:
             for loop in MOVABLE if name in {"httpx", "aiohttp", "httptools"} else ("asyncio",):
@@ -176,7 +176,7 @@ def ended_by_the_clock() -> Iterator[Cell]:
 
 @matrix(ended_by_the_clock(), loops=MOVABLE)
 async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
-    for check in (create, read, ask):  # sequentially: a jump of the clock affects all
+    for check in (create, read, ask):  # sequentially, because a jump of the clock affects all of them
         await through_the_client(name, FAULTS[fault], check)
 
 

@@ -1,4 +1,4 @@
-"""Arbitrary bytes over real sockets: every backend returns or raises `TransportError`, alike, in bounded memory and time."""
+"""Arbitrary bytes over real sockets: all backends agree on a response or a `TransportError`, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CHUNKED: Final = FIRST + b"transfer-encoding: chunked\r\n"
 
 
 def places(*names: str) -> pytest.MarkDecorator:
-    """Run a test over these transports on asyncio, and over two of them on trio."""
+    """Run a test with each of these transports on asyncio, and with two of them on trio."""
     chosen = [(name, loop) for name, loop in pairs(*names) if loop == "asyncio" or name in {"httpx", "httptools"}]
     cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in chosen]
     return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
 
 
 everywhere, on_our_own = places(*ALL), places(*OWN)
-"""What is given to us is read by the same code as what is our own."""
+"""Transports over a given client or session share their reading code with the package's own."""
 
 
 def chunk(data: bytes) -> bytes:
@@ -47,7 +47,7 @@ def chunk(data: bytes) -> bytes:
 
 
 def flood(head: bytes, data: bytes) -> Behaviour:
-    """Read a request, answer so, and go on until the other side leaves or it has been a lot."""
+    """Read a request, send `head`, and repeat `data` until the client disconnects or `FLOOD` bytes are sent."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -90,7 +90,7 @@ async def test_any_bytes_are_a_response_or_an_error_that_never_denies(make: Make
         await transport.aclose()
 
 
-# The same for all
+# The same result for every backend
 
 
 CODINGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}
@@ -134,7 +134,7 @@ async def test_a_call_ends_alike_over_every_transport(raw: bytes, operation: str
             assert await carried(MAKERS[name], raw, operation) == expected
 
 
-# Too much of everything
+# Excessive responses
 
 
 ZEROS: Final = gzip.compress(bytes(20_000_000), mtime=0)
@@ -209,7 +209,7 @@ async def test_a_false_length_gives_no_more_than_it_states(make: Make, stated: i
         try:
             response = await transport.send(POST, Progress())
         except TransportError as error:
-            assert error.maybe_sent  # cut short, or the rest was no answer's beginning  # noqa: PT017 - there may be none
+            assert error.maybe_sent  # cut short, or the rest did not begin a response  # noqa: PT017 - there may be none
         else:
             assert response.body == b"x" * stated
         await transport.aclose()

@@ -185,7 +185,7 @@ async def test_a_copy_in_a_tls_record_of_its_own_makes_a_later_response_ambiguou
         peer.send(OK)
         peer.request()
         assert go.wait(PATIENCE)
-        peer._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # two segments, and both at once
+        peer._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # sends two segments without delay
         peer.send(OK)
         peer.send(OK)
         sent.set()
@@ -199,7 +199,7 @@ async def test_a_copy_in_a_tls_record_of_its_own_makes_a_later_response_ambiguou
             await anyio.to_thread.run_sync(listener.wait_asked)
             await anyio.to_thread.run_sync(listener.wait_asked)
             go.set()
-            assert sent.wait(PATIENCE)  # the event loop is blocked until both have arrived
+            assert sent.wait(PATIENCE)  # blocks the event loop until both have arrived
         await transport.aclose()
         await anyio.to_thread.run_sync(listener.wait_idle)
 
@@ -277,7 +277,7 @@ async def test_a_second_response_in_a_tls_record_of_its_own_is_not_the_next(make
             group.start_soon(send)
             await anyio.to_thread.run_sync(listener.wait_asked)
             may_send.set()
-            assert has_sent.wait(PATIENCE)  # in the event loop, so that it reads both records at once
+            assert has_sent.wait(PATIENCE)  # blocks the event loop, so that it reads both records at once
         with anyio.move_on_after(PATIENCE):
             await send()
         await transport.aclose()
@@ -317,7 +317,7 @@ async def test_requests_beyond_the_connections_wait_for_their_turn(make: Make) -
 async def test_a_cancelled_scope_sends_nothing(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(listener.url)
-        await transport.send(POST, Progress())  # opens the connection, which the next request could use at once
+        await transport.send(POST, Progress())  # opens a connection that the next request could use at once
         progress = Progress()
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -393,7 +393,7 @@ def test_a_transport_works_in_another_event_loop() -> None:
 
         async def send() -> int:
             status = (await transport.send(POST, Progress())).status
-            await anyio.lowlevel.checkpoint()  # the event loop closes the connection
+            await anyio.lowlevel.checkpoint()  # lets the event loop close the connection
             return status
 
         for backend, options in (EVERY_LOOP["asyncio"], EVERY_LOOP["trio"], EVERY_LOOP["asyncio"]):
@@ -415,7 +415,7 @@ def test_the_pool_is_that_of_the_running_event_loop() -> None:
 
 @everywhere
 async def test_a_host_with_several_addresses_is_reached_at_the_one_that_listens(make: Make) -> None:
-    with Listener(serve()) as listener:  # localhost is often ::1 as well, where nobody listens
+    with Listener(serve()) as listener:  # localhost often resolves to ::1 as well, where nobody listens
         transport = make(f"http://localhost:{listener.port}")
         assert (await transport.send(POST, Progress())).status == 200
         await transport.aclose()

@@ -126,7 +126,7 @@ async def test_bytes_right_after_a_response_make_only_a_later_one_ambiguous(numb
         await running
     running = await stage.exchange()
     stage.receive(RESPONSE)
-    stage.receive(RESPONSE)  # before the exchange runs again
+    stage.receive(RESPONSE)  # both arrive before the exchange resumes
     if number == 1:
         assert (await running).body == b"ok"
     else:
@@ -259,12 +259,12 @@ async def test_requests_of_tasks_that_resume_together_are_sent_in_a_row() -> Non
         for names in ("abc", "def"):
             await asyncio.gather(*map(work, names))
         await transport.aclose()
-    # The first one never waits for others. In the second round, the connections are open.
+    # The first exchange never waits for the others. In the second round, the connections are already open.
     assert log[6:] == ["d", "sent", "e", "f", "sent", "sent"]
 
 
 class LatePool(ProtocolPool):
-    """A pool that is closed in the moment in which a connection has been made and its exchange cannot be cancelled any more."""
+    """A pool that is closed just after a connection was made, when its exchange can no longer be cancelled."""
 
     async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
         with anyio.CancelScope(shield=True):
@@ -306,7 +306,7 @@ def test_addresses_alternate_between_families(found: list[tuple[Any, ...]], expe
 
 
 class Addresses:
-    """Connects to made-up addresses: each takes so many seconds and then fails, or succeeds."""
+    """Connects to fictitious addresses. Each attempt takes the given seconds and then fails or succeeds."""
 
     def __init__(self, **delays: float) -> None:
         self.tried: list[tuple[str, float]] = []

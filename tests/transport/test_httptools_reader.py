@@ -24,7 +24,7 @@ CHUNKED: Final = OK + b"transfer-encoding: chunked\r\n\r\n"
 
 @attrs.frozen
 class Read:
-    """What was read from a connection: a response, or `None` instead of its status if the response is invalid or incomplete."""
+    """What was read from a connection. The status is `None` if the response is invalid or incomplete."""
 
     status: int | None
     headers: dict[str, str] = attrs.field(factory=dict)
@@ -34,7 +34,7 @@ class Read:
 
 
 def read(*pieces: bytes, method: str = "POST", ends: bool = True) -> Read:
-    """Read these pieces, and then the end of the connection."""
+    """Read these pieces and then the end of the connection with a `ResponseReader`."""
     reader = ResponseReader(method, LIMIT)
     left = list(pieces)
     response = None
@@ -52,7 +52,7 @@ def read(*pieces: bytes, method: str = "POST", ends: bool = True) -> Read:
 
 
 def read_by_h11(raw: bytes, method: str) -> Read:
-    """Read these bytes, and then the end of the connection, with h11."""
+    """Read these bytes and then the end of the connection with h11."""
     machine = h11.Connection(h11.CLIENT)
     machine.send(h11.Request(method=method, target="/", headers=[("host", "localhost")]))
     machine.send(h11.EndOfMessage())
@@ -124,7 +124,7 @@ def test_a_response_that_h11_accepts_as_well_is_the_same(raw: bytes, method: str
 
 
 def same_as_h11(ours: Read, theirs: Read) -> bool:
-    """Compare. h11 does not decompress, and does not report that a body ended with the connection."""
+    """Compare two results. h11 does not decompress, and does not report that a body ended with the connection."""
     body = theirs.body if "content-encoding" in ours.headers else ours.body
     keeps_alive = ours.keeps_alive and theirs.keeps_alive
     return attrs.evolve(ours, body=body) == attrs.evolve(theirs, keeps_alive=keeps_alive)

@@ -25,7 +25,7 @@ both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBR
 
 
 def over_mock(library: Any, handler: Callable[[Any], Any], **options: Any) -> HttpxTransport:
-    """Return a transport over a client whose requests a function answers."""
+    """Return a transport over a client with a mock handler."""
     return HttpxTransport(library.AsyncClient(base_url=NOWHERE, transport=library.MockTransport(handler), **options))
 
 
@@ -148,7 +148,7 @@ async def test_a_cancelled_tls_handshake_leaves_no_connection(library: Any) -> N
             group.start_soon(transport.send, POST, Progress())
             await anyio.to_thread.run_sync(listener.wait_asked)
             group.cancel_scope.cancel()
-        await anyio.to_thread.run_sync(listener.wait_idle)  # before it is closed
+        await anyio.to_thread.run_sync(listener.wait_idle)  # before `aclose`
         await transport.aclose()
 
 
@@ -258,6 +258,6 @@ def test_a_client_used_in_another_event_loop_is_refused_and_closed(library: Any)
             gc.collect()
 
         anyio.run(send)
-        with pytest.warns(ResourceWarning, match="unclosed"):  # nobody closed the first event loop's connection
+        with pytest.warns(ResourceWarning, match="unclosed"):  # the first event loop's connection was never closed
             end()
         assert len(listener.requests) == 1

@@ -1,4 +1,4 @@
-"""Bytes behind a response: their connection is not reused, and the response is ambiguous unless it was the first on it."""
+"""Bytes after a response: the connection is not reused, and the response is ambiguous unless it was the first on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def numbered(number: int, field: str = "x-test: 1") -> bytes:
 
 
 class Scripted:
-    """A listener's behaviour that answers the n-th request of all with the n-th of these byte strings, then with its number."""
+    """A listener's behaviour. It answers the n-th request with the n-th byte string, and later requests with their number."""
 
     def __init__(self, *sent: bytes) -> None:
         self._sent = list(sent)
@@ -47,7 +47,7 @@ class Scripted:
 
 
 class Closing(Scripted):
-    """The same, but each connection ends after its second response."""
+    """Like `Scripted`, but each connection ends after its second response."""
 
     def __call__(self, peer: Peer) -> None:
         for number in (1, 2):
@@ -56,7 +56,7 @@ class Closing(Scripted):
 
 
 async def bodies(transport: Transport, count: int, request: Request = POST) -> list[bytes | None]:
-    """Send so many requests one after the other; return the bodies of their responses, `None` for ambiguous ones."""
+    """Send `count` requests in sequence; return the bodies of their responses, `None` for ambiguous ones."""
     received: list[bytes | None] = []
     for _ in range(count):
         try:
@@ -68,7 +68,7 @@ async def bodies(transport: Transport, count: int, request: Request = POST) -> l
 
 
 def in_doubt(error: TransportError) -> None:
-    """Check the error of an ambiguous response."""
+    """Check that an error reports an ambiguous response."""
     assert error.maybe_sent
     assert "may belong to an earlier request" in str(error)
 
@@ -167,7 +167,7 @@ async def test_over_a_session_a_response_that_precedes_its_request_is_not_used(m
         doubtful, fresh = await bodies(transport, 2, request_)
         await transport.aclose()
     assert doubtful is None
-    assert fresh in {b"2", b"3"}  # depending on whether the first of them has left
+    assert fresh in {b"2", b"3"}  # depends on whether the ambiguous request was sent
 
 
 @over("aiohttp_session", loops=EVERY_LOOP)
@@ -222,7 +222,7 @@ async def test_bytes_for_the_next_request_make_no_response_ambiguous() -> None:
                 if len(listener.requests) == 2:
                     group.start_soon(send)
                     await anyio.to_thread.run_sync(listener.wait_asked)
-                    listener.note(b"")  # for the third's own turn here
+                    listener.note(b"")  # for the third request's own `wait_asked` here
                     answer_third.set()
                     wait_readable(listener.peers[0])
                 return response

@@ -1,4 +1,4 @@
-"""Where bytes behind a response can wait: in h11, in TLS, in anyio, in the kernel."""
+"""Places where bytes after a response can be buffered: h11, TLS, anyio and the kernel."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_client_gives_the_same_state(library: Any) -> None:
 
 
 class Wrapped:
-    """A stream in an endless row of streams."""
+    """A stream that wraps an endless chain of streams."""
 
     @property
     def _stream(self) -> Wrapped:
@@ -152,7 +152,7 @@ def test_a_stream_without_known_attributes_has_no_state(stream: object) -> None:
     assert http11_state(stream) is None
 
 
-# Of a connection.
+# In a connection.
 
 
 class Machine:
@@ -167,7 +167,7 @@ class Machine:
 
 
 class Network:
-    """A network stream of these parts."""
+    """A network stream with this extra info."""
 
     def __init__(self, **parts: object) -> None:
         self._parts = parts
@@ -208,7 +208,7 @@ def test_bytes_in_the_kernel_make_a_later_response_ambiguous(pair: tuple[socket.
     far.sendall(b"H")
     assert near.recv(1, socket.MSG_PEEK) == b"H"
     assert not link.is_silent()
-    assert link.check_leftovers(beneath(Machine(), 1), closing=False)  # which is closed when it would be used again
+    assert link.check_leftovers(beneath(Machine(), 1), closing=False)  # it is closed instead of being reused
     with pytest.raises(TransportError):
         link.check_leftovers(beneath(Machine(), 2), closing=False)
 

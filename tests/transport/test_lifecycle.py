@@ -1,6 +1,6 @@
-"""Values of one event loop, the limit of concurrent exchanges, and pooled connections.
+"""Values that belong to one event loop, the limit of concurrent exchanges, and pooled connections.
 
-An exchange in a cancelled scope never starts, and waiting exchanges start in their order. The connection that was used last is
+An exchange in a cancelled scope never starts, and waiting exchanges start in order. The connection that was used last is
 reused first. A connection serves one request at a time, and is closed after anything except a complete response.
 """
 
@@ -100,7 +100,7 @@ async def test_an_exchange_in_a_cancelled_scope_never_starts(limit: int | None) 
         await in_flight.run(held(started, 0, gate), Progress())
     assert scope.cancelled_caught
     assert started == []
-    await in_flight.run(held(started, 1, gate), Progress())  # the cancelled one has released its slot
+    await in_flight.run(held(started, 1, gate), Progress())  # the cancelled exchange has released its slot
     assert started == [1]
 
 
@@ -184,7 +184,7 @@ class PoolHarness:
         return used[0]
 
     async def send_together(self, count: int) -> None:
-        """Use as many connections at once."""
+        """Use `count` connections at once."""
         together = anyio.Event()
         started = []
 

@@ -54,7 +54,7 @@ MAKERS = ON_BOTH if loop == "trio" else {**ON_BOTH, **ON_ASYNCIO}
 
 
 def run(script: str, *urls: str, pem: Path | str = "", loop: str = "asyncio") -> None:
-    """Run a script after the prelude with warnings as errors; it must succeed and print nothing."""
+    """Run the prelude and a script with warnings as errors. Check that they succeed and print nothing."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + script, " ".join(urls), str(pem), loop]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -190,5 +190,5 @@ def test_a_forked_child_must_create_a_new_client_and_does_no_harm(loop: str, aut
         run(FORKING, plain.url, tls.url, pem=authority, loop=loop)
         for listener in (plain, tls):
             listener.wait_idle()
-            # Of each: one that hangs and one that the parent goes on with after the fork; and one of the child's own.
+            # For each transport: one that hangs, one that the parent keeps using after the fork, and those of the child.
             assert len(listener.peers) == (15 if loop == "trio" else 20)

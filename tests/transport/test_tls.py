@@ -39,7 +39,7 @@ PLAIN: dict[str, Callable[[str], Transport]] = {
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
-    """The certificate of an authority that only the environment can make trusted."""
+    """Return the certificate of an authority that is trusted only if the environment says so."""
     pem = tmp_path / "authority.pem"
     certificates().authority.cert_pem.write_to_path(str(pem))
     return pem
@@ -74,7 +74,7 @@ async def test_certificates_of_the_environment_are_used_only_with_trust_env(
 
 
 def hashed(certificate: Path) -> Path:
-    """A folder in which OpenSSL finds the certificate by the hash of its subject."""
+    """Return a folder in which OpenSSL finds the certificate by the hash of its subject."""
     folder = certificate.parent / "folder"
     folder.mkdir()
     (folder / f"{subject_hash(certificate.read_bytes())}.0").write_bytes(certificate.read_bytes())
@@ -82,7 +82,7 @@ def hashed(certificate: Path) -> Path:
 
 
 def subject_hash(certificate: bytes) -> str:
-    """Return the SHA-1 of the subject's attributes in lower case, as X509_NAME_hash computes it."""
+    """Return the SHA-1 of the subject's lower-cased attributes, as X509_NAME_hash computes it."""
 
     def der(tag: int, content: bytes) -> bytes:
         return bytes([tag, len(content)]) + content
@@ -108,7 +108,7 @@ def test_a_context_of_the_wrong_type_is_refused_with_a_remedy(transport: Any, ki
         transport("https://api.example", ssl_context=kind)
 
 
-# One context for all who trust the same.
+# Transports with the same trust settings share one context.
 
 
 def trust(environment: dict[str, str] | None = None, *, trust_env: bool = True) -> TrustSettings:

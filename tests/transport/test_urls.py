@@ -133,7 +133,7 @@ def test_the_environment_selects_the_same_proxy_as_for_httpx(url: str, no: list[
 
 
 def by_httpx(url: str, proxies: dict[str, str]) -> str | None:
-    """Ask httpx, which reads the same variables itself."""
+    """Return the proxy that httpx selects from the same environment variables."""
     names = {"http": "http_proxy", "https": "https_proxy", "all": "all_proxy", "no": "no_proxy"}
     with pytest.MonkeyPatch.context() as patch:
         for scheme, name in names.items():

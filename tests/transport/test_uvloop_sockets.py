@@ -28,12 +28,12 @@ def test_a_reused_descriptor_is_not_closed() -> None:
     sockets = SocketFactory()
     first = sockets(ADDRESS)
     descriptor = first.fileno()
-    with open(os.devnull, "rb") as file:  # noqa: PTH123 - the very file, no path
+    with open(os.devnull, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
         os.dup2(file.fileno(), descriptor)
     del sockets
     gc.collect()
     assert first.fileno() == -1
-    os.close(descriptor)  # it is still open
+    os.close(descriptor)  # raises if it is no longer open
 
 
 def test_a_socket_in_use_is_not_touched() -> None:
