@@ -310,7 +310,7 @@ class Model:
         self._resume(at, at.row, suspects, max(at.marked, at.row + 1))
 
     def _resume(self, at: At, row: int, suspects: PossiblySent, marked: int) -> None:
-        resumed = changed(at, row=row, outcomes=at.outcomes[:row], suspects=suspects, begun=row, marked=marked)
+        resumed = changed(at, row=row, outcomes=at.outcomes[:row], suspects=suspects, started_rows=row, marked=marked)
         resumed.call = self._call(row, suspects)
         resumed.path = (at.path, f"resumed at row {row}, {marked} marked")
         resumed.faults = max(0, resumed.faults - 1)
