@@ -70,35 +70,38 @@ WRONG: Sequence[tuple[Change, str]] = (
     (lambda story: attrs.evolve(story, state="running"), "the run is running"),
     (lambda story: attrs.evolve(story, outcomes=story.outcomes[1:], lines=[]), "row 0: 0 outcomes"),
     (lambda story: attrs.evolve(story, outcomes=(*story.outcomes, story.outcomes[0])), "row 0: 2 outcomes"),
-    (lambda story: attrs.evolve(story, lines=[*story.lines, story.lines[0]]), "delivered 2 times, and kept: 0 skipped skipped -"),
-    (lambda story: attrs.evolve(story, lines=["0 added added -\n"]), "delivered 1 times, and not kept: 0 added added -"),
+    (
+        lambda story: attrs.evolve(story, lines=[*story.lines, story.lines[0]]),
+        "delivered 2 times, and recorded: 0 skipped skipped -",
+    ),
+    (lambda story: attrs.evolve(story, lines=["0 added added -\n"]), "delivered 1 times, and not recorded: 0 added added -"),
     (
         lambda story: relabel(story, 2, possible=frozenset({Outcome.SKIPPED})),
-        "row 2: said 2 skipped skipped -, but was added",
+        "row 2: the outcome is 2 skipped skipped -, expected added",
     ),
     (
         lambda story: relabel(story, 0, status=Outcome.NOT_APPLIED, possible=frozenset({Outcome.NOT_APPLIED})),
-        "row 0: said 0 not_applied not_applied -, but was skipped",
+        "row 0: the outcome is 0 not_applied not_applied -, expected skipped",
     ),
     (
         lambda story: attrs.evolve(story, run=attrs.evolve(RUN, calm=True)),
-        "row 2: uncertain, though nothing went wrong",
+        "row 2: uncertain, although there was no fault",
     ),
     (lambda story: relabel(story, 0, id="contact_2"), "row 0: contact_2 is not the contact of p0@3.example"),
     (
         lambda story: attrs.evolve(story, contacts=[*story.contacts, ("P0@3.EXAMPLE", "contact_9")]),
         "p0@3.example: 2 contacts",
     ),
-    (lambda story: attrs.evolve(story, contacts=story.contacts[1:]), "row 0: p0@3.example is no contact"),
+    (lambda story: attrs.evolve(story, contacts=story.contacts[1:]), "row 0: p0@3.example is not a contact"),
     (lambda story: with_entries(story, Entry(1, 2, "", None)), "row 2: sent 2 times by process 1, of which 0 failed"),
     (lambda story: with_entries(story, Entry(1, 0, "", None)), "row 0: sent by process 1, although it had its outcome"),
     (
         lambda story: with_entries(story, Entry(0, 3, "", None)),
-        "row 3: sent again by process 1, to whose journal it never was",
+        "row 3: sent again by process 1, although an earlier process sent it without a mark",
     ),
     (
         lambda story: with_entries(story, *(Entry(1, row, "", None) for row in range(4, 4101))),
-        "process 1: 4097 rows were sent and not recorded, of at most 4096",
+        "process 1: 4097 rows were sent and not recorded, expected at most 4096",
     ),
 )
 
@@ -117,9 +120,9 @@ def test_leaked_keys_tracebacks_and_premature_outcomes_are_violations(tmp_path: 
     (tmp_path / "run.db-wal").write_bytes(b"\0" + RUN.key.encode() + b"\0")
     (tmp_path / "errors").write_text("Traceback\nRuntimeError: x\n", encoding="utf-8")
     assert list(find_leaks(tmp_path, RUN, Left(9, frozenset({0}), (0, 1)))) == [
-        "a process complained: RuntimeError: x",
+        "a process wrote to stderr: RuntimeError: x",
         "the owner key is in run.db-wal",
-        "row 1: delivered, but not kept",
+        "row 1: delivered, but not recorded",
     ]
 
 

@@ -56,7 +56,7 @@ def mailbox(**changes: Any) -> Mailbox:
 
 
 def mailboxes(count: int, **changes: Any) -> list[Mailbox]:
-    """Return that many mailboxes, each with its own id and address."""
+    """Return `count` mailboxes with unique ids and addresses."""
     domain = changes.pop("domain", "one.example")
     return [mailbox(id=f"mailbox_{domain}_{n}", email=f"m{n}@{domain}", **changes) for n in range(count)]
 
@@ -69,7 +69,7 @@ def wire(box: Mailbox) -> dict[str, Any]:
 
 
 class MailboxService:
-    """A transport that lists the mailboxes of workspaces; a number in place of a list is an error status."""
+    """A transport that lists the mailboxes of workspaces. A number instead of a list is the error status of the response."""
 
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, uncounted: int = 0) -> None:
         self.workspaces = workspaces
@@ -94,13 +94,16 @@ class MailboxService:
         return json.dumps({**listing, "current_page": page, "total_pages": pages}).encode()
 
     async def wait_for_turn(self, page_request: tuple[str, int]) -> None:
-        """Respond at once."""
+        """Wait until the response to this request may be sent; by default, do not wait."""
 
     async def aclose(self) -> None: ...
 
 
 class ConductedService(MailboxService):
-    """Responses wait until nothing else can run; then one is released, chosen by a seed, or all of them without one."""
+    """A service whose responses wait until nothing else can run.
+
+    With a seed, one random response is released at a time; without a seed, all waiting responses are released together.
+    """
 
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, seed: int | None) -> None:
         super().__init__(workspaces)
@@ -130,7 +133,7 @@ NOW: Final = HEALTHY.created_at + 500 * 86_400
 
 @attrs.frozen
 class Shown:
-    """A workspace with its mailboxes and the result of reading it."""
+    """The mailboxes of a workspace and the result of reading that workspace."""
 
     mailboxes: list[Mailbox]
     reading: WorkspaceReadResult
@@ -139,7 +142,7 @@ class Shown:
 def report(
     *shown: Shown, policy: Policy | None = None, now: float = NOW, most: int = MAX_KEPT, read: Sequence[Shown] | None = None
 ) -> Report:
-    """Judge mailboxes without a service; `read` is the order in which the workspaces are read."""
+    """Audit mailboxes without a service; `read` is the order in which the workspaces are read."""
     ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, most=most)
     for each in read or shown:
         ledger.add_page(each.reading.workspace, each.mailboxes)
@@ -155,7 +158,7 @@ def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: An
 FIGURES = st.one_of(
     st.integers(0, 3000), st.integers(0, 20), st.floats(0, 100), st.sampled_from([-1, math.nan, math.inf, -math.inf, 10**400])
 )
-"""Values that a service may send in place of a count."""
+"""Values that a service may send where a count is expected, valid or not."""
 
 DOMAINS = st.integers(0, 40).map(lambda n: f"domain{n}.example")
 
@@ -202,7 +205,7 @@ def _shown(workspace: int) -> st.SearchStrategy[Shown]:
 
 
 REPORTS = st.integers(1, 4).flatmap(lambda count: st.tuples(*map(_shown, range(count)))).map(lambda shown: report(*shown))
-"""Any mailbox."""
+"""Reports of arbitrary mailboxes in one to four workspaces."""
 
 _POOL = st.lists(
     st.builds(
@@ -228,4 +231,4 @@ def _share(pool: list[Mailbox]) -> st.SearchStrategy[list[Shown]]:
 
 
 SHARED_FLEETS = _POOL.flatmap(_share)
-"""Workspaces that share mailboxes, also with different figures, and domains and servers."""
+"""Workspaces that share domains, servers and mailboxes. A shared mailbox may have a different daily limit in each workspace."""

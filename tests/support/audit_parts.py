@@ -1,4 +1,4 @@
-"""Audits in parts on real processes, and a service that kills them."""
+"""Audits whose parts run in real processes, and a service that kills these processes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DISPLAY: Final = 5
 
 
 class KillingFleet:
-    """The fake, with workspaces whose mailboxes share domains and servers. At some requests, it kills the process that asks.
+    """A fake service that kills the client process at chosen requests. Its mailboxes share domains and servers across workspaces.
 
     Args:
-        folder: Folder in which each process writes its id, under the names of its workspaces.
-        kills: Numbers of the requests whose processes are to be killed.
+        folder: Folder in which each process writes its process id to files named after its workspaces.
+        kills: Numbers of the requests, from 1, whose processes are killed.
 
     Attributes:
-        killed: Numbers of these requests so far.
+        killed: Numbers of the requests at which a process has been killed so far.
     """
 
     def __init__(self, folder: Path, kills: set[int]) -> None:
@@ -49,7 +49,7 @@ class KillingFleet:
         self._requests = 0
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Carry a request out, or kill who asks."""
+        """Execute a request, or kill the process that sent it."""
         self._requests += 1
         if self._requests not in self._kills:
             return self.fake.exchange(request)
@@ -66,7 +66,7 @@ class KillingFleet:
             yield url
 
     def report(self) -> Report:
-        """Return the report of a single process, without kills."""
+        """Return the report of an audit in a single process, without kills."""
 
         async def read() -> Report:
             client = OutreachClient(transport=FakeTransport(self.fake))
@@ -76,7 +76,7 @@ class KillingFleet:
 
 
 def read_part(spaces: Sequence[str], url: str, folder: Path, at: float) -> AuditPart:
-    """Read a part, after writing down the id of this process."""
+    """Write the id of this process to files in `folder`, then audit one part."""
     for space in spaces:
         (folder / space).write_text(str(os.getpid()), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Reports for the writers: a realistic fleet, and any values a hostile service may send. Nothing is audited."""
+"""Handmade reports for tests of report formats: a realistic fleet, and hostile values. Nothing is audited."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE: Final = (
     *("[x](javascript:alert(6))", "| a | b |", "`code`", "**bold**", "&lt;", "$script ${style}", "%s {0}"),
     "a" * 400 + "@" + "b" * 200 + ".example",
 )
-"""Names that attack writers."""
+"""Names that attack report formats."""
 
 
 def finding(rule: str = "OA101", **about: Any) -> Finding:
@@ -52,7 +52,7 @@ def finding(rule: str = "OA101", **about: Any) -> Finding:
 
 
 def row(**about: Any) -> Row:
-    """Return a mailbox with findings."""
+    """Return the row of a mailbox with findings."""
     values: dict[str, Any] = {
         "id": "mailbox_1",
         "email": "ann@one.example",
@@ -85,7 +85,7 @@ def group(kind: GroupKind = "domain", key: str = "one.example", **about: Any) ->
 
 
 def make_report(findings: Sequence[Finding] = (), **about: Any) -> Report:
-    """Return a report of these findings."""
+    """Return a report with these findings."""
     scores = Scores(overall=80.0, workspaces={"space_1": Score(score=80.0, mailboxes=1, sent_30days=1000)}, domains={})
     values: dict[str, Any] = {
         "workspaces": ["space_1"], "mailboxes": 1, "unreadable": [], "findings": list(findings), "scores": scores, "at": AT
@@ -111,7 +111,7 @@ _TROUBLES: Final[tuple[tuple[Trouble, ...], ...]] = (
 
 
 def fleet(boxes: int = 2000, *, per_domain: int = 10, sick: float = 0.15, seed: int = 1, compared: bool = False) -> Report:
-    """Return the report on that many mailboxes; the share `sick` of the domains has one problem each."""
+    """Return a report on `boxes` mailboxes. The fraction `sick` of their domains has one kind of problem each."""
     chance = random.Random(seed)  # noqa: S311 - a sample, not a secret
     findings: list[Finding] = []
     rows: list[Row] = []
@@ -125,7 +125,7 @@ def fleet(boxes: int = 2000, *, per_domain: int = 10, sick: float = 0.15, seed: 
 
 
 def compare_by_hand(report: Report) -> Report:
-    """Return the report as if every seventh finding were new, and four others were resolved."""
+    """Add a comparison to a report: every seventh finding is new, and four findings of other mailboxes are resolved."""
     states = [attrs.evolve(each, state="unchanged" if at % 7 else "new") for at, each in enumerate(report.findings)]
     gone = [
         finding(rule, email=f"box{at}@gone.example", domain="gone.example", state="resolved")
@@ -219,7 +219,7 @@ def _group(domain: str, boxes: int, findings: dict[str | None, list[Finding]]) -
 
 
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40))
-"""Any string a service may send."""
+"""Arbitrary strings that a service may send."""
 
 _SEVERITIES = st.sampled_from(list(Severity))
 _FIGURES = st.one_of(st.integers(0, 10**6), st.floats(0, 10**6))
@@ -323,11 +323,11 @@ HOSTILE_REPORTS = st.builds(
     diff=st.one_of(st.none(), _DIFFS),
     history=_HISTORY,
 )
-"""Reports in which every string may be anything."""
+"""Reports with arbitrary strings."""
 
 
 def with_history(*scores: float | None, scope: str | None = None) -> Report:
-    """Return a report with earlier audits, a day apart, that have these scores."""
+    """Return a report whose history has one earlier audit per day, with these scores."""
     now = make_report([finding("OA110")])
     now = attrs.evolve(now, scores=attrs.evolve(now.scores, overall=100.0))
     point = HistoryPoint.of(now)

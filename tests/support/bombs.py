@@ -1,4 +1,4 @@
-"""Workbooks that are small files with enormous sheets, and some damaged ones."""
+"""Decompression bombs: small workbook files with enormous sheets, some of them damaged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADER: Final = f'<row r="1">{at("A1", text("email"))}</row>'
 
 
 def pack_archive(content: bytes, extra: bytes = b"") -> bytes:
-    """Return an archive with compressed parts and one more part of incompressible bytes."""
+    """Return an archive with the parts compressed; `extra` is the content of one more part."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as plain, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in plain.namelist():
@@ -26,7 +26,7 @@ def pack_archive(content: bytes, extra: bytes = b"") -> bytes:
 
 
 def xlsx_with(sheet: Callable[[], Iterator[bytes]], extra: bytes = b"") -> bytes:
-    """Return an XLSX file with a sheet too long to keep in memory."""
+    """Return an XLSX file whose sheet is generated piece by piece, because it may not fit in memory."""
     file = io.BytesIO(pack_archive(workbook({"A": ""}, leave_out=[SHEET]), extra))
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(SHEET, "w", force_zip64=True) as part:
         part.write(f'<worksheet xmlns="{MAIN}"><sheetData>{HEADER}'.encode())
@@ -37,7 +37,7 @@ def xlsx_with(sheet: Callable[[], Iterator[bytes]], extra: bytes = b"") -> bytes
 
 
 def a_cell_of(megabytes: int, extra: bytes = b"") -> bytes:
-    """Return an XLSX file with one cell of so many million letters."""
+    """Return an XLSX file with one cell of `megabytes` million characters."""
 
     def sheet() -> Iterator[bytes]:
         yield b'<row r="2"><c r="A2" t="inlineStr"><is><t>'
@@ -49,35 +49,35 @@ def a_cell_of(megabytes: int, extra: bytes = b"") -> bytes:
 
 
 def understated_archive(content: bytes, size: int) -> bytes:
-    """Return an archive that declares a wrong size for its last part."""
+    """Return an archive that declares `size` as the uncompressed size of its last part."""
     changed = bytearray(content)
     struct.pack_into("<I", changed, content.rindex(b"PK\1\2") + 24, size)
     return bytes(changed)
 
 
 def a_cell_at(row: int, column: int) -> bytes:
-    """Return an XLS file with its number at another position, from 0."""
+    """Return an XLS file whose number is in another cell; `row` and `column` start at 0."""
     content = bytearray(old_workbook())
     struct.pack_into("<HH", content, content.index(struct.pack("<d", 41791234567.0)) - 6, row, column)
     return bytes(content)
 
 
 def repeated_cell(rows: int, columns: int) -> bytes:
-    """Return an ODS file with one cell that is repeated many times."""
+    """Return an ODS file with one cell that is repeated over `rows` rows and `columns` columns."""
     cell = f'<table:table-cell table:number-columns-repeated="{columns}" office:value-type="string"><text:p>x</text:p>'
     return opendocument_of(f'<table:table-row table:number-rows-repeated="{rows}">{cell}</table:table-cell></table:table-row>')
 
 
 def noise(size: int) -> bytes:
     """Return incompressible bytes."""
-    return random.Random(1).randbytes(size)  # noqa: S311 - the same each time
+    return random.Random(1).randbytes(size)  # noqa: S311 - the same on each run
 
 
 LAST_CELL: Final = pack_archive(workbook({"A": f'{HEADER}<row r="1048576">{at("XFD1048576", text("x"))}</row>'}))
-"""A sheet of two cells, 16,384 columns and 1,048,576 rows apart."""
+"""An XLSX file with two cells, in the first and the last cell of the largest sheet: 16,384 columns and 1,048,576 rows."""
 
 FAR_ROWS: Final = pack_archive(workbook({"A": f'{HEADER}<row r="1048576">{at("A1048576", text("x"))}</row>'}))
-"""A sheet of one column, with a million rows that are blank."""
+"""An XLSX file with one column and about a million blank rows between two cells."""
 
 BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "xlsx, last cell": lambda: LAST_CELL,
@@ -89,4 +89,4 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "ods, repeated columns": lambda: repeated_cell(1000, 16384),
     "ods, as many as there can be": lambda: repeated_cell(1048576, 16384),
 }
-"""Files of at most 2 MB that take 0.4 GB to hold, or much more."""
+"""Functions that create files of at most 2 MB whose content needs at least 0.4 GB of memory."""

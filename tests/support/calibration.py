@@ -1,4 +1,4 @@
-"""Worlds that reveal the behaviour of a service, and what calibration must find there."""
+"""Test data that reveals the behaviour of a service, and the expected results of calibration."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WRITER: Final = Site(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce=
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
 NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
-"""Knobs that are not visible from outside."""
+"""Knobs that calibration cannot measure from outside."""
 
 
 @cache
 def world(boxes: int = 30, campaigns: int = 20) -> Snapshot:
-    """Make a workspace with mailboxes, a draft, a finished campaign, and live ones with e-mails sent."""
+    """Create a workspace with mailboxes, a draft campaign, a paused campaign, and live campaigns that have sent e-mails."""
     fake = FakeService()
     fake.add_workspace(SPACE, custom_fields=["Plan"])
     fake.add_owner_key(SPACE, key=KEY)
@@ -50,7 +50,7 @@ def world(boxes: int = 30, campaigns: int = 20) -> Snapshot:
 
 
 def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None) -> FakeService:
-    """Return a fake with a behaviour, in a world."""
+    """Return a fake with this behaviour and the data of a snapshot; `world()` by default."""
     fake = FakeService(behaviour=behaviour)
     fake.restore(snapshot or world())
     return fake
@@ -58,11 +58,11 @@ def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None
 
 @attrs.define
 class Altered:
-    """A service whose answers are changed on their way.
+    """A service whose responses are changed.
 
     Attributes:
         fake: The service.
-        change: Changes an answer.
+        change: Function that returns the changed response to a request.
     """
 
     fake: FakeService
@@ -76,7 +76,7 @@ class Altered:
 
 
 def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Response], Response]:
-    """Change the documents of responses."""
+    """Return a function that applies `change` to the JSON document of a response."""
 
     def apply(_: Request, response: Response) -> Response:
         document = json.loads(response.body)
@@ -87,7 +87,7 @@ def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Resp
 
 
 def run_directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
-    """Run a dialogue by plain calls."""
+    """Run a dialogue with direct calls of `handle`, and return its result."""
     go_on = partial(next, dialogue)
     while True:
         try:
@@ -99,18 +99,18 @@ def run_directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -
 
 
 def writer(behaviour: Behaviour) -> Site:
-    """Return a site with all permissions, and a credential where one is required."""
+    """Return a site with all permissions, and with a credential if the behaviour requires one."""
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
 def measure(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measurement:
-    """Measure a fake by plain calls."""
+    """Measure the knobs of a fake with direct calls."""
     behaviour = behaviour or Behaviour()
     return run_directly(measure_knobs(site or writer(behaviour)), service(behaviour, snapshot).handle)
 
 
 def single_readings() -> Iterator[tuple[str, Behaviour]]:
-    """Yield behaviours that differ from the documented one in one knob, with its name."""
+    """Yield behaviours that differ from the documented behaviour in one knob, each with the name of the knob."""
     for knob, readings in KNOB_VALUES.items():
         for reading in readings:
             yield knob, Behaviour(**{knob: reading})
@@ -121,7 +121,14 @@ def single_readings() -> Iterator[tuple[str, Behaviour]]:
 
 
 def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
-    """Return the values of a knob that this behaviour and world cannot distinguish, including its own."""
+    """Return the values of a knob that a client cannot distinguish, including the value of this behaviour.
+
+    Args:
+        behaviour: The behaviour of the service.
+        knob: The name of the knob.
+        boxes: Number of mailboxes in the workspace.
+        campaigns: Number of campaigns in the workspace.
+    """
     own = getattr(behaviour, knob)
     if knob in NEVER:
         return ()
@@ -141,7 +148,7 @@ def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campai
 def find_misses(
     behaviour: Behaviour, findings: Mapping[str, KnobFinding], boxes: int = 30, campaigns: int = 20
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the knobs that were measured wrongly, with the findings."""
+    """Return the knobs that were measured wrongly, each with the values that calibration found."""
     return {
         knob: finding.possible
         for knob, finding in findings.items()

@@ -1,4 +1,4 @@
-"""Campaigns, steps and templates to audit, and a minimal service that shows them."""
+"""Campaigns, steps and templates to audit, and a minimal service that lists them."""
 
 from __future__ import annotations
 
@@ -92,19 +92,19 @@ def campaign(**changes: Any) -> Campaign:
 
 
 def fields(*codes: str) -> list[WorkspaceField]:
-    """Return fields with these codes, and two that the service always has."""
+    """Return workspace fields with these codes, after two standard fields and one custom field."""
     standard = [("First name", "first_name"), ("Company", "company_name"), ("Plan", "custom_1")]
     named = [*standard, *((code.title(), code) for code in codes)]
     return [WorkspaceField(label=label, code=code, searchable=[label.lower()]) for label, code in named]
 
 
 def case(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), *codes: str) -> CampaignCase:
-    """Return the case of a campaign with these steps."""
+    """Return the audit case of a campaign with these steps; `codes` are additional fields of the workspace."""
     return CampaignCase.of(one or _CAMPAIGN, steps, FieldNames(fields(*codes)), NOW)
 
 
 def row(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), **changes: Any) -> CampaignRow:
-    """Return the row of a campaign in a report."""
+    """Return the row of a campaign in a report, with these changes."""
     return attrs.evolve(evaluate_campaign(case(one, steps), Policy.default(), "space_1").row, **changes)
 
 
@@ -116,7 +116,7 @@ def wire_of(item: Any) -> dict[str, Any]:
 
 @attrs.define
 class World:
-    """The data of a workspace in a `CampaignService`; a number in place of a list is an error status."""
+    """The data of a workspace in a `CampaignService`. A number instead of a list is the error status of the response."""
 
     campaigns: list[dict[str, Any]] | int = attrs.Factory(list)
     mailboxes: list[dict[str, Any]] | int = attrs.Factory(list)
@@ -125,7 +125,12 @@ class World:
 
 
 class CampaignService:
-    """A transport with mailboxes, campaigns and fields of workspaces, and steps by campaign id (by default, one healthy step)."""
+    """A transport that serves the mailboxes, campaigns, steps and fields of workspaces.
+
+    Args:
+        worlds: Data of each workspace, by id.
+        steps: Steps of a campaign, by campaign id; all other campaigns have one healthy step.
+    """
 
     def __init__(
         self, worlds: Mapping[str, World], steps: Mapping[str, list[dict[str, Any]] | int] = MappingProxyType({})
@@ -232,4 +237,4 @@ WORKSPACE_CAMPAIGNS = st.builds(
         max_size=3,
     ),
 )
-"""The campaigns of a workspace, with arbitrary texts and figures."""
+"""Campaigns of a workspace with arbitrary strings and numbers."""

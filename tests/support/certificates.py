@@ -1,4 +1,4 @@
-"""Certificates that only these tests trust."""
+"""Test certificates for TLS servers and clients."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import trustme
 
 @attrs.frozen
 class Certificates:
-    """What both sides of a TLS connection need.
+    """A certificate authority, and TLS contexts for servers and clients.
 
     Attributes:
-        authority: Who has issued them.
-        server: For `localhost`.
-        stranger: For another host.
-        client: Trusts the authority and nobody else.
+        authority: The certificate authority that issues the certificates.
+        server: Server context with a certificate for `localhost`.
+        stranger: Server context with a certificate for another host.
+        client: Client context that trusts only `authority`.
     """
 
     authority: trustme.CA
@@ -39,7 +39,7 @@ def certificates() -> Certificates:
 
 @attrs.frozen
 class Mutual:
-    """Both sides of a TLS connection that requires client certificates."""
+    """TLS contexts of a server that requires client certificates, and of a client that has one."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext

@@ -1,4 +1,4 @@
-"""Running the command: in this process for its results, in another for what only a process has."""
+"""Run the command, either in this process or in a separate process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ended:
 
 
 class Shell:
-    """Runs the command in this process."""
+    """A callable that runs the command in this process and returns its exit code and output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -54,7 +54,7 @@ class Shell:
 
 
 class Watched:
-    """A service that reports its `number`th request."""
+    """A service that calls `tell` at request number `number`, counted from 1."""
 
     def __init__(self, service: Service, number: int, tell: Callable[[], object]) -> None:
         self._service = service
@@ -70,7 +70,7 @@ class Watched:
 
 
 def small_service() -> FakeService:
-    """Return the service that `connected` refers to."""
+    """Return the service that `connection_options` refers to."""
     service = FakeService()
     service.add_workspace("space_1", custom_fields=["Plan"])
     boxes = service.add_mailboxes("space_1", 3)
@@ -99,7 +99,7 @@ def serve_in_thread(service: Service) -> Iterator[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without the variables of the command."""
+    """Return the environment of this process without the variables that the command reads; `more` adds variables."""
     inherited = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
     return {**inherited, **more}
 
@@ -119,9 +119,12 @@ def wait_for_end(process: subprocess.Popen[str]) -> Ended:
 
 
 def on_terminal(*arguments: str, piped_stdout: bool = False, interrupt_at: str = "") -> Ended:
-    """Run the command on a terminal; with `piped_stdout` only its stderr is one. `err` is what the terminal showed.
+    """Run the command on a terminal. The `err` of the result is the output of the terminal.
 
-    With `interrupt_at` it is sent a Ctrl-C as soon as it shows that text.
+    Args:
+        arguments: Arguments of the command.
+        piped_stdout: Connect stdout to a pipe; only stdin and stderr are the terminal.
+        interrupt_at: Send Ctrl-C as soon as the terminal shows this string; never if empty.
     """
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}

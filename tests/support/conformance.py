@@ -1,6 +1,6 @@
-"""What every transport must do, whatever stands behind it: one suite for all of them.
+"""Conformance checks for transports.
 
-A check takes an `Open`, which opens a transport to a service in an async context.
+A check accepts an `Open`: a function that returns an async context manager with a transport to a service.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ODD_QUERY: Final = {"workspace": "a&b=ç+ /", "page": "", "~tilde": "%7E"}
 
 
 class Echo:
-    """Answers with the body that it was sent; header fields tell it what else to do.
+    """A service that returns the body of each request.
 
-    `x-status` is the status to answer with, `x-size` the size of a body to answer with instead.
+    The request header `x-status` sets the status of the response. `x-size` replaces the body by one of that size in bytes.
 
     Attributes:
-        asked: Every request so far.
+        requests: Every request so far.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Echo:
 
 
 class Service(Protocol):
-    """What a transport can end in."""
+    """A service that a transport can connect to."""
 
     def exchange(self, request: Request, /) -> Exchange: ...
 
@@ -57,7 +57,7 @@ Check = Callable[[Open], Awaitable[None]]
 
 
 async def exchange(transport: Transport, request: Request) -> Response:
-    """Send a request and make sure of its evidence."""
+    """Send a request, require that its progress is marked as sent, and return the response."""
     progress = Progress()
     response = await transport.send(request, progress)
     assert progress.sent is True

@@ -1,4 +1,4 @@
-"""Requests to the control plane, in memory."""
+"""An in-memory client of the control plane of the fake."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ HOST = {"host": "127.0.0.1:80"}
 
 
 class PlaneClient:
-    """A fake with its control plane before it.
+    """A client of a fake and its control plane.
 
     Attributes:
         fake: The fake.
-        controlled: Both.
+        controlled: The control plane in front of the fake.
     """
 
     def __init__(self, fake: FakeService | None = None, *hosts: str) -> None:
@@ -25,20 +25,20 @@ class PlaneClient:
         self.controlled = ControlPlane(self.fake, hosts)
 
     def send(self, method: str, target: str, body: bytes = b"", **headers: str) -> Response:
-        """Send a request unchanged."""
+        """Send a request to the fake or its control plane, and return the response."""
         exchange = self.controlled.exchange(Request(method, target, {**HOST, **headers}, body))
         assert exchange.fault is None
         assert exchange.response is not None
         return exchange.response
 
     def __call__(self, method: str, path: str, payload: Any = None) -> Any:
-        """Make a request that succeeds and return the response."""
+        """Send a request to the control plane, require that it succeeds, and return the response as JSON."""
         response = self.send(method, f"/_fake{path}", b"" if payload is None else json.dumps(payload).encode())
         assert response.status in {200, 201}, response.body
         return json.loads(response.body)
 
     def problem(self, method: str, path: str, payload: Any = None, status: int = 400) -> dict[str, Any]:
-        """Make a request that is refused and return the error."""
+        """Send a request to the control plane, require that it is refused with `status`, and return the error."""
         raw = payload if isinstance(payload, bytes) else b"" if payload is None else json.dumps(payload).encode()
         response = self.send(method, f"/_fake{path}", raw)
         answered = json.loads(response.body)

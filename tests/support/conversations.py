@@ -1,4 +1,4 @@
-"""Requests of every kind about a small world, drawn by Hypothesis: most refer to existing objects, some do not."""
+"""Hypothesis strategies for requests of every kind to a small fake. Most requests refer to existing objects."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ _others = st.sampled_from(
 )
 
 REQUESTS = st.one_of(_creations, _creations, _lists, _others)
-"""One request; creations are twice as likely as lists."""
+"""Draws one request. A creation is twice as likely as a list request."""
 
 
 def world(behaviour: Behaviour) -> FakeService:
-    """The world of the requests, with e-mails sent."""
+    """Return a fake with the objects that the requests refer to; some e-mails have been sent."""
     fake = small_world(behaviour)
     fake.add_campaign(OTHER, id="camp_9x", status="live", steps=[{"sent": 40, "templates": "A|B|PER"}, {"sent": 12}])
     fake.add_mailboxes(SPACE, 3, trouble=0.9)
@@ -77,6 +77,6 @@ def world(behaviour: Behaviour) -> FakeService:
 
 
 def sent_request(recorded: Recorded) -> Request:
-    """Return the request of an entry of the request log."""
+    """Return the request that an entry of the request log records."""
     body: Any = b"" if recorded.json is None else json.dumps(recorded.json).encode()
     return Request(recorded.method, recorded.target, JSON, body)

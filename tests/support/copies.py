@@ -1,4 +1,4 @@
-"""A service on a real socket that sends some of its responses twice, with a ledger of what it did."""
+"""A service on a real socket that sends some responses twice, with a ledger of its effects."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from support.listener import PATIENCE, Gone, Peer
 from outreach_async import ContactOutcome
 
 Timing = Literal["same write", "idle", "next response"]
-"""When the copy of a response is sent: with it; while the connection is idle; right before the next response."""
+"""Time at which the copy of a response is sent: with the response, while the connection is idle, or before the next response."""
 
 TIMINGS: Final[tuple[Timing, ...]] = ("same write", "idle", "next response")
 
 
 class CopyingService:
-    """A listener's behaviour that creates contacts and sends a share of its responses twice.
+    """A listener's behaviour that creates contacts and sends some responses twice.
 
     Args:
-        timing: When a copy is sent.
-        seed: Decides which responses are sent twice.
-        share: How many of them, from 0 to 1.
+        timing: Time at which a copy is sent.
+        seed: Seed for the choice of the responses that are sent twice.
+        share: Fraction of the responses that are sent twice, from 0 to 1.
 
     Attributes:
-        copies: How many copies were sent.
-        ledger: For each e-mail, the status and the id of what was done first.
+        copies: Number of responses that were chosen to be sent twice.
+        ledger: Status and contact id of the first creation, by e-mail.
     """
 
     def __init__(self, timing: Timing, *, seed: int = 0, share: float = 0.2) -> None:
@@ -59,7 +59,7 @@ class CopyingService:
             peer.send(data)
 
     def send_owed(self) -> None:
-        """Send the copies that wait for idle connections."""
+        """Send the copies that are due while connections are idle."""
         with self._lock:
             owed, self._owed = self._owed, []
         for peer, response in owed:
@@ -81,7 +81,7 @@ class CopyingService:
         return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (code, len(body), body), twice
 
     def find_wrong_outcomes(self, outcomes: Iterable[ContactOutcome]) -> list[ContactOutcome]:
-        """Return the outcomes that are certain but false."""
+        """Return the outcomes that are marked as certain but differ from the ledger."""
         return [outcome for outcome in outcomes if outcome.certain and not self._true(outcome)]
 
     def _true(self, outcome: ContactOutcome) -> bool:
@@ -90,19 +90,19 @@ class CopyingService:
 
 
 def send_while_idle(peer: Peer, data: bytes) -> None:
-    """Send to a client of this process, and wait until its socket has the data. The client must not run meanwhile."""
+    """Send data to a client in this process and wait until it is readable. The client must not run meanwhile."""
     with suppress(Gone):
         peer.send(data)
     wait_readable(peer)
 
 
 def wait_readable(peer: Peer) -> None:
-    """Wait until something has arrived at the socket of a client of this process, unless it is closed."""
+    """Wait until the socket of a client in this process is readable; return at once if that socket is closed."""
     for path in Path("/dev/fd").iterdir():
         with suppress(OSError):
             found = socket.socket(fileno=int(path.name))
             try:
                 if found.getsockname() == peer.address:
-                    assert select.select([found], [], [], PATIENCE)[0], "nothing arrived"
+                    assert select.select([found], [], [], PATIENCE)[0], "no data arrived at the client"
             finally:
                 found.detach()

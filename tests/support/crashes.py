@@ -1,9 +1,9 @@
-"""The real pipeline on a virtual clock against the fake, in processes that end early and are followed by others.
+"""Simulate bulk runs in virtual time, against the fake, in processes that end early and are resumed.
 
-From the point on at which a process is to die nothing of it
-happens any more: no later call reaches the journal, no request the service, no outcome the caller; and its files stay as they are
-then, as after a kill. A call that a kill cuts in two is SQLite's to undo: it is as if the kill had come before it or after. What
-the weather does to a row's request depends on the seed, the row and how often it was sent, so that equal seeds meet the same.
+A simulated kill stops all effects of a process at one point: no later call reaches the journal, no request reaches the service,
+no outcome reaches the caller, and the journal's files stay as they are. SQLite undoes a call that a kill interrupts, so each kill
+is simulated before or after a journal call. The fault of a request depends only on the seed, the row and the number of earlier
+requests for this row. Equal seeds therefore produce equal faults.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500
-"""The number of processes after which an unfinished run will never finish."""
+"""Maximum number of processes of a run. A run that needs more is considered endless."""
 
 
 class MortalTransport:
-    """Forwards requests to a world until its process dies."""
+    """A transport that forwards requests to the simulated service until its process dies."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -68,7 +68,7 @@ class MortalTransport:
 
 @attrs.frozen
 class _Meeting:
-    """One request and its fault, as a service."""
+    """A service that executes one request with its fault."""
 
     process: Process
     world: World
@@ -88,21 +88,21 @@ class _Meeting:
 
 
 class Simulation:
-    """A run, over as many processes as it takes.
+    """A bulk run that is executed by one process after another until it is finished.
 
     Args:
-        scene: What is to be done.
-        folder: Where its journal stands, empty.
+        scene: The scenario.
+        folder: Empty folder for the journals.
         backend: `asyncio` or `trio`.
-        harmed: Puts something else in the place of a writer, to see that it is noticed.
+        harmed: Function that replaces a journal writer by a defective one, to check that the defect is detected.
 
     Attributes:
-        world: What outlives the processes.
-        processes: All that there were.
+        world: The service and its ledger, which outlive the processes.
+        processes: All processes so far.
         delivered: Outcomes that reached the caller.
-        crashes: Rows that each process left suspect which did not come to the run's end.
-        broken: Invariants that a process broke when it ended.
-        path: Of the journal, as the next process finds it.
+        crashes: For each process that ended early, the number of rows that count as possibly sent.
+        broken: Invariants that were violated when a process ended.
+        path: Path of the journal that the next process opens.
     """
 
     def __init__(
@@ -121,7 +121,12 @@ class Simulation:
         self.path = folder / "run0.db"
 
     def live(self, ending: Ending | int | None = None, rows: Sequence[Any] | None = None) -> Process:
-        """Let a process start or resume the run, until it ends; a number is the point of a kill."""
+        """Start or resume the run in a new process, and return that process when it has ended.
+
+        Args:
+            ending: How the process ends early. A number is the point of a kill; `None` lets the process run to its end.
+            rows: The input; the rows of the scenario by default.
+        """
         scene = self.scene
         process = Process(
             Ending("kill", ending) if isinstance(ending, int) else ending,
@@ -175,7 +180,7 @@ class Simulation:
             self._inspect(process)
 
     def _bury(self, process: Process) -> None:
-        """Keep the files as they were at the kill: closing the connection, which a kill does not do, changes them."""
+        """Copy the journal's files as they were at the kill, then close the writers. Closing a connection changes its files."""
         left, self.path = self.path, self._folder / f"run{len(self.processes)}.db"
         for ending in ENDINGS:
             if Path(f"{left}{ending}").exists():
@@ -185,21 +190,21 @@ class Simulation:
         self.crashes.append(Journal(self.path).report().possibly_sent if has_started(self.path) else 0)
 
     def _inspect(self, process: Process) -> None:
-        """Check what a process that ended early, but was not killed, left behind."""
+        """Check the journal of a process that ended early without being killed."""
         report = Journal(self.path).report() if has_started(self.path) else None
         self.crashes.append(report.possibly_sent if report else 0)
         if process.way in ORDERLY and process.writers and not process.journal_fails and report and report.state == "running":
-            self.broken.append(f"I18: a run that ended in order ({process.way}) did not say so")
+            self.broken.append(f"I18: the journal does not record that the run ended in order ({process.way})")
 
     @property
     def finished(self) -> bool:
-        """Return whether every row has its outcome."""
+        """Return whether the journal's run is finished."""
         return has_started(self.path) and Journal(self.path).report().state == "finished"
 
     def finish(self, endings: Iterator[Ending | int]) -> None:
-        """Run processes until the run is finished; those with an ending end early."""
+        """Run processes until the run is finished. Each process gets the next ending; without one, it runs to its end."""
         while not self.finished:
-            assert len(self.processes) < MOST, "the run never ends"
+            assert len(self.processes) < MOST, f"the run is not finished after {MOST} processes"
             self.live(next(endings, None))
 
     def violations(self) -> list[str]:
@@ -209,11 +214,11 @@ class Simulation:
         return [*self.broken, *broken]
 
     def _conserved(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I1, I2 and I12: each row has one outcome, which was delivered once."""
+        """Check I1, I2 and I12: each row has one outcome, no outcome is delivered twice, and no file contains the key."""
         if [outcome.index for outcome in outcomes] != list(range(len(self.scene.rows))):
-            yield "I1: not one outcome a row"
+            yield "I1: the journal does not have exactly one outcome per row"
         if sum(Journal(self.path).report().outcomes.values()) != len(self.scene.rows):
-            yield "I1: the figures do not add up"
+            yield "I1: the counts of the report do not add up to the number of rows"
         kept_outcomes, delivered_count = (
             {outcome.index: _said(outcome) for outcome in outcomes},
             Counter(each.index for each in self.delivered),
@@ -221,14 +226,14 @@ class Simulation:
         if delivered_count and max(delivered_count.values()) > 1:
             yield "I2: an outcome was delivered twice"
         if any(kept_outcomes.get(each.index) != _said(each) for each in self.delivered):
-            yield "I2: another outcome was delivered than is kept"
+            yield "I2: a delivered outcome differs from the journal"
         if not self.crashes and len(delivered_count) != len(kept_outcomes):
             yield "I2: an outcome was not delivered"
         if KEY.encode() in b"".join(path.read_bytes() for path in self._folder.iterdir()):
-            yield "I12: a file holds the key"
+            yield "I12: a file contains the owner key"
 
     def _labelled(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I3, I5 and I6: outcomes agree with the ledger."""
+        """Check I3, I5 and I6: the outcomes agree with the ledger."""
         truths: dict[int, Outcome] = {}
         for row, done in self.world.ledger:
             truths.setdefault(row, done)
@@ -237,51 +242,51 @@ class Simulation:
             sent = truth is not None and outcome.repeats is None
             yield from (f"I5: row {outcome.index}: {wrong}" for wrong in find_wrong_labels(outcome, truth, sent=sent))
             if outcome.status not in FINDINGS and self.world.fake.contact(SPACE, self.scene.rows[outcome.index]["email"]) is None:
-                yield f"I3: row {outcome.index} is not there"
+                yield f"I3: row {outcome.index} has no contact"
         if not self.crashes and not self.world.struck and not all(outcome.certain for outcome in outcomes):
-            yield "I6: uncertain without a fault"
+            yield "I6: an outcome is uncertain although there was no fault"
 
     def _stored(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I4 and I7: one contact per e-mail, as the rows make it one after the other."""
+        """Check I4 and I7: each e-mail has one contact, with the content that results from applying its rows in order."""
         groups: dict[str, list[ContactOutcome]] = defaultdict(list)
         for outcome in outcomes:
             if valid(self.scene.rows[outcome.index]) and outcome.repeats is None:
                 groups[self.scene.rows[outcome.index]["email"].lower()].append(outcome)
         stored = self.world.fake.contacts(SPACE)
         if max(Counter(contact["email"].lower() for contact in stored).values(), default=0) > 1:
-            yield "I4: two contacts of one e-mail"
+            yield "I4: an e-mail has several contacts"
         for email, group in groups.items():
             possible = [
                 self._made(email, [group[place].index for place in order])
                 for order in turns([when_applied(each) for each in group])
             ]
             if _plain(self.world.fake.contact(SPACE, email)) not in possible:
-                yield f"I7: {email} is not what its rows make of it one after the other"
+                yield f"I7: {email} differs from the result of applying its rows in order"
 
     def _made(self, email: str, rows: Sequence[int]) -> Any:
-        """Return the contact that rows make one after the other in a separate service without faults."""
+        """Return the contact that results from applying rows in order to a separate service without faults."""
         fake = service(self.scene, lambda: 0.0)
         for members in (members for row in rows for members in self.scene.means(row)):
             fake.handle(creation(members, self.scene.duplicates))
         return _plain(fake.contact(SPACE, email))
 
     def _frugal(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
-        """I8, I13 and I14: no unnecessary requests."""
+        """Check I8, I13 and I14: no unnecessary or too many concurrent requests, and no effect of resuming a finished run."""
         rows = sum(outcome.attempts > 0 for outcome in outcomes)
         if self.world.sends.total() > rows + self.world.struck + sum(self.crashes):
             yield "I14: too many requests"
         if self.world.most_open > self.scene.concurrency:
-            yield "I8: too many requests at a time"
+            yield "I8: too many concurrent requests"
         delivered_count = len(self.delivered)
         second_run = self.live()
         if len(self.delivered) != delivered_count or any(name == "send" for name, _ in second_run.trace):
-            yield "I13: a finished run was not left alone"
+            yield "I13: a finished run sent requests or delivered outcomes again"
 
 
 @contextmanager
 def memory() -> Iterator[Path]:
-    """Return an empty folder, in memory where possible: thousands of commits then wait for no disk."""
-    place = "/dev/shm"  # noqa: S108 - the folder in it is made by tempfile
+    """Yield an empty temporary folder, in memory if possible because thousands of commits to a disk are slow."""
+    place = "/dev/shm"  # noqa: S108 - tempfile creates a folder in it
     with tempfile.TemporaryDirectory(dir=place if Path(place).is_dir() else None) as name:
         yield Path(name)
 
@@ -289,9 +294,10 @@ def memory() -> Iterator[Path]:
 def kill_everywhere(
     scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
 ) -> Iterator[Simulation]:
-    """Yield finished runs whose first process died at the first point, at the second and so on, and up to two later ones too.
+    """Yield finished runs that were killed at every point.
 
-    In the last but one no process died, and in the last each lived one point longer than the one before.
+    The first process of run `n` is killed at point `n`, and up to two later processes are killed at random points. The series
+    ends with a run whose first process reaches its end. In one additional run, process `n` is killed at point `n`.
     """
     for number in count(1):
         chance = random.Random(f"deaths {scene.seed} {number}")  # noqa: S311 - repeatable, not secret
@@ -321,7 +327,7 @@ def _expected(error: BaseException, process: Process) -> bool:
     if isinstance(error, BulkStopped):
         return True
     if isinstance(error, JournalError) and process.journal_fails:
-        return process.way != "cancel" and not process.raised  # errors the caller must see
+        return process.way != "cancel" and not process.raised  # the caller must see these errors
     kinds: dict[Any, type[BaseException]] = {
         "raise": Left,
         "rows raise": Left,
@@ -333,13 +339,14 @@ def _expected(error: BaseException, process: Process) -> bool:
 
 
 def has_started(path: Path) -> bool:
-    """Return whether there is a journal: a file without its tables is not one yet."""
+    """Return whether the journal exists and is not empty."""
     return path.exists() and path.stat().st_size > 0
 
 
 def _plain(contact: dict[str, Any] | None) -> Any:
-    """Return the relevant part of a contact: blank counts as missing, because a new contact keeps a blank that overwriting
-    removes.
+    """Return the e-mail and the non-blank fields of a contact.
+
+    Blank fields are ignored: creating a contact stores a blank value, but overwriting a contact removes it.
     """
     return contact and (contact["email"], {name: value for name, value in contact["fields"].items() if value})
 

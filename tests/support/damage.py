@@ -1,4 +1,4 @@
-"""Damaged journals and the possible results: an error of ours, or the truth. Never a false label."""
+"""Damage journals, then read and resume them. Each attempt must either raise an error of the library or return true results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 ROWS: Final = 90
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
 _OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
-"""The runs that are killed, with the number of the request."""
+"""The runs that are killed, each with the number of the request at which the kill happens."""
 _TIME: Final = VirtualTime()
 
 
@@ -33,13 +33,13 @@ class Specimen:
     """A journal as a process left it.
 
     Attributes:
-        name: What became of the process.
-        path: Of the journal.
-        service: What the service held then.
-        given: How its rows were given.
-        outcomes: What the journal holds.
-        report: Its figures.
-        events: Its events.
+        name: Name of the run.
+        path: Path of the journal.
+        service: State of the service at that moment.
+        arguments: Additional arguments of `create_many`.
+        outcomes: Outcomes in the journal.
+        report: Report of the journal.
+        events: Events in the journal.
     """
 
     name: str
@@ -57,19 +57,19 @@ class Specimen:
 
 
 def rows() -> list[dict[str, str]]:
-    """Return the input: every fifth row is invalid."""
+    """Return the input rows; every fifth row is invalid."""
     return [{"email": " " if index % 5 == 4 else f"p{index}@a.example"} for index in range(ROWS)]
 
 
 def truth(index: int) -> Outcome:
-    """Return what happened to a row once it was sent: each third contact existed before."""
+    """Return the true outcome of a row that is sent. Every third contact existed before; every fifth row is invalid."""
     if index % 5 == 4:
         return Outcome.REJECTED
     return Outcome.SKIPPED if index % 3 == 0 else Outcome.ADDED
 
 
 def fake() -> FakeService:
-    """Return the service before any run."""
+    """Return the initial service, with the contacts that existed before the run."""
     service = FakeService(seed=1)
     service.add_workspace(SPACE)
     service.add_owner_key(SPACE, key=KEY)
@@ -78,12 +78,12 @@ def fake() -> FakeService:
 
 
 class _Killing:
-    """Carries requests to a service; with one of them, keeps what a kill at that moment would leave.
+    """A transport that saves the state that a kill at one request would leave.
 
     Args:
         service: The service.
-        keep: Called when that request was carried out and is not yet answered.
-        number: Of the request.
+        keep: Called when request `number` has been executed, before its response is returned.
+        number: Number of the request, from 1; never reached if 0.
     """
 
     def __init__(self, service: FakeService, keep: Callable[[], None], number: int) -> None:
@@ -118,7 +118,7 @@ def _run(*arguments: Any, **options: Any) -> None:
 
 
 def specimens(folder: Path) -> list[Specimen]:
-    """Create one journal of each kind: killed at several moments, ended in order, finished."""
+    """Create one journal of each kind: killed at several points, ended early in order, and finished."""
     found = [_killed(folder / name, name, number) for name, number in _OPEN.items()]
     for name, most in (("left", 30), ("finished", None)):
         service, path = fake(), folder / f"{name}.db"
@@ -149,7 +149,7 @@ def _specimen(name: str, path: Path, service: Snapshot, arguments: dict[str, Any
 
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
-    """Damage a file."""
+    """Damage a file in the way that `kind` names; `chance` chooses the position and size."""
     content = bytearray(path.read_bytes())
     if kind == "deleted":
         path.unlink()
@@ -169,7 +169,7 @@ def damage(path: Path, kind: str, chance: random.Random) -> None:
 
 
 def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str, Path]]:
-    """Yield damaged copies: every file of every specimen in every way, repeatedly."""
+    """Yield `count` damaged copies. They cycle through every combination of specimen, file and kind of damage."""
     found = specimens(folder)
     places = [
         (specimen, ending, kind)
@@ -192,14 +192,14 @@ def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str,
 
 @attrs.define
 class Figures:
-    """What came of damaged copies.
+    """Results of reading and resuming damaged copies.
 
     Attributes:
-        copies: How many.
-        counts: How reading and resuming ended.
-        labels: Copies whose run ended with a false label, or not with one outcome a row.
-        reads: Readings that were wrong, and no error.
-        errors: Exceptions that are none of the library's, or keep a damaged journal from being given up.
+        copies: Number of copies.
+        counts: Number of reads and resumes, by result.
+        labels: Copies whose resumed run has a false label, or does not have exactly one outcome per row.
+        reads: Reads that returned wrong data without an error.
+        errors: Unexpected exceptions, including those of runs that cannot be resumed with `earlier="unknown"`.
     """
 
     copies: int = 0
@@ -210,17 +210,17 @@ class Figures:
 
     @property
     def wrong(self) -> list[str]:
-        """Return everything that must not happen."""
+        """All failures: false labels, wrong reads and unexpected exceptions."""
         return [*self.labels, *self.reads, *self.errors]
 
     def take(self, specimen: Specimen, what: str, path: Path) -> None:
-        """Read a copy and resume its run; if that is refused, continue it with every row possibly sent."""
+        """Read a copy and resume its run. If the journal is refused, resume as if every row may have been sent."""
         self.copies += 1
         for name, read, right in _READINGS:
             self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen))
         try:
             self._resume(specimen, what, path)
-        except Exception as error:  # noqa: BLE001 - counted, whatever it is
+        except Exception as error:  # noqa: BLE001 - every unexpected exception is recorded
             self.errors.append(f"{what}: resuming: {error!r}")
 
     def _read(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool]) -> None:
@@ -228,7 +228,7 @@ class Figures:
             found = read()
         except (InvalidRequest, JournalError):
             self.counts["reading: refused"] += 1
-        except Exception as error:  # noqa: BLE001 - counted, whatever it is
+        except Exception as error:  # noqa: BLE001 - every unexpected exception is recorded
             self.errors.append(f"{what}: {error!r}")
         else:
             self.counts["reading: done"] += 1
@@ -236,7 +236,7 @@ class Figures:
                 self.reads.append(f"{what}: {found!r}")
 
     def _resume(self, specimen: Specimen, what: str, path: Path) -> None:
-        lost = not any(path.parent.iterdir())  # of which nobody can know
+        lost = not any(path.parent.iterdir())  # nothing is left that could reveal an earlier process
         for earlier in ("unknown",) if lost else ("known", "unknown"):
             service = fake()
             service.restore(specimen.service)
@@ -245,13 +245,13 @@ class Figures:
             except (InvalidRequest, JournalError) as error:
                 self.counts[f"resuming, earlier {earlier}: refused"] += 1
                 if earlier == "unknown" and not _is_foreign(error):
-                    self.errors.append(f"{what}: cannot be given up: {error!r}")
+                    self.errors.append(f"{what}: cannot be resumed with earlier=unknown: {error!r}")
             else:
                 self.counts[f"resuming, earlier {earlier}: done"] += 1
                 try:
                     self._judge(what, list(Journal(path).outcomes()))
                 except JournalError:
-                    if specimen.name != "finished":  # its figures are sound, and nothing was sent
+                    if specimen.name != "finished":  # its report is intact, and resuming it sent nothing
                         raise
                 return
 
@@ -263,7 +263,7 @@ class Figures:
 
 
 def _is_foreign(error: Exception) -> bool:
-    """Return whether a file is not recognised as a journal of this version: such a file is never changed."""
+    """Return whether the error means that the file is not a journal of this version. The library never changes such a file."""
     return isinstance(error, InvalidRequest) and any(text in str(error) for text in ("is not a journal", "newer version"))
 
 
@@ -291,7 +291,7 @@ _READINGS: Final[Sequence[tuple[str, Callable[[Journal], Any], Callable[[Specime
 
 
 def run(folder: Path, count: int, seed: int) -> Figures:
-    """Damage so many copies and return the results."""
+    """Read and resume `count` damaged copies, and return the results."""
     figures = Figures()
     for specimen, what, path in copies(folder, count, seed):
         figures.take(specimen, what, path)

@@ -1,4 +1,4 @@
-"""Dask clusters of real processes, and a service that knows which of them sends a row."""
+"""Dask clusters of real processes, and a service that records which process sends a row."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from outreach_async.transport.wire import Progress, Request, Response, Transport
 from outreach_async.vocabulary import DuplicatePolicy
 
 WORKER_TTL: Final = "5s"
-"""Time without a heartbeat after which a scheduler gives a worker up. Dask uses at least ten heartbeats, which are 5 seconds."""
+"""Time without a heartbeat after which a scheduler removes a worker. Dask uses at least ten heartbeats, which take 5 seconds."""
 _PROCESS: Final = "x-process"
 _MAX_UNRECORDED: Final = 1000
-"""Maximum number of rows of an object journal that are answered and not recorded."""
+"""Maximum number of rows of an object journal that have a response but are not recorded."""
 
 
 class SigningTransport:
-    """A transport whose requests name the process that sends them."""
+    """A transport that adds the id of this process to the header of each request."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -51,7 +51,7 @@ class SigningTransport:
 
 
 class SigningConnection(Connection):
-    """A connection whose requests name the process that sends them."""
+    """A connection whose transports add the id of their process to each request."""
 
     def _create_transport(self) -> Transport:
         return SigningTransport(super()._create_transport())
@@ -59,16 +59,16 @@ class SigningConnection(Connection):
 
 @contextmanager
 def served_to_cluster(service: KillingService) -> Iterator[Connection]:
-    """Serve on a real port, and yield a connection whose requests name their processes."""
+    """Serve on a real port, and yield a connection that adds process ids to its requests."""
     with served(service) as connection:
         yield SigningConnection(**attrs.asdict(connection))
 
 
 @contextmanager
 def local_cluster(workers: int = 2, environment: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """Start workers, each a process with one thread. One that is killed is replaced."""
+    """Start a cluster of workers, each a process with one thread. A killed worker is replaced."""
     settings = {
-        # A LocalCluster gives a worker up for good if it is restarting 15 seconds after an earlier death, as it often is here.
+        # By default, a LocalCluster abandons a worker that is still restarting after 15 seconds, which is common in these tests.
         "distributed.deploy.lost-worker-timeout": "1h",
         "distributed.worker.multiprocessing-method": "forkserver",  # a new worker starts without imports
     }
@@ -84,7 +84,7 @@ def local_cluster(workers: int = 2, environment: Mapping[str, str] | None = None
 
 
 def write_parts(folder: Path, emails: Sequence[str], files: int, duplicates: DuplicatePolicy = "skip") -> ImportPlan:
-    """Write rows to files of equal size, and plan their import."""
+    """Write rows to `files` files of equal size, and plan their import."""
     size = len(emails) // files
     paths = [folder / f"{at}.csv" for at in range(files)]
     for at, path in enumerate(paths):
@@ -97,8 +97,8 @@ class SentRow:
     """A request for a contact.
 
     Attributes:
-        at: When it arrived, in seconds.
-        process: Id of the process that sent it.
+        at: Time of arrival on the monotonic clock, in seconds.
+        process: Id of the process that sent the request.
         row: Number of the row.
     """
 
@@ -112,7 +112,7 @@ class ClusterService(KillingService):
 
     Attributes:
         sent: The requests, in order.
-        on_request: Called with each request before it is carried out.
+        on_request: Called with each request before the request is executed.
     """
 
     def __init__(self, before: Sequence[str] = ()) -> None:
@@ -127,14 +127,14 @@ class ClusterService(KillingService):
         self._cluster = cluster
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Carry a request out, and do what is ordered for it."""
+        """Record a request, call `on_request`, and execute the request."""
         sent = SentRow(time.monotonic(), int(request.headers[_PROCESS]), int(json.loads(request.body)[ROW]))
         self.sent.append(sent)
         self.on_request(sent)
         return super().exchange(request)
 
     def find_process(self, row: int) -> int | None:
-        """Return the id of the worker that sends the last request's row; `None` if it is dead or has just started."""
+        """Return the id of the worker process that sent the last request; `None` if the process is dead or has just started."""
         assert self.sent[-1].row == row
         process = self.sent[-1].process
         # Dask does not replace a worker that dies while it starts.
@@ -146,7 +146,7 @@ class ClusterService(KillingService):
 
 
 def find_violations(service: ClusterService, made: ImportPlan, journals: str, in_flight: int = 8) -> Iterator[str]:
-    """Yield every row that was lost, every false label, every old value, and every part that sent too many rows again."""
+    """Yield every lost row, every false label, every outdated value, and every part that resent too many rows."""
     expected = sorted(number for part in made.parts for number in numbers_of(part))
     if sorted(service.effects) != expected:
         yield f"rows were lost: {set(expected) - set(service.effects)}"
@@ -163,7 +163,7 @@ def find_violations(service: ClusterService, made: ImportPlan, journals: str, in
 
 
 def count_resent(service: ClusterService, part: Part) -> tuple[int, int]:
-    """Return how many requests of a part repeated a row, and how often it was interrupted: its processes but the last one."""
+    """Return the number of repeated requests of a part, and the number of its interruptions: its processes minus one."""
     numbers = set(numbers_of(part))
     requests = Counter(sent.row for sent in service.sent if sent.row in numbers)
     processes = {sent.process for sent in service.sent if sent.row in numbers}
@@ -174,7 +174,7 @@ def _find_wrong_outcomes(service: ClusterService, part: Part, journals: str) -> 
     numbers = numbers_of(part)
     outcomes = list(ObjectJournal(f"{journals}/{part.id}").outcomes())
     if [outcome.index for outcome in outcomes] != list(range(part.rows)):
-        yield f"part {part.id}: not one outcome for each row"
+        yield f"part {part.id}: the journal does not have exactly one outcome per row"
     for outcome in outcomes:
         effects = service.effects[numbers[outcome.index]]
         truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
@@ -182,7 +182,7 @@ def _find_wrong_outcomes(service: ClusterService, part: Part, journals: str) -> 
 
 
 def _find_old_values(service: ClusterService, made: ImportPlan) -> Iterator[str]:
-    """Yield every contact that does not have the value of the last row with its e-mail."""
+    """Yield every contact whose value differs from that of the last row with the same e-mail."""
     last: defaultdict[str, int] = defaultdict(int)
     for part in made.parts:
         for _, row in part.read_rows():
@@ -195,13 +195,13 @@ def _find_old_values(service: ClusterService, made: ImportPlan) -> Iterator[str]
 
 @attrs.frozen
 class CommandCluster:
-    """A scheduler and workers that were started as commands. No worker is replaced.
+    """A scheduler and workers that run as separate commands. A killed worker is not replaced.
 
     Attributes:
         address: Address of the scheduler.
-        scheduler: The scheduler.
-        workers: The workers.
-        links: For each worker, its links: from it to the scheduler, and from the scheduler to it.
+        scheduler: Process of the scheduler.
+        workers: Processes of the workers.
+        links: For each worker, the link to the scheduler and the link from the scheduler.
     """
 
     address: str
@@ -210,7 +210,7 @@ class CommandCluster:
     links: list[tuple[Link, Link]]
 
     def start_worker(self) -> None:
-        """Start one more worker."""
+        """Start another worker, linked to the scheduler in both directions."""
         to_scheduler, to_worker = Link(int(self.address.rpartition(":")[2])), Link(free_port())
         self.links.append((to_scheduler, to_worker))
         options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
@@ -219,24 +219,24 @@ class CommandCluster:
         self.workers.append(_start("worker", f"tcp://127.0.0.1:{to_scheduler.port}", *options))
 
     def cut(self, process: int) -> None:
-        """Cut a worker off from the scheduler, in both directions."""
+        """Cut the network links between a worker and the scheduler, in both directions."""
         for link in self.links[self._find(process)]:
             link.cut()
 
     def mend(self, process: int) -> None:
-        """Connect a worker to the scheduler again."""
+        """Restore the network links between a worker and the scheduler."""
         for link in self.links[self._find(process)]:
             link.mend()
 
     def wait_for_end(self, process: int) -> None:
-        """Wait until a worker has ended by itself. Dask ends it after 30 seconds, even if its task does not end."""
+        """Wait up to 15 seconds until a worker process has ended by itself."""
         self.workers[self._find(process)].wait(15)
 
     def _find(self, process: int) -> int:
         return [worker.pid for worker in self.workers].index(process)
 
     def end_workers(self) -> None:
-        """End the workers and close their links."""
+        """Kill the workers and close their links."""
         for worker in self.workers:
             _end(worker)
         for link in (link for pair in self.links for link in pair):
@@ -245,7 +245,7 @@ class CommandCluster:
 
 @contextmanager
 def command_cluster(folder: Path, workers: int = 1, worker_ttl: str = "5 minutes") -> Iterator[CommandCluster]:
-    """Start a scheduler and workers as commands. Each worker can be cut off from the scheduler by its links."""
+    """Start a scheduler and workers as commands. `cut` and `mend` interrupt and restore the network of a worker."""
     file = folder / "scheduler.json"
     options = ["--scheduler-file", str(file), "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
     with ExitStack() as stack:
@@ -253,7 +253,7 @@ def command_cluster(folder: Path, workers: int = 1, worker_ttl: str = "5 minutes
         stack.callback(_end, scheduler)
         deadline = time.monotonic() + 60
         while not (file.exists() and (written := file.read_text(encoding="utf-8")).endswith("}")):
-            assert time.monotonic() < deadline, "no scheduler"
+            assert time.monotonic() < deadline, "the scheduler did not start within 60 seconds"
             time.sleep(0.05)
         address = str(json.loads(written)["address"])
         cluster = CommandCluster(address, scheduler, [], [])

@@ -1,6 +1,6 @@
-"""The recipe of the demo's contacts: synthetic people at reserved domains, with the faults that real lists have.
+"""Generate the demo contacts: synthetic people at reserved domains, with the errors of real lists.
 
-Run as a script it writes the file that the package carries.
+Run as a script, this module writes the contacts file of the package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Record = dict[str, str]
 
 
 class Place(NamedTuple):
-    """A place with a telephone range that its regulator keeps free for fiction."""
+    """A city and a range of telephone numbers that the regulator reserves for fiction; `#` stands for any digit."""
 
     city: str
     state: str
@@ -95,7 +95,7 @@ FAULTS: Final[dict[str, Callable[[Record], Record]]] = {
 
 
 def people(rng: Random) -> Iterator[Record]:
-    """Yield people with unique addresses."""
+    """Yield random people with unique e-mail addresses, without end."""
     used: set[str] = set()
     while True:
         place, trade = rng.choice(PLACES), rng.choice(list(TRADES))
@@ -111,29 +111,29 @@ def people(rng: Random) -> Iterator[Record]:
             }
 
 
-MAY_MISS: Final = frozenset({*HEADER[3:]} - {"Country"})  # a state is validated by its country
+MAY_MISS: Final = frozenset({*HEADER[3:]} - {"Country"})  # the country is needed to validate the state
 
 
 def plain(name: str) -> str:
-    """Spell a name as in an address."""
+    """Return a name as lowercase ASCII letters, for an e-mail address."""
     spelled = name.lower().replace("ø", "o")
     return "".join(letter for letter in unicodedata.normalize("NFKD", spelled) if letter.isascii() and letter.isalpha())
 
 
 def fill_in_digits(phone: str, rng: Random) -> str:
-    """Fill in the digits that the range leaves free."""
+    """Replace each `#` in a telephone number by a random digit."""
     return "".join(str(rng.randrange(10)) if sign == "#" else sign for sign in phone)
 
 
 def retyped(person: Record, rng: Random) -> Record:
-    """Return a person again, with the address typed differently."""
+    """Return a duplicate of a person, with a new title and possibly another spelling of the e-mail address."""
     respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
     respell = rng.choice(respellings)
     return person | {"E-mail": respell(person["E-mail"]), "Title": rng.choice(TITLES.split("|"))}
 
 
 def records(seed: int = 7) -> list[list[str]]:
-    """Return the rows of the file: people, duplicates and errors, shuffled; two have a cell too few or too many."""
+    """Return the rows of the file in random order: people, duplicates and errors. One row has too few cells, one has too many."""
     rng = Random(seed)  # noqa: S311 - reproducible, not secret
     source = people(rng)
     known = [next(source) for _ in range(PEOPLE)]
@@ -147,7 +147,7 @@ def records(seed: int = 7) -> list[list[str]]:
 
 
 def content() -> str:
-    """Return the whole file."""
+    """Return the content of the contacts file as CSV."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)

@@ -1,4 +1,4 @@
-"""Docstrings as readers see them: which names are public, which examples they have, and running the examples."""
+"""Find the public names and their docstrings, and run the examples in these docstrings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PACKAGES: Final = (
     "outreach_async.sync",
     "outreach_async.testing",
 )
-"""Where public names are imported from."""
+"""Packages that export public names."""
 
 GUIDES: Final = (
     *PACKAGES,
@@ -73,8 +73,7 @@ NOT_CALLED: Final = {
     "FakeTransport": {"send", "aclose"},
     "TracingTransport": {"send", "aclose"},
 }
-"""Methods without an underscore that other parts of the library call, or that are shown where callers meet them: at `File`, at
-the client, at asyncio's own loop."""
+"""Public methods, by class, that `methods` omits: only the library calls them, or they are documented elsewhere."""
 
 _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
 _PATIENCE: Final = 60.0
@@ -86,12 +85,12 @@ _SHOWN: Final = re.compile(r"# -> (.*)$", re.MULTILINE)
 
 @attrs.frozen
 class Named:
-    """A public name, or a method of one."""
+    """A public name, or a method or property of a public class."""
 
     id: str
     value: Any = attrs.field(repr=False, eq=False)
     scope: str
-    """The package whose names the example can use."""
+    """The package whose names the examples can use."""
 
     @property
     def doc(self) -> str:
@@ -107,14 +106,14 @@ def examples_of(text: str) -> list[str]:
 
 
 def module_docs() -> Iterator[tuple[str, str]]:
-    """Return the docstring of every module by name, without importing anything."""
+    """Yield the name and docstring of every module, without importing the module."""
     for path in _ROOT.rglob("*.py"):
         name = ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
         yield name, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def public(package: str) -> Iterator[Named]:
-    """Return every name of a package that is documented where it is defined."""
+    """Yield the public names of a package, except modules."""
     module = importlib.import_module(package)
     for name in module.__all__:
         value = getattr(module, name)
@@ -123,7 +122,7 @@ def public(package: str) -> Iterator[Named]:
 
 
 def methods(named: Named) -> Iterator[Named]:
-    """Return the methods a class defines for callers; inherited methods are documented in their own class."""
+    """Yield the public methods of a class, including methods inherited from classes of the library."""
     if not inspect.isclass(named.value):
         return
     for owner in _own(named.value):
@@ -149,7 +148,7 @@ def properties(named: Named) -> Iterator[Named]:
 
 
 def constant_doc(named: Named) -> str:
-    """Return the string below a constant in its source: constants have no docstring."""
+    """Return the string literal below a constant in the source; empty if there is none."""
     module, _, name = named.id.rpartition(".")
     for home in _homes(module, name):
         body = ast.parse(inspect.getsource(home)).body
@@ -175,21 +174,21 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 
 def raised_errors(function: Callable[..., Any]) -> set[str]:
-    """Return the errors that the code of a function raises by name."""
+    """Return the names of the exceptions that the code of a function raises directly."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     calls = [node.exc for node in nodes if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
     return {call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id[0].isupper()}
 
 
 def checks_arguments(function: Callable[..., Any]) -> bool:
-    """Return whether a function passes its arguments to a check that raises."""
+    """Return whether a function calls a validation helper that raises an exception."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     names = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     return any(name.startswith(("require", "at_least")) for name in names)
 
 
 def example_world() -> FakeService:
-    """The small world in which every example runs."""
+    """Return the fake service that the examples use."""
     fake = FakeService()
     fake.add_workspace("space_1", custom_fields=["Plan"])
     fake.add_owner_key("space_1", key="key_1")
@@ -203,7 +202,7 @@ def example_world() -> FakeService:
 
 
 def example_namespace(scope: str, fake: FakeService) -> dict[str, Any]:
-    """Return the names a short example may use without importing them, as `help(outreach_async)` promises."""
+    """Return the names that a short example can use without imports, as stated in `help(outreach_async)`."""
     names: dict[str, Any] = {}
     for package in dict.fromkeys(
         ("outreach_async", "outreach_async.fake", "outreach_async.audit", scope.rpartition(".")[0] or scope, scope)
@@ -235,12 +234,12 @@ def run_example(code: str, names: Mapping[str, Any], backend: str = "asyncio") -
 
             anyio.run(main, backend=backend)
         else:
-            exec(compiled(code), namespace)  # noqa: S102 - the same
+            exec(compiled(code), namespace)  # noqa: S102 - the project's own examples
     return out.getvalue().splitlines()
 
 
 def promised_lines(code: str) -> list[re.Pattern[str]]:
-    """Return the lines an example says it prints; `...` stands for what differs from run to run."""
+    """Return patterns of the lines that an example should print, from its `# ->` comments; `...` matches any text."""
     return [re.compile(".*".join(map(re.escape, line.rstrip().split("...")))) for line in _SHOWN.findall(code)]
 
 

@@ -1,4 +1,4 @@
-"""A minimal service for tests of transports: it responds with what it was asked."""
+"""A minimal service for tests of transports, which describes each request in its response."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")
 
 
 class TinyService:
-    """Keeps what it was asked in `asked`; `POST /contacts` is create_contact, all else list_campaigns.
+    """A service with configurable faults that records its requests.
 
-    `heard` is called at every request, before any fault.
+    Faults see a request to `/contacts` as `create_contact` and every other request as `list_campaigns`.
+
+    Args:
+        heard: Called at every request, before any fault.
+
+    Attributes:
+        faults: The faults.
+        requests: Every request that was executed.
     """
 
     def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
@@ -34,7 +41,7 @@ class TinyService:
 
 
 def answer_to(request: Request) -> bytes:
-    """Return the response, which shows every part of the request."""
+    """Return the body of a response, as JSON that describes the request."""
     seen = {
         "method": request.method,
         "target": request.target,
@@ -45,7 +52,7 @@ def answer_to(request: Request) -> bytes:
 
 
 def answer_on_the_wire(request: Request, *fields: str) -> bytes:
-    """Return the response as a server sends it, byte for byte."""
+    """Return the complete HTTP response to a request; `fields` are additional header lines."""
     body = answer_to(request)
     lines = [
         "HTTP/1.1 201 Created",
@@ -58,7 +65,7 @@ def answer_on_the_wire(request: Request, *fields: str) -> bytes:
 
 
 class BrokenService:
-    """Raises at every request, with a secret in its message."""
+    """A service that raises `KeyError` at every request, with the request body as the message."""
 
     def exchange(self, request: Request, /) -> Exchange:
         raise KeyError(request.body.decode())

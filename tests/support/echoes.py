@@ -1,4 +1,4 @@
-"""Keys in every encoding, the places where a response can echo them, and every place where a person can see them."""
+"""Owner keys in many encodings, and checks that no output shows a key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.traceback import Traceback
 
 
 class Held:
-    """Holds a key hidden from the locals and the reprs of a test."""
+    """A key in an object whose repr does not show the key, so that tracebacks of a test cannot show it."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -31,22 +31,22 @@ _NAMES: Final = {character: name for name, character in sorted(html5.items()) if
 
 
 def percent(text: str) -> str:
-    """Percent-encode every byte."""
+    """Percent-encode every byte of a string."""
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
 def write_html_names(text: str) -> str:
-    """Write every character with its HTML name if it has one, and quotes as `html.escape` does."""
+    """Replace each character by its named HTML reference; encode all others with `html.escape`."""
     return "".join(f"&{_NAMES[each]}" if each in _NAMES else html.escape(each) for each in text)
 
 
 def base64(encode: Callable[[bytes], bytes], before: int, text: str) -> str:
-    """Encode a string in base64, with so many bytes before it."""
+    """Encode a string in base64, after `before` other bytes."""
     return encode(b"?" * before + text.encode()).decode()
 
 
 def bare_base64(before: int, text: str) -> str:
-    """Encode it without padding."""
+    """Encode a string in base64 without padding, after `before` other bytes."""
     return base64(b64encode, before, text).rstrip("=")
 
 
@@ -69,11 +69,11 @@ ENCODINGS: Final[dict[str, Callable[[str], str]]] = {
     "JSON": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
     "JSON in JSON": lambda text: json.dumps("".join(f"\\u{ord(each):04X}" for each in text))[1:-1],
 }
-"""Ways to write a key of the basic plane."""
+"""Functions that encode a key, by the name of the encoding. Keys have characters of the Basic Multilingual Plane only."""
 
 
 def assert_hidden(key: str, seen: str, where: str) -> None:
-    """Fail if a text contains the key in any encoding, by an independent search."""
+    """Fail if a string contains the key in any encoding. The search is independent of the code of the library."""
     forms = [key, key.encode().hex()]
     for before in range(3):
         letters = b64encode(bytes(before) + key.encode()).decode().rstrip("=")
@@ -86,7 +86,7 @@ def assert_hidden(key: str, seen: str, where: str) -> None:
 
 
 def decode_repeatedly(text: str) -> set[str]:
-    """Return a text, and the results of decoding it once, twice and three times."""
+    """Return a string, and the results of decoding it up to three times."""
     found = {text}
     for _ in range(3):
         found |= {decode(each) for each in found for decode in (unquote, html.unescape, unescape_json)}
@@ -94,7 +94,7 @@ def decode_repeatedly(text: str) -> set[str]:
 
 
 def unescape_json(text: str) -> str:
-    """Undo JSON escapes that keys of the basic plane can have."""
+    """Decode the Unicode escapes and the escaped quotes, slashes and backslashes of a JSON string."""
     return re.sub(r"\\(?:u([0-9a-fA-F]{4})|([\"/\\]))", lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
 
 
@@ -110,7 +110,7 @@ def representations(thing: Any) -> Iterator[tuple[str, str]]:
 
 
 def traceback_of(error: BaseException) -> Traceback:
-    """Return rich's traceback with locals."""
+    """Return the rich traceback of an error, with all local variables."""
     everything = 10**9
     return Traceback.from_exception(
         type(error),
@@ -124,12 +124,12 @@ def traceback_of(error: BaseException) -> Traceback:
 
 
 def render_with_rich(thing: Any) -> str:
-    """Print an object as rich does, each of its lines unwrapped."""
+    """Return an object as rich prints it, without wrapped lines."""
     page = io.StringIO()
     Console(file=page, width=10_000, color_system=None).print(thing)
     return page.getvalue()
 
 
 def logged(records: list[logging.LogRecord]) -> str:
-    """Return the content of log records."""
+    """Return the messages and all attributes of log records."""
     return "\n".join(f"{record.getMessage()} {vars(record)!r}" for record in records)

@@ -1,4 +1,4 @@
-"""One random scenario per seed: the event loop, the options, the durations, and how and where processes end early."""
+"""Draw one random scenario per seed: event loop, options, durations, and how and where processes end early."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOOPS: Final = ("asyncio", "trio")
 
 @attrs.frozen
 class DrawnScenario:
-    """A scene, and what disturbs its run.
+    """A scenario, its event loop, and the early endings of its processes.
 
     Attributes:
-        seed: What all of it is drawn from.
+        seed: Seed of all random choices.
         backend: `asyncio` or `trio`.
-        scene: What is to be done.
-        endings: How the first processes end.
+        scene: The input, options and faults of the run.
+        endings: How the first processes end. Later processes run to their end.
     """
 
     seed: int
@@ -36,19 +36,24 @@ class DrawnScenario:
     endings: tuple[Ending, ...]
 
     def play(self, folder: Path, harmed: Callable[[JournalWriter], Any] = lambda writer: writer) -> Simulation:
-        """Run all processes of the scenario."""
+        """Run processes until the run is finished, and return the simulation.
+
+        Args:
+            folder: Empty folder for the journals.
+            harmed: Function that replaces a journal writer by a defective one.
+        """
         one = Simulation(self.scene, folder, self.backend, harmed)
         one.finish(iter(self.endings))
         return one
 
     def violations(self) -> list[str]:
-        """Play, and return every violated invariant."""
+        """Run the scenario in a temporary folder, and return every violated invariant."""
         with memory() as folder:
             return self.play(folder).violations()
 
 
 def draw_scenario(seed: int) -> DrawnScenario:
-    """Draw a scenario."""
+    """Return the random scenario of a seed."""
     chance = random.Random(f"drawn {seed}")  # noqa: S311 - repeatable, not secret
     rows = chance.choice([4, 12, 30])
     scene = seeded(

@@ -1,4 +1,4 @@
-"""The number of examples of a property test, by profile."""
+"""Scale the number of examples of a property test to the current Hypothesis profile."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _REFERENCE: Final = 60
 
 
 def scaled(examples: int) -> int:
-    """Return how many examples to try in the current profile; `examples` is the number for a profile with 60."""
+    """Return the number of examples in the current profile; `examples` is the number in a profile with 60 examples."""
     return max(1, examples * settings().max_examples // _REFERENCE)

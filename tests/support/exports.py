@@ -1,4 +1,4 @@
-"""Headers of other tools' exports, as documented and as seen, with a fictitious person below each."""
+"""Headers of contact exports of other tools, and exports of one fictitious person."""
 
 from __future__ import annotations
 
@@ -94,11 +94,16 @@ PERSON: Final = {
     "company_name": "Works",
     "country": "United Kingdom",
 }
-"""A person; each tool has columns for most fields."""
+"""Fields of a fictitious person, by field code. Most tools have columns for most of these fields."""
 
 
 def write_export(header: str, codes: tuple[str | None, ...]) -> str:
-    """Return an export of that person: each cell in its column, and the name of the column in all others."""
+    """Return a CSV export of `PERSON`.
+
+    Args:
+        header: The header line of the export.
+        codes: Field code of each column; `None` for a column without a field.
+    """
     columns = header.split(",")
     cells = [PERSON.get(code or "", "" if code else f"of {column}") for column, code in zip(columns, codes, strict=True)]
     file = io.StringIO()

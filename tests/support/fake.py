@@ -1,4 +1,4 @@
-"""Requests to a fake, and worlds that are not empty."""
+"""Requests to a fake service, and a fake with sample data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = {"content-type": "application/json"}
 OPTIONS = {"duplicates": "skip", "strict_validation": False, "campaign": None}
 
 MISSING = object()
-"""Leaves a member out."""
+"""Value of a member that `creation` omits."""
 
 
 def get(fake: FakeService, path: str, headers: dict[str, str] | None = None, **query: Any) -> Response:
@@ -42,20 +42,25 @@ def steps(fake: FakeService, campaign: str) -> Any:
 
 
 def post(fake: FakeService, body: Any, headers: dict[str, str] | None = None) -> Response:
-    """POST a creation."""
+    """POST a body to `/contacts`; a body that is not bytes is encoded as JSON."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return fake.handle(Request("POST", "/contacts", JSON if headers is None else headers, raw))
 
 
 def creation(email: Any = "ada@acme.example", **members: Any) -> dict[str, Any]:
-    """Return the body of a creation; options by their names, anything else is a field. `MISSING` omits a member."""
+    """Return the body of a request that creates a contact.
+
+    Args:
+        email: The e-mail of the contact.
+        members: Upload options by name, and other members of the body. The value `MISSING` omits a member.
+    """
     options = {name: members.pop(name, value) for name, value in OPTIONS.items()}
     body = {"owner_key": KEY, "workspace": SPACE, "email": email, "upload_options": options} | members
     return {name: _left(value) for name, value in body.items() if value is not MISSING}
 
 
 def creation_request(email: Any = "ada@acme.example", **members: Any) -> Request:
-    """Return the request of a creation."""
+    """Return a request that creates a contact; the arguments are those of `creation`."""
     return Request("POST", "/contacts", JSON, json.dumps(creation(email, **members)).encode())
 
 
@@ -64,18 +69,18 @@ def _left(value: Any) -> Any:
 
 
 def create(fake: FakeService, email: Any = "ada@acme.example", **members: Any) -> Any:
-    """Create a contact and return the response."""
+    """Create a contact, require success, and return the response as JSON; the arguments are those of `creation`."""
     return document(post(fake, creation(email, **members)))
 
 
 def document(response: Response) -> Any:
-    """Parse a response, which must be a success."""
+    """Require that a response is a success, and return it as JSON."""
     assert response.status in {200, 201}, response.body
     return json.loads(response.body)
 
 
 def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
-    """Parse a response, which must be this refusal."""
+    """Require that a response is an error with this status and code, and return the error."""
     answered = json.loads(response.body)
     assert answered["status"] == "error"
     error: dict[str, Any] = answered["error"]
@@ -85,7 +90,12 @@ def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
 
 
 def small_world(behaviour: Behaviour | None = None, **readings: Any) -> FakeService:
-    """Return a fake with two workspaces; the first has a key, two custom fields, mailboxes and campaigns."""
+    """Return a fake with two workspaces. `SPACE` has two custom fields, five mailboxes, two campaigns and three contacts.
+
+    Args:
+        behaviour: The behaviour of the fake; the documented one by default.
+        readings: Knobs of the behaviour to change.
+    """
     fake = FakeService(behaviour=attrs.evolve(behaviour or Behaviour.documented(), **readings))
     fake.add_workspace(SPACE, custom_fields=["Plan", "Region"])
     fake.add_workspace(OTHER)

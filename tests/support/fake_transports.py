@@ -1,4 +1,4 @@
-"""The ways to reach a fake: direct calls, in memory, through httpx on a mounted application, on a socket."""
+"""Transports to a fake service: in memory, through httpx and an ASGI application, and over a socket."""
 
 from __future__ import annotations
 

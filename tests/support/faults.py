@@ -1,4 +1,4 @@
-"""Faults between a transport and a service, as one table: what happens, and which errors are allowed."""
+"""A table of faults between a transport and a service, with the allowed `maybe_sent` of the resulting errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HALF: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal"
 LONG: Final = b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * 300_000
 FORBIDDEN: Final = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
 NOWHERE: Final = "nowhere." * 40 + "invalid"
-"""A host that is unknown at once: a name too long to be asked for, on any network or none."""
+"""A host name that fails to resolve at once, even without a network, because it is too long for DNS."""
 CREDENTIALS: Final = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n"
 
 PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1}'
@@ -51,17 +51,17 @@ SKIPPED: Final = b'{"status":"skipped","id":null,"details":"duplicate"}'
 
 
 class Verdict(Enum):
-    """The `maybe_sent` of the errors of a fault."""
+    """The allowed `maybe_sent` of the errors of a fault, and the reason."""
 
     ANSWERED = "there is no error"
     UNSENT = "False: the library's own error classes show that there was no connection"
-    PROVED = "False for a body from a transport made from a URL, and always from ours; otherwise True (conservative)"
-    CAREFUL = "True (conservative): nothing arrived, but this cannot be determined here"
+    PROVED = "False for httptools, and for a body from any transport made from a URL; otherwise True (conservative)"
+    CAREFUL = "True (conservative): nothing arrived, but the client cannot determine this"
     RACE = "either, depending on timing; False only if nothing arrived"
     SENT = "True: the service has read the request"
 
     def says(self, name: str, method: str) -> frozenset[bool]:
-        """Return what `maybe_sent` of a transport's errors may be; nothing if there is none."""
+        """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
         if self is Verdict.PROVED:
             return frozenset({name != "httptools" and (method == "GET" or name not in OWN)})
         return _SAYS[self]
@@ -78,20 +78,21 @@ _SAYS: Final = {
 
 @attrs.frozen
 class Fault:
-    """A fault of the first connection; all that follow work.
+    """A fault of the first connection. Later connections work.
 
     Attributes:
-        verdict: What the error says.
-        meets: What the first connection meets.
-        clock: Only a timeout ends it.
-        session: What the error says over a session of aiohttp's, where that differs.
-        absent: Nobody listens until the first try is over.
-        idle: The first connection works once and ends while it is idle: while the event loop runs, or while it is blocked.
-        then: What the further connections meet; `None` if there is no way to have any.
-        url: Where the service is.
-        proxy: The proxy on the way.
-        forgotten: Where the library leaves the connection open until the garbage is collected, as `{transport}-{loop}`: nothing
-            beneath us tells us of it, so that is not tried.
+        verdict: The allowed `maybe_sent` of the error.
+        meets: Behaviour of the listener for the first connection.
+        clock: Whether only a timeout ends the first attempt.
+        session: The verdict for an aiohttp session of the caller; `None` if it is the same.
+        absent: Whether the listener refuses connections until the first attempt has failed.
+        idle: How the first connection ends after one exchange, while it is idle: with the event loop `running` or `blocked`.
+            Empty if the connection does not end while idle.
+        then: Behaviour of the listener for later connections; `None` if no connection is possible.
+        url: URL of the service.
+        proxy: URL of the proxy; `None` without one.
+        forgotten: Combinations `{transport}-{loop}` that are not tested, because the underlying library leaves the connection
+            open until garbage collection.
     """
 
     verdict: Verdict
@@ -106,13 +107,13 @@ class Fault:
     forgotten: tuple[str, ...] = attrs.field(kw_only=True, default=())
 
     def says(self, name: str, method: str) -> frozenset[bool]:
-        """Return what `maybe_sent` of a transport's errors may be; nothing if there is none."""
+        """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
         verdict = self.session if self.session and name == "aiohttp_session" else self.verdict
         return verdict.says(name, method)
 
 
 def service(peer: Peer) -> None:
-    """Respond to lists and creations truthfully: a known contact is a duplicate."""
+    """Respond to list requests and creations without faults. A repeated creation is skipped as a duplicate."""
     while True:
         peer.send(answer_to(peer, peer.request()))
 
@@ -124,7 +125,7 @@ def answer_to(peer: Peer, request: bytes) -> bytes:
 
 
 def damaged(answer: bytes) -> Behaviour:
-    """Send one complete response with this damage and continue normally: the transport decides about reusing the connection."""
+    """Respond to the first request with a damaged response, and to later requests on the same connection normally."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -135,7 +136,7 @@ def damaged(answer: bytes) -> Behaviour:
 
 
 def spell_out(peer: Peer) -> None:
-    """Respond byte by byte."""
+    """Respond to every request, and send each response byte by byte."""
     while True:
         for byte in answer_to(peer, peer.request()):
             peer.send(bytes([byte]))
@@ -159,7 +160,7 @@ def mid_body_reset(peer: Peer) -> None:
 
 
 def greeted(answer: bytes) -> Behaviour:
-    """Respond to a TLS greeting with these bytes, or nothing, and close the connection."""
+    """Respond to the TLS ClientHello with these bytes, possibly none, and close the connection."""
 
     def behave(peer: Peer) -> None:
         peer.read()
@@ -169,12 +170,12 @@ def greeted(answer: bytes) -> Behaviour:
 
 
 def mute(peer: Peer) -> None:
-    """Read a greeting and never respond."""
+    """Never respond, and wait until the client disconnects."""
     peer.outlast()
 
 
 def connect_then(answer: bytes, *, reset: bool = False, close: bool = True) -> Behaviour:
-    """Act as a proxy that responds to CONNECT like this."""
+    """Respond to CONNECT with `answer`, then reset, keep open or close the connection."""
 
     def behave(peer: Peer) -> None:
         peer.connect()
@@ -204,7 +205,7 @@ def _server(kind: str) -> ssl.SSLContext:
 
 
 def _late(kind: str, behave: Behaviour) -> Behaviour:
-    """Greet with a certificate created on first use: pytest collects this table without running it."""
+    """Start TLS with a certificate that is created on first use, so that collecting the tests creates no certificates."""
 
     def behave_over_tls(peer: Peer) -> None:
         over_tls(_server(kind), behave)(peer)
@@ -236,9 +237,9 @@ def _kept(meets: Behaviour, idle: str, session: Verdict | None = None) -> Fault:
 
 _PROXY: Final = "http://user:key_secret@localhost:{port}"
 _HTTPX_FORGETS: Final = tuple(f"{family}_client-{loop}" for family in ("httpx", "httpx2") for loop in EVERY_LOOP)
-"""A client of httpx does not close a socket whose TLS handshake is cancelled; on lanes we do."""
+"""An httpx client does not close a socket whose TLS handshake is cancelled. The transports of this library close theirs."""
 _UVLOOP_FORGETS: Final = ("aiohttp_session-uvloop",)
-"""uvloop closes the descriptor of a socket that it was given without telling the socket; in a session of our own we do."""
+"""uvloop closes the descriptor of a socket that it receives, but not the socket object. Sessions of this library close both."""
 _S, _U, _P = Verdict.SENT, Verdict.UNSENT, Verdict.PROVED
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -297,7 +298,7 @@ FAULTS: Final[dict[str, Fault]] = {
 
 @asynccontextmanager
 async def scene(make: Make, fault: Fault) -> AsyncIterator[tuple[Transport, Listener]]:
-    """A transport to where the fault awaits its next request; at the end it is closed, and no connection may be left."""
+    """Yield a transport whose next request meets the fault, and its listener. On exit, no connection may be left open."""
     with Listener(fault.meets, fault.then or hang, listening=not fault.absent) as listener:
         url, proxy = (part and part.format(port=listener.port) for part in (fault.url, fault.proxy))
         transport = make(url, tls=certificates().client, proxy=proxy, max_answer=100_000)
@@ -314,10 +315,10 @@ async def _end_while_idle(transport: Transport, listener: Listener, *, blocked: 
         listener.wait_idle()
         return
     await anyio.to_thread.run_sync(listener.wait_idle)
-    for _ in range(5):  # the loop has been told, and takes some turns to act on it
+    for _ in range(5):  # the event loop needs several iterations to detect the end of the connection
         await anyio.lowlevel.checkpoint()
 
 
 def arrived(listener: Listener, method: str) -> bool:
-    """Return whether a byte of a request with this method has arrived, apart from the first one of an idle connection."""
+    """Return whether a part of a request with this method has arrived, apart from the warm-up request."""
     return f"{method} ".encode() in listener.received.replace(b"GET /warm-up", b"")

@@ -1,4 +1,4 @@
-"""Handmade files of rows for the importer."""
+"""Create and read files for tests of the importer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 
 GENERAL, ZIP, DATE, MOMENT, DURATION, PERCENT = range(6)
-"""Styles of a workbook made here: as `number` takes them."""
+"""Indexes of the cell styles in `STYLES`."""
 
 STYLES = f"""<styleSheet xmlns="{MAIN}">
 <numFmts count="1"><numFmt numFmtId="164" formatCode="00000"/></numFmts>
@@ -47,12 +47,12 @@ _XLS: Final = (
 
 
 def old_workbook() -> bytes:
-    """Return an XLS file, as programs wrote it until 2007: email and zip, under them ann@a.example and the number 41791234567."""
+    """Return an XLS file with the headers email and zip, and one row: ann@a.example and the number 41791234567."""
     return zlib.decompress(base64.b85decode(_XLS))
 
 
 def read(file_source: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
-    """Open bytes as a stream, or the file at a path, and read all of its rows; they are as many as it counts."""
+    """Open a path, or bytes as a stream, and return the file and all of its rows. The row count of the file is checked."""
     return _all_of(open_file(io.BytesIO(file_source) if isinstance(file_source, bytes) else file_source, **options), overrides)
 
 
@@ -64,7 +64,7 @@ def _all_of(file: File, overrides: Mapping[str, str] | None) -> tuple[File, list
 
 
 def read_here(source: ByteSource, sheet: str | None) -> tuple[ReaderResult, StreamCopy]:
-    """Read a workbook in this process, where coverage sees it."""
+    """Read a workbook in this process instead of a child process, so that coverage is measured."""
     rows = io.BytesIO()
     with source.open_raw() as file:
         found = run_reporting_errors(lambda: read_workbook(file, sheet, rows.write, lambda: None))
@@ -74,56 +74,56 @@ def read_here(source: ByteSource, sheet: str | None) -> tuple[ReaderResult, Stre
 
 
 def read_sheet(content: bytes, overrides: Mapping[str, str] | None = None, sheet: str | None = None) -> tuple[File, list[Row]]:
-    """Read a workbook in this process, and all of its rows."""
+    """Read a workbook in this process, and return the file and all of its rows."""
     return _all_of(WorkbookFile.of(ByteSource.of(io.BytesIO(content)), sheet, read_here), overrides)
 
 
 def csv_text(
     table: Iterable[Sequence[str]], *, delimiter: str = ",", ending: str = "\n", quoting: Literal[0, 1, 2] = csv.QUOTE_MINIMAL
 ) -> str:
-    """Write rows like `csv.writer`."""
+    """Return rows as CSV."""
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter, lineterminator=ending, quoting=quoting).writerows(table)
     return text.getvalue()
 
 
 def pack(content: bytes, *, gzipped: bool) -> bytes:
-    """Return bytes unchanged, or as gzip."""
+    """Return the content, compressed with gzip if `gzipped`."""
     return gzip.compress(content, mtime=0) if gzipped else content
 
 
 def text(value: str) -> str:
-    """Return a cell with a string."""
+    """Return the XML of a cell with a string; an empty cell if the string is empty."""
     return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>' if value else "<c/>"
 
 
 def number(value: float | str, style: int = GENERAL) -> str:
-    """Return a cell with a number."""
+    """Return the XML of a cell with a number."""
     return f'<c s="{style}"><v>{value}</v></c>'
 
 
 def boolean(value: int) -> str:
-    """Return a cell with a boolean."""
+    """Return the XML of a cell with a boolean."""
     return f'<c t="b"><v>{value}</v></c>'
 
 
 def formula(shown: str) -> str:
-    """Return a cell with a formula that shows a string."""
+    """Return the XML of a cell with a formula whose value is a string."""
     return f'<c t="str"><f>A1</f><v>{escape(shown)}</v></c>'
 
 
 def error(shown: str = "#N/A") -> str:
-    """Return a cell with a formula that shows an error."""
+    """Return the XML of a cell with a formula whose value is an error."""
     return f'<c t="e"><f>NA()</f><v>{shown}</v></c>'
 
 
 def at(place: str, cell: str) -> str:
-    """Return a cell with its reference; without one, a cell follows the one before."""
+    """Add a reference such as `A1` to the XML of a cell. A cell without a reference follows the previous cell."""
     return cell.replace("<c", f'<c r="{place}"', 1)
 
 
 def sheet_of(rows: Iterable[Sequence[str]]) -> str:
-    """Return a sheet of cells."""
+    """Return the XML of the rows of a sheet."""
     return "".join(f"<row>{''.join(row)}</row>" for row in rows)
 
 
@@ -135,14 +135,14 @@ def workbook(
     root: str = "",
     styles: str = STYLES,
 ) -> bytes:
-    """Make an XLSX file of sheets by name, each the XML of its rows.
+    """Return an XLSX file.
 
     Args:
-        sheets: Them.
-        hidden: Names of those that are not to be seen.
-        leave_out: Parts to leave out.
-        root: What the paths in the relations begin with.
-        styles: Styles of the cells.
+        sheets: XML of the rows of each sheet, by sheet name.
+        hidden: Names of hidden sheets.
+        leave_out: Paths of the parts to omit from the archive.
+        root: Prefix of the sheet paths in the relationships.
+        styles: XML of the cell styles.
     """
     listed = "".join(
         f'<sheet name={quoteattr(name)} sheetId="{at}" r:id="r{at}"{" state=" + quoteattr("hidden") if name in hidden else ""}/>'
@@ -168,12 +168,12 @@ def workbook(
 
 
 def opendocument(rows: Iterable[Sequence[str]]) -> bytes:
-    """Return an ODS file of strings."""
+    """Return an ODS file whose cells are strings."""
     return opendocument_of("".join(f"<table:table-row>{''.join(map(_office_text, row))}</table:table-row>" for row in rows))
 
 
 def opendocument_of(table: str) -> bytes:
-    """Return an ODS file of the XML of its rows."""
+    """Return an ODS file; `table` is the XML of its rows."""
     spaces = " ".join(f'xmlns:{name}="{OFFICE}:{name}:1.0"' for name in ("office", "table", "text"))
     content = (
         f'<office:document-content {spaces} office:version="1.2"><office:body><office:spreadsheet>'

@@ -1,4 +1,4 @@
-"""A service on a real socket that fails at random, and the truth of what has reached it."""
+"""A service on a real socket that fails at random, and a record of the requests that have reached it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PAGE: Final = re.compile(rb"[?&]page=(\d+)")
 
 
 class FlakyBehaviour:
-    """A listener's behaviour at random; what one connection meets depends on the seed and its number only.
+    """A listener's behaviour with random faults. The faults of a connection depend only on the seed and the connection's number.
 
     Args:
-        seed: The seed.
-        pages: What to answer to a read, by the number of the page.
+        seed: Seed of the faults.
+        pages: Body of each page of a list.
 
     Attributes:
-        calm: Nothing fails.
+        calm: Whether faults are disabled.
     """
 
     def __init__(self, seed: int, pages: list[bytes]) -> None:
@@ -37,7 +37,7 @@ class FlakyBehaviour:
         self._pages = pages
 
     def __call__(self, peer: Peer) -> None:
-        chance = random.Random(self._seeds.random())  # noqa: S311 - the same
+        chance = random.Random(self._seeds.random())  # noqa: S311 - faults, not secrets
         if chance.random() < 0.1 and not self.calm:
             peer.reset()
             return
@@ -45,7 +45,7 @@ class FlakyBehaviour:
             pass
 
     def _exchange(self, peer: Peer, chance: random.Random) -> bool:
-        """Answer one request, or not, and tell whether the connection goes on."""
+        """Respond to one request or inject a fault; return whether the connection remains usable."""
         answer = self._answer(peer, peer.request())
         fault = chance.randrange(10)
         if fault == 0 and not self.calm:
@@ -72,7 +72,7 @@ class FlakyBehaviour:
 
 
 async def mailbox_pages() -> list[bytes]:
-    """Return the bodies of a list of mailboxes, page by page."""
+    """Return the bodies of all pages of a list of mailboxes."""
     fake = FakeService(seed=1)
     space = fake.add_workspace()
     fake.add_mailboxes(space, PAGES)
@@ -82,17 +82,17 @@ async def mailbox_pages() -> list[bytes]:
 
 
 def arrived(listener: Listener) -> set[bytes]:
-    """Return the ids of which a byte has arrived."""
+    """Return the ids that have arrived, including those of incomplete requests."""
     return {found for peer in listener.peers for found in _ID.findall(peer.received + b" ")}
 
 
 def deliveries(listener: Listener) -> Counter[bytes]:
-    """Return how often each id has arrived completely."""
+    """Return the number of complete requests for each id."""
     return Counter(found for request in listener.requests for found in _ID.findall(request)[:1])
 
 
 def open_sockets() -> int:
-    """Count the sockets of this process, where sockets are files."""
+    """Return the number of open sockets of this process, on systems where sockets have file descriptors."""
     return sum(_is_socket(descriptor) for descriptor in range(1024))
 
 

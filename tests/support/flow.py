@@ -1,4 +1,4 @@
-"""A simulated service, and workers that drive a throttle against it in the time of the event loop."""
+"""A simulated service, and workers that send requests to it through a throttle, timed by the clock of the event loop."""
 
 from __future__ import annotations
 
@@ -41,24 +41,25 @@ HANG: Final = 30.0
 SPAN: Final = 5.0
 """Window of a rate, in seconds."""
 RECOVERY: Final = 30.0
-"""Seconds at most in which `RECOVERED` rows succeed once a service that refused everything accepts requests again."""
+"""Maximum seconds until `RECOVERED` rows have succeeded, after a service that refused all requests accepts requests again."""
 RECOVERED: Final = 300
+"""Number of successful rows after which a run counts as recovered."""
 
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """What a run goes through.
+    """Limits and outages of a simulated service, and the workers that use it.
 
     Attributes:
-        seconds: How long it lasts.
-        limits: From which second on how many requests a second are allowed.
-        burst: Seconds for which a rested service takes requests as fast as they come; at least one request.
-        latency: Seconds that an answer takes, give or take a half.
-        outages: From when to when the service is in what trouble.
-        asks: `Retry-After` of a 429; `None` if it has none.
-        told: Whether answers speak of a quota.
-        workers: How many drive the flow.
-        seed: Of all that is random.
+        seconds: Duration of the run.
+        limits: Pairs of a start time in seconds and the number of requests per second allowed from then on.
+        burst: Capacity of the token bucket, in seconds of the limit; the capacity is at least one request.
+        latency: Average seconds until a response; each response takes 50 % to 150 % of them.
+        outages: Start, end and kind of each outage, in seconds.
+        asks: `Retry-After` of a 429 in seconds; `None` if the response has none.
+        reports_quota: Whether responses have quota headers.
+        workers: Number of workers.
+        seed: Seed of all random choices.
     """
 
     seconds: float
@@ -78,26 +79,26 @@ class Scenario:
         return next((kind for begins, ends, kind in self.outages if begins <= at < ends), None)
 
     def counts(self, at: float) -> bool:
-        """Whether a run is held to what it achieves at an instant: not in an outage, nor until a probe must have seen its end."""
+        """Return whether this time counts for goodput; outages and the wait for a probe that detects their end do not."""
         waits = {"hanging": MAX_PAUSE + HANG, "429": RECOVERY}
         return not any(begins <= at < ends + waits.get(kind, MAX_PAUSE) for begins, ends, kind in self.outages)
 
     def ideal(self, begins: float, ends: float) -> float:
-        """How many requests could have succeeded between two instants, of the time that counts."""
+        """Return the maximum number of requests that can succeed between two times, excluding times that do not count."""
         marks = sorted({begins, ends, *(at for at, _ in self.limits), *map(float, range(int(begins) + 1, int(ends)))})
         spans = [(a, b) for a, b in pairwise(marks) if begins <= a < b <= ends and self.counts(a)]
         return sum((b - a) * min(self.limit(a), self.workers / self.latency) for a, b in spans)
 
 
 class Service:
-    """A token bucket that answers after a while, and has its troubles."""
+    """A simulated service with a token bucket, latency and outages."""
 
     def __init__(self, scene: Scenario) -> None:
         self.scene = scene
         self.random = random.Random(scene.seed)  # noqa: S311 - a simulation that can be repeated
         self.started: list[float] = []
         self.refused: list[tuple[float, float]] = []
-        """When each refusal was answered, and the instant before which it asked not to come back."""
+        """For each 429, the time of the response and the time at which its `Retry-After` ends."""
         self.succeeded: list[float] = []
         self._began = anyio.current_time()
         self._tokens = self.most(0.0)
@@ -156,15 +157,17 @@ class Service:
 
 @attrs.define
 class Run:
-    """What came of a run.
+    """The results of a run.
 
     Attributes:
-        service: What it saw.
-        repeats: Repeats that came of each kind of evidence.
-        fates: How rows ended, but for those that succeeded: by verdict.
-        failed: Rows that did not succeed, where contacts were created.
-        pauses: How often the flow was seen to begin one.
-        ended: After how many seconds it ended.
+        scene: The scenario.
+        service: The simulated service.
+        flow: The throttle of the run.
+        repeats: Number of retries, by kind of failure.
+        fates: Number of rows that did not succeed, by final retry decision.
+        failed: Number of rows that did not succeed, in a run that creates contacts.
+        pauses: Number of observed pauses of the throttle.
+        ended: Duration of the run in seconds.
     """
 
     scene: Scenario
@@ -178,20 +181,20 @@ class Run:
 
     @property
     def refusals(self) -> float:
-        """The share of all responses that were 429."""
+        """Fraction of 429 responses among all successful and 429 responses."""
         answers = len(self.service.refused) + len(self.service.succeeded)
         return len(self.service.refused) / max(1, answers)
 
     def goodput(self, begins: float = 0.0, ends: float | None = None) -> float:
-        """Successes between two times, as a share of the ideal."""
+        """Return the successes between two times, as a fraction of the ideal."""
         ends = self.scene.seconds if ends is None else ends
         succeeded = sum(begins <= at < ends and self.scene.counts(at) for at in self.service.succeeded)
         return succeeded / self.scene.ideal(begins, ends)
 
     def first_good(self, begins: float = 0.0) -> float:
-        """Seconds until a second in which 85 % of the ideal succeeded, after an instant."""
+        """Return the seconds from `begins` until goodput first reaches 85 % of the ideal; infinity if it never does."""
         counts = Counter(int(at - begins) for at in self.service.succeeded if at >= begins)
-        width = max(1, round(5 / self.scene.limit(begins)))  # seconds with at least five requests
+        width = max(1, round(5 / self.scene.limit(begins)))  # seconds in which at least five requests are allowed
         for second in range(int(self.scene.seconds - begins) - width):
             got = sum(counts[second + further] for further in range(width))
             if got >= 0.85 * self.scene.ideal(begins + second, begins + second + width):
@@ -199,15 +202,15 @@ class Run:
         return float("inf")
 
     def recovery(self) -> float:
-        """Return the longest time that `RECOVERED` successes took once a service that refused everything accepted requests."""
+        """Return the maximum seconds from the end of a 429 outage until `RECOVERED` requests have succeeded."""
         ends = [ends for _, ends, kind in self.scene.outages if kind == "429"]
         later = [[at - end for at in self.service.succeeded if at >= end] for end in ends]
         return max((times[RECOVERED - 1] if len(times) >= RECOVERED else math.inf for times in later), default=0.0)
 
     def busiest(self) -> float:
-        """How far the starts within five seconds came to at most, as a factor of the limit and the burst.
+        """Return the maximum rate of starts within five seconds, as a multiple of the limit and burst.
 
-        Looked at from five seconds after the first refusal on, and where the limit does not change.
+        Measured from five seconds after the first 429, except during outages and within five seconds of a change of the limit.
         """
         starts, scene, most = self.service.started, self.scene, 0.0
         since = min((at for at, _ in self.service.refused), default=math.inf) + SPAN
@@ -219,33 +222,38 @@ class Run:
         return most
 
     def early(self) -> int:
-        """Return how many attempts started although a response had asked for more time."""
+        """Return the number of attempts that started before the `Retry-After` of an earlier response had ended."""
         starts = self.service.started
         return sum(bisect_left(starts, until) - bisect_right(starts, at) for at, until in self.service.refused if until > at)
 
     def overspent(self) -> float:
-        """How much repeats cost beyond the budget, what successes and pauses give back, and what pauses try themselves."""
+        """Return by how much the cost of retries exceeds the budget; successes and pauses add to the budget."""
         spent = sum(retry_cost(evidence) * times for evidence, times in self.repeats.items())
         budget = self.flow._policy.budget
         granted = budget + len(self.service.succeeded) + self.pauses * (budget // 2 + 14 * (self.scene.workers + 1))
         return spent - granted
 
     def shortfalls(self, *, good: float = 0.85, refusals: float = 0.01) -> list[str]:
-        """Describe every demand the run did not meet."""
+        """Return a description of every requirement that the run did not meet.
+
+        Args:
+            good: Minimum goodput.
+            refusals: Maximum fraction of 429 responses.
+        """
         wrong = {
             f"goodput {self.goodput():.3f}": self.goodput() < good,
             f"refusals {self.refusals:.4f}": self.refusals > refusals,
             f"rows failed: {self.failed or dict(self.fates)}": bool(self.failed or self.fates),
-            f"{self.early()} starts inside a Retry-After": self.early() > 0,
+            f"{self.early()} attempts started before the end of a Retry-After": self.early() > 0,
             f"rate {self.busiest():.2f} of the limit": self.busiest() > 1.25,
-            f"{RECOVERED} rows {self.recovery():.0f} s after the refusals": self.recovery() > RECOVERY,
-            f"{self.overspent():.0f} beyond the retry budget": self.overspent() > 0,
+            f"{self.recovery():.0f} s until {RECOVERED} rows succeeded after an outage": self.recovery() > RECOVERY,
+            f"retry budget exceeded by {self.overspent():.0f}": self.overspent() > 0,
         }
         return [text for text, is_wrong in wrong.items() if is_wrong]
 
 
 async def drive(run: Run, policy: RetryPolicy) -> None:
-    """Process one worker's rows one after the other, as the engine does."""
+    """Run one worker: process rows one after the other until the run is halted, like the engine."""
     while run.flow.halted is None:
         blamed = attempts = 0
         first_failed_at = math.inf
@@ -283,7 +291,7 @@ def judged(flow: RunThrottle, error: OutreachError, started: float, **known: Any
 
 
 async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
-    """Play a scenario to its end, or to that of the run."""
+    """Run a scenario until its duration is over or the run stops."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
     limiter = RateLimiter(policy, max_in_flight=scene.workers)
@@ -316,12 +324,12 @@ async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
 
 
 def simulate(scene: Scenario, backend: str, max_outage: float = 900.0) -> Run:
-    """Play a scenario in virtual time."""
+    """Run a scenario in virtual time."""
     return anyio.run(partial(play, scene, max_outage), backend=backend, backend_options=VirtualTime().options(backend))
 
 
 class Carrier:
-    """The simulated service as a transport."""
+    """A transport to the simulated service."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -340,7 +348,7 @@ class Carrier:
 
 
 async def play_whole(scene: Scenario) -> Run:
-    """Play a scene with contacts that are really created: by a client, a bulk run and its engine."""
+    """Run a scenario with a client and a bulk run that creates contacts."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     service = Service(scene)
     client = OutreachClient(
@@ -361,5 +369,5 @@ async def play_whole(scene: Scenario) -> Run:
 
 
 def simulate_whole(scene: Scenario, backend: str) -> Run:
-    """Play a scenario through a client, in virtual time."""
+    """Run a scenario with a client and a bulk run, in virtual time."""
     return anyio.run(play_whole, scene, backend=backend, backend_options=VirtualTime().options(backend))

@@ -1,4 +1,4 @@
-"""Hostile responses, drawn by Hypothesis and mutated by tools/fuzz.py, and every operation that may receive one."""
+"""Hostile responses, and all operations that may receive them. Used by Hypothesis tests and by tools/fuzz.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTACT: Final = NewContact("ann@company.example")
 
 
 async def _walked(client: OutreachClient) -> object:
-    """Read no more pages than an endless service needs to show its behaviour."""
+    """Read at most 50 campaigns, because a hostile service may list campaigns without end."""
     return [item async for item in client.campaigns.list(max_items=50)]
 
 
@@ -49,7 +49,7 @@ operations = st.sampled_from(sorted(OPERATIONS))
 
 
 class Says:
-    """A transport that gives one answer to everything."""
+    """A transport that returns the same response to every request."""
 
     def __init__(self, answer: Response) -> None:
         self._answer = answer
@@ -69,12 +69,12 @@ def client_of(transport: Any, **options: Any) -> OutreachClient:
 
 @attrs.frozen
 class Ending:
-    """How a call ended, as far as it must not depend on what carried it.
+    """The result of a call, reduced to what must not depend on the transport.
 
     Attributes:
-        kind: The class of what was returned or raised.
-        told: What was returned, or an error's message.
-        facts: An error's attributes.
+        kind: Class name of the result or error.
+        message: Repr of the result, or message of the error.
+        facts: Attributes of the error.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class Ending:
 
 
 async def ending(client: OutreachClient, operation: str) -> Ending:
-    """Make a call and return how it ended; foreign errors are raised."""
+    """Call an operation and return its result. Errors that do not come from the library are raised."""
     try:
         result = await OPERATIONS[operation](client)
     except OutreachError as error:
@@ -94,14 +94,14 @@ async def ending(client: OutreachClient, operation: str) -> Ending:
 
 @contextmanager
 def grows_by_at_most(megabytes: float) -> Iterator[None]:
-    """Fail if the memory that Python holds grows by more meanwhile."""
+    """Fail if the memory of Python objects grows by more than this within the block."""
     tracemalloc.start()
     try:
         yield
         peak = tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
-    assert peak <= megabytes, f"it took {peak:.1f} MB"
+    assert peak <= megabytes, f"peak memory grew by {peak:.1f} MB, expected at most {megabytes} MB"
 
 
 # Answers
@@ -109,7 +109,7 @@ def grows_by_at_most(megabytes: float) -> Iterator[None]:
 
 @cache
 def good_answers() -> tuple[bytes, ...]:
-    """Return the bodies of real responses: of each operation, and refusals."""
+    """Return the bodies of valid responses to each operation, including a duplicate and an error."""
     fake = FakeService(seed=5)
     space = fake.add_workspace("space_1", custom_fields=["Plan"])
     fake.add_owner_key(space, key=KEY)
@@ -181,7 +181,7 @@ ODD_BODIES: Final = (
 
 @st.composite
 def mutated(draw: st.DrawFn, sources: tuple[bytes, ...]) -> bytes:
-    """Draw one of these with parts replaced, removed or repeated."""
+    """Draw one of the sources, with sections replaced, removed or repeated."""
     data = draw(st.sampled_from(sources))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -191,7 +191,7 @@ def mutated(draw: st.DrawFn, sources: tuple[bytes, ...]) -> bytes:
 
 
 def _member_swapped(source: bytes, place: int, value: bytes) -> bytes:
-    """Put a value in the place of some member's."""
+    """Replace the value of one member of a JSON document."""
     colons = [at for at, byte in enumerate(source) if byte == ord(":")]
     start = colons[place % len(colons)] + 1 if colons else 0
     end = next((at for at in range(start, len(source)) if source[at] in b",}]"), len(source))
@@ -206,7 +206,7 @@ bodies = st.deferred(
         st.builds(_member_swapped, st.sampled_from(good_answers()), st.integers(0, 99), st.sampled_from(ODD_VALUES)),
     )
 )
-"""Draws a body."""
+"""Draws a response body, valid or hostile."""
 
 statuses = st.sampled_from([200, 200, 200, 201, 299, 300, 302, 400, 401, 404, 429, 500, 503, 599, 100, 999, 0])
 
@@ -228,10 +228,10 @@ fields = st.dictionaries(
     st.sampled_from(_TEXTS) | st.text(max_size=30) | st.text("0123456789:+-, GMTSunNov", max_size=30),
     max_size=4,
 )
-"""Draws header fields as a transport hands them over."""
+"""Draws response headers as a transport returns them."""
 
 answers = st.builds(Response, statuses, fields, bodies)
-"""Draws an answer as a transport hands it over."""
+"""Draws a response as a transport returns it."""
 
 
 # Files written by the library
@@ -239,7 +239,7 @@ answers = st.builds(Response, statuses, fields, bodies)
 
 @cache
 def every_operation() -> tuple[Operation[Any], ...]:
-    """Return each operation once, as a client makes it."""
+    """Return all operations as a client creates them."""
     dialect = attrs.evolve(RequestDefaults.from_headers({}), secrets=(KEY,))
     creation = ContactRequests.from_options(KEY, "space_1", dialect, duplicates="skip", strict_validation=True, campaign=None)
     return (
@@ -255,7 +255,7 @@ def every_operation() -> tuple[Operation[Any], ...]:
 
 @cache
 def a_journal() -> bytes:
-    """Return the file of a run that ended."""
+    """Return the content of the journal of a finished run."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         writer = open_journal(path)
@@ -267,7 +267,7 @@ def a_journal() -> bytes:
 
 @cache
 def an_audit() -> Report:
-    """Return an audit of a few mailboxes that have findings."""
+    """Return the report of an audit of two mailboxes with findings."""
     fake = FakeService(seed=1, clock="2026-01-01T00:00:00Z")
     space = fake.add_workspace("space_1")
     fake.add_mailboxes(space, 2, domain="b.example", spf=False, blacklists=2)
@@ -277,7 +277,7 @@ def an_audit() -> Report:
 
 @cache
 def a_world() -> str:
-    """Return the file of a running world."""
+    """Return the dump of a fake with a live campaign."""
     fake = FakeService(seed=1)
     space = fake.add_workspace("space_1", custom_fields=["Plan"])
     fake.add_owner_key(space, key=KEY)
@@ -289,5 +289,5 @@ def a_world() -> str:
 
 @cache
 def a_behaviour() -> str:
-    """Return the file of a behaviour."""
+    """Return the dump of the documented behaviour."""
     return dump_behaviour(Behaviour.documented())

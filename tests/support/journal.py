@@ -1,4 +1,4 @@
-"""Journals for tests: complete ones of tools/journal_child.py, and what kills and power failures leave of them."""
+"""Journals for tests: complete journals of tools/journal_child.py, and those left by kills and power failures."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ENDINGS = ("", "-wal", "-shm")
 
 
 def facts(found: ContactOutcome) -> dict[str, Any]:
-    """Return the comparable parts of an outcome: errors are equal only to themselves."""
+    """Return the attributes of an outcome in comparable form. Errors cannot be compared directly."""
     error = found.error
     error_facts = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
     return {**attrs.asdict(found, recurse=False), "error": error_facts}
 
 
 def states() -> set[tuple[int, int]]:
-    """Return what a journal can hold, as rows marked and recorded, after each commit of the run."""
+    """Return the possible numbers of marked and recorded rows, after each commit of the run."""
     found = {(0, 0)}
     for end in range(WINDOW, ROWS + 1, WINDOW):
         found |= {(end, end - WINDOW), (end, end - WINDOW + 12), (end, end)}
@@ -40,7 +40,15 @@ def states() -> set[tuple[int, int]]:
 
 
 def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """Check that a journal reads as after one of the run's commits, not before those that were acknowledged."""
+    """Check that a journal contains the state after a commit of the run, and return that state.
+
+    Args:
+        path: The journal.
+        at_least: Numbers of marked and recorded rows that were acknowledged.
+
+    Returns:
+        The numbers of marked and recorded rows.
+    """
     journal = Journal(path)
     report = journal.report()
     found = list(journal.outcomes())
@@ -53,7 +61,7 @@ def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int,
 
 
 def require_resumable(path: Path) -> None:
-    """Check that the run can be completed, after which it has every outcome once."""
+    """Complete the run, and check that the journal then contains each outcome once."""
     writer = open_journal(path, resume=True)
     try:
         for _ in steps(writer):
@@ -65,7 +73,10 @@ def require_resumable(path: Path) -> None:
 
 
 def require_refused(path: Path) -> None:
-    """Check that a damaged journal is neither read nor resumed, and can be given up: then every row may have been sent."""
+    """Check that a damaged journal cannot be read or resumed, except with `earlier="unknown"`.
+
+    With `earlier="unknown"`, the damaged file is set aside and every row counts as possibly sent.
+    """
     for look in (Journal(path).report, lambda: list(Journal(path).outcomes()), lambda: open_journal(path, resume=True)):
         with pytest.raises(JournalError, match=r'is damaged: .*earlier="unknown"'):
             look()
@@ -87,7 +98,7 @@ def child(path: Path | str, *options: object) -> subprocess.Popen[str]:
 
 
 def count_acknowledged(lines: str) -> tuple[int, int]:
-    """Return how many rows a process said were marked and recorded; a line that a kill cut off does not count."""
+    """Return the numbers of marked and recorded rows that a process printed. An incomplete last line is ignored."""
     error_facts = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
     most = {"marked": 0, "recorded": 0}
     for word, number in error_facts:
@@ -96,7 +107,7 @@ def count_acknowledged(lines: str) -> tuple[int, int]:
 
 
 def run_to_end(path: Path | str, *options: object) -> tuple[int, tuple[int, int]]:
-    """Run to the end of the process; return its exit code and what it acknowledged. No warning or traceback may come."""
+    """Run the process to its end, and return its exit code and acknowledged rows. It must not write to stderr."""
     process = child(path, *options)
     out, errors = process.communicate(timeout=600)
     assert not errors, errors
@@ -104,7 +115,7 @@ def run_to_end(path: Path | str, *options: object) -> tuple[int, tuple[int, int]
 
 
 def make_killed_journal(path: Path, commits: int) -> None:
-    """Leave a journal as a process does that is killed after so many commits: a kill changes no file."""
+    """Create a journal as if its process had been killed after `commits` commits. A kill changes no file."""
     origin = path.with_name(f"{path.name}.living")
     writer = open_journal(origin)
     try:
@@ -118,7 +129,7 @@ def make_killed_journal(path: Path, commits: int) -> None:
 
 
 def cut_copy(path: Path, folder: Path, size: int) -> Path:
-    """Copy a journal as a power failure may leave it, with its log truncated."""
+    """Copy a journal and truncate the write-ahead log of the copy to `size` bytes, as after a power failure."""
     folder.mkdir()
     for ending in ENDINGS:
         shutil.copyfile(f"{path}{ending}", folder / f"{path.name}{ending}")
@@ -132,7 +143,7 @@ ids = st.none() | st.text(max_size=12) | st.from_regex(r"contact_[a-z0-9]{1,24}"
 
 @st.composite
 def errors(draw: st.DrawFn) -> OutreachError:
-    """Draw an error that a run may meet."""
+    """Draw an error that an outcome may have."""
     kind = draw(st.sampled_from([InvalidRequest, StatusError, TransportError, OutreachError]))
     error = kind(
         draw(st.text(max_size=20)),
@@ -147,7 +158,7 @@ def errors(draw: st.DrawFn) -> OutreachError:
 
 @st.composite
 def outcomes(draw: st.DrawFn, index: int | None = None) -> ContactOutcome:
-    """Draw any outcome."""
+    """Draw an arbitrary outcome, with a given or random index."""
     status = draw(statuses)
     return ContactOutcome(
         index=draw(st.integers(0, 2**40)) if index is None else index,

@@ -1,4 +1,4 @@
-"""Where a journal can be: a file, a folder, memory or S3. What a run needs of a journal is tested in all of them."""
+"""Locations of journals, so that tests can run with each of them: a file, a folder, memory or S3."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NUMBERS: Final = count()
 
 @attrs.frozen
 class Place:
-    """Where one journal is.
+    """The location of a journal.
 
     Attributes:
-        location: Its path or URL.
+        location: Path or URL of the journal.
     """
 
     location: str | Path
 
     def journal(self, **options: Any) -> Journal | ObjectJournal:
-        """Return the journal."""
+        """Return the journal at this location."""
         return journal_at(self.location, **options)
 
     def open(self, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
@@ -35,7 +35,10 @@ class Place:
         return self.journal().writer(identity, resume=resume, **options)
 
     def kill(self, writer: JournalWriter) -> Place:
-        """Return the place of the journal as it is after a kill: closing a file, which a kill does not do, changes it."""
+        """Simulate a kill of the writer, and return the location of the journal that the kill leaves.
+
+        A journal file is copied before the writer is closed, because closing changes the file.
+        """
         place = self
         if isinstance(self.location, Path):
             place = Place(self.location.with_name(f"killed{next(_NUMBERS)}.db"))
@@ -46,7 +49,7 @@ class Place:
 
 
 def place_in(kind: str, folder: Path) -> Place:
-    """Return a place where no journal is yet; for `s3`, the environment names the server."""
+    """Return an unused location of a kind: `file`, `folder`, `memory` or `s3`. Environment variables set the S3 server."""
     locations: dict[str, str | Path] = {
         "file": folder / "run.db",
         "folder": f"file://{folder}/run",

@@ -1,4 +1,4 @@
-"""A journal, a writer and a transport that kill their own process at a given point."""
+"""Journals, writers and a transport that kill their own process at a given point."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from outreach_async.bulk.rows import NO_ROWS, PossiblySent
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _LINGER: Final = 0.05
-"""Seconds that an outcome waits in an object journal: with the default of 1, most runs would end before their first record."""
+"""The `linger` of object journals, in seconds. With the default of 1, most runs would end before their first record."""
 
 
 class Doom:
-    """Where this process dies.
+    """The point at which this process is killed.
 
     Args:
-        point: The point; `None` for a process that lives.
-        passing: At which passing of it, from 1.
+        point: The point; `None` if the process is not killed.
+        passing: Number of the pass of this point at which the process is killed, from 1.
     """
 
     def __init__(self, point: Point | None, passing: int = 1) -> None:
@@ -38,28 +38,29 @@ class Doom:
         self._left = passing
 
     def strikes(self, *points: Point) -> bool:
-        """Record that one of these points is passed; return whether to die there."""
+        """Count a pass of one of these points, and return whether the process must be killed now."""
         if self._point not in points:
             return False
         self._left -= 1
         return self._left == 0
 
     def passes(self, point: Point) -> None:
-        """Die if the point is reached for the given time."""
+        """Count a pass of a point, and kill this process if it must be killed now."""
         if self.strikes(point):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def header(self) -> dict[str, str]:
-        """Say that a request is sent; return what to add to it."""
+        """Count a request that is about to be sent, and return the header fields to add to it."""
         if self._point is None or not self.strikes(*IN_FLIGHT):
             return {}
         return {KILL: f"{os.getpid()} {self._point.name}"}
 
 
 class DoomedCalls(DatabaseWriter):
-    """A journal's writer that dies at its points, between the last statement of a transaction and its commit, too.
+    """A base class of journal writers that kill their process before, during or after a commit.
 
-    At such a commit, the object of an object journal has just been created.
+    During a commit means between the last statement of a transaction and its `COMMIT`. At that point, an object journal has just
+    created the object.
     """
 
     doom: ClassVar[Doom]
@@ -70,7 +71,7 @@ class DoomedCalls(DatabaseWriter):
         self._database._db.set_trace_callback(self._trace)
 
     def _trace(self, statement: str) -> None:
-        """Handle a statement that is about to be executed."""
+        """Kill the process if it must be killed before this statement is executed."""
         if statement == "COMMIT" and self._within is not None:
             self.doom.passes(self._within)
         if statement.startswith("PRAGMA wal_checkpoint") and self._within is Point.IN_MARK:
@@ -95,7 +96,7 @@ class DoomedCalls(DatabaseWriter):
             super().start(earlier, damage)
 
     def mark(self, window: MarkedWindow) -> None:
-        if window.first < self.hwm:  # it was marked before and is only checked
+        if window.first < self.hwm:  # an earlier process marked this window; it is only checked
             super().mark(window)
             return
         with self._committing(Point.MARKING, Point.IN_MARK, Point.MARKED):
@@ -122,7 +123,7 @@ class DoomedCalls(DatabaseWriter):
 
 
 class DoomedWriter(DoomedCalls, FileWriter):
-    """The doomed writer of a file."""
+    """A writer of a journal file that kills its process at a point."""
 
     @staticmethod
     def _link(draft: str, path: str) -> None:
@@ -132,15 +133,15 @@ class DoomedWriter(DoomedCalls, FileWriter):
 
 
 class DoomedObjectWriter(DoomedCalls, ObjectWriter):
-    """The doomed writer of objects."""
+    """A writer of an object journal that kills its process at a point."""
 
 
 class DoomedObjects:
-    """Objects whose process dies around the creation of the first one.
+    """A store of objects that kills its process before or after the creation of the first object.
 
     Args:
         inner: The objects.
-        doom: Where.
+        doom: The point of the kill.
     """
 
     def __init__(self, inner: Objects, doom: Doom) -> None:
@@ -149,7 +150,7 @@ class DoomedObjects:
         self._doom = doom
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object."""
+        """Create an object; return whether it was created."""
         first = not int(name.rpartition("-")[2])
         if first:
             self._doom.passes(Point.CREATING)
@@ -160,9 +161,9 @@ class DoomedObjects:
 
 
 class Pretender(DoomedWriter):
-    """A writer that only pretends to mark: a window reaches the disk no sooner than the first outcome of it, or of a later one.
+    """A defective writer that marks a window only when an outcome of that window, or of a later window, is recorded.
 
-    It is what a journal of outcomes alone would know: a row of which nothing is recorded passes for one that was never sent.
+    Its journal treats sent rows without a recorded outcome as never sent, like a journal that contains only outcomes.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -186,13 +187,13 @@ class Pretender(DoomedWriter):
 
 
 class DoomedJournal(Journal):
-    """A journal whose run dies.
+    """A journal file whose writer kills the process at a point.
 
     Args:
-        path: The file.
-        doom: Where.
-        resumed: Whether an earlier process began it.
-        pretend: Whether to leave out what the mark is for.
+        path: Path of the file.
+        doom: The point of the kill.
+        resumed: Whether an earlier process started the run.
+        pretend: Whether to use the defective writer `Pretender`.
     """
 
     def __init__(self, path: Path, doom: Doom, *, resumed: bool, pretend: bool) -> None:
@@ -202,20 +203,20 @@ class DoomedJournal(Journal):
         self._kind: type[DoomedWriter] = Pretender if pretend else DoomedWriter
 
     def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
-        """Open it for a run."""
+        """Open the journal for a run."""
         if self._resumed:
             self._doom.passes(Point.REOPENING)
-        DoomedCalls.doom = self._doom  # a process is one run's
+        DoomedCalls.doom = self._doom  # each process executes only one run
         return self._kind.open(self.path, identity, resume=resume, **options)
 
 
 class DoomedObjectJournal(ObjectJournal):
-    """An object journal whose run dies.
+    """An object journal whose writer kills the process at a point.
 
     Args:
-        url: The URL.
-        doom: Where.
-        resumed: Whether an earlier process began it.
+        url: URL of the journal.
+        doom: The point of the kill.
+        resumed: Whether an earlier process started the run.
     """
 
     def __init__(self, url: str, doom: Doom, *, resumed: bool) -> None:
@@ -224,7 +225,7 @@ class DoomedObjectJournal(ObjectJournal):
         self._resumed = resumed
 
     def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
-        """Open it for a run."""
+        """Open the journal for a run."""
         if self._resumed:
             self._doom.passes(Point.REOPENING)
         DoomedCalls.doom = self._doom
@@ -233,12 +234,12 @@ class DoomedObjectJournal(ObjectJournal):
 
 
 class DoomedTransport:
-    """A transport around another that dies when an answer is there, or tells the service to kill.
+    """A transport that kills its process when a response has arrived, or requests that the service kills the process.
 
     Args:
-        inner: The other.
-        doom: Where to die.
-        headers: What to add to every request.
+        inner: The transport that sends the requests.
+        doom: The point of the kill.
+        headers: Header fields to add to every request.
     """
 
     def __init__(self, inner: Transport, doom: Doom, headers: Mapping[str, str]) -> None:
@@ -247,12 +248,12 @@ class DoomedTransport:
         self._headers = headers
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request."""
+        """Send a request with the additional header fields."""
         headers = {**request.headers, **self._headers, **self._doom.header()}
         response = await self._inner.send(attrs.evolve(request, headers=headers), progress)
         self._doom.passes(Point.ANSWERED)
         return response
 
     async def aclose(self) -> None:
-        """Close the other."""
+        """Close the inner transport."""
         await self._inner.aclose()

@@ -1,4 +1,4 @@
-"""The points of a run's way at which a process of it is killed, and what its requests tell the service of that."""
+"""The points of a run at which the kill loop kills a process, and the header fields that its requests contain."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 
 class Point(StrEnum):
-    """A point of a run's way at which a process of it ends; its text is what the table calls it.
+    """A point of a run at which a process ends. The value is the name of the point in the kill loop's table.
 
-    At the last one it is not killed, but its loop is left early: it then names the rows that may have been sent.
+    At `LEFT`, the process is not killed: it leaves the loop over the outcomes early.
     """
 
     CREATING = "creating the journal, before it exists"
@@ -39,16 +39,16 @@ class Point(StrEnum):
 
 
 IN_FLIGHT: Final = frozenset({Point.DROPPED, Point.LATE, Point.CARRIED_OUT})
-"""Points that only the service knows: it kills the process, when it has the request whole and has not, or has, carried it out."""
+"""Points at which the service kills the process, after it has received a request and before or after it executes the request."""
 
 KILL: Final = "x-kill"
-"""Header field of the request at which the service kills: process id, and the point's name."""
+"""Header field of the request at which the service kills the process: the process id and the name of the point."""
 
 RESUMABLE: Final = 75
-"""Exit code of a process whose run can go on."""
+"""Exit code of a process whose run can be resumed."""
 
 INDEX: Final = "personal_note"
-"""The field that tells a row's index, so that the service can tell rows with one e-mail apart."""
+"""The contact field that contains the index of a row, so that the service can distinguish rows with the same e-mail."""
 
 PROCESS: Final = "x-process"
-"""Header field that tells which process of a run sends, from 0."""
+"""Header field with the number of the sending process in its run, from 0."""

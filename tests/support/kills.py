@@ -1,4 +1,4 @@
-"""What killed runs must leave behind: the ledger of the service, the journal and the deliveries, compared."""
+"""Compare the journals and deliveries of killed runs with the ledger of the service."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import Outcome
 
 NOTHING = frozenset({Outcome.NOT_APPLIED, Outcome.REJECTED})
-"""Allowed outcomes of a row for which the service did nothing."""
+"""True outcomes of a row for which the service did nothing."""
 
 
 @attrs.frozen
 class Entry:
-    """A request, as the service's ledger has it.
+    """A request in the ledger of the service.
 
     Attributes:
-        process: The process of the run that sent it.
-        row: The row.
-        effect: What it did; nothing if empty.
-        fault: What struck it.
+        process: Number of the sending process in the run, from 0.
+        row: Index of the row.
+        effect: Effect of the request on the contact; empty if it had none.
+        fault: Name of the injected fault; `None` without a fault.
     """
 
     process: int
@@ -44,18 +44,18 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """Return whether it needs a retry."""
+        """Whether the request must be retried."""
         return self.fault is not None and not self.fault.startswith("latency")
 
 
 @attrs.frozen
 class Left:
-    """What the journal held when a process had ended.
+    """The state of a run after one of its processes has ended.
 
     Attributes:
-        marked: Rows that were marked.
-        recorded: Rows with an outcome.
-        delivered: Rows whose outcome the loop got, in this process or before.
+        marked: Number of rows that the journal marks as about to be sent.
+        recorded: Rows with an outcome in the journal.
+        delivered: Rows whose outcome was delivered, by this process or an earlier one.
     """
 
     marked: int = 0
@@ -64,22 +64,22 @@ class Left:
 
     @property
     def suspects(self) -> int:
-        """Return how many rows had to count as possibly sent."""
+        """Number of rows that count as possibly sent: marked, but without an outcome."""
         return self.marked - len(self.recorded)
 
 
 @attrs.frozen
 class Story:
-    """All of a run, when its last process has ended.
+    """The complete data of a run after its last process has ended.
 
     Attributes:
-        run: What it was to do.
-        left: What each process left.
-        state: How the journal says it ended.
-        outcomes: What the journal holds.
-        lines: What was delivered, to all processes.
-        entries: The ledger.
-        contacts: Contacts of the workspace: e-mail and id.
+        run: Options of the run.
+        left: State of the run after each process.
+        state: Final state in the journal.
+        outcomes: Outcomes in the journal.
+        lines: Outcomes delivered by all processes, as lines.
+        entries: Requests in the ledger of the service.
+        contacts: E-mail and id of each contact in the workspace.
     """
 
     run: Run
@@ -92,7 +92,7 @@ class Story:
 
 
 def violations(story: Story) -> Iterator[str]:
-    """Yield everything that must not happen."""
+    """Yield a description of every violation of the rules for killed runs."""
     if story.state != "finished":
         yield f"the run is {story.state}"
     yield from _unaccounted(story)
@@ -103,31 +103,31 @@ def violations(story: Story) -> Iterator[str]:
 
 
 def _unaccounted(story: Story) -> Iterator[str]:
-    """Find rows that were lost, delivered twice, or delivered differently from the journal."""
+    """Yield rows that were lost, delivered twice, or delivered with another outcome than in the journal."""
     counts = Counter(outcome.index for outcome in story.outcomes)
     yield from (f"row {row}: {counts[row]} outcomes" for row in range(story.run.rows) if counts[row] != 1)
     yield from (f"row {row}: no such row" for row in counts if not 0 <= row < story.run.rows)
     recorded_lines = {format_outcome(outcome) for outcome in story.outcomes}
     for line, times in Counter(story.lines).items():
         if times > 1 or line not in recorded_lines:
-            yield f"delivered {times} times, and {'' if line in recorded_lines else 'not '}kept: {line.strip()}"
+            yield f"delivered {times} times, and {'' if line in recorded_lines else 'not '}recorded: {line.strip()}"
 
 
 def _mislabelled(story: Story) -> Iterator[str]:
-    """Find outcomes that do not allow what the service did."""
+    """Yield outcomes that do not include what the service did."""
     effects: dict[int, set[str]] = {}
     for entry in story.entries:
         effects.setdefault(entry.row, set()).add(entry.effect)
     for outcome in story.outcomes:
         truth = _truth(effects.get(outcome.index, set()))
         if not truth & outcome.possible:
-            yield f"row {outcome.index}: said {format_outcome(outcome).strip()}, but was {'/'.join(sorted(truth))}"
+            yield f"row {outcome.index}: the outcome is {format_outcome(outcome).strip()}, expected {'/'.join(sorted(truth))}"
         if story.run.calm and not outcome.certain:
-            yield f"row {outcome.index}: uncertain, though nothing went wrong"
+            yield f"row {outcome.index}: uncertain, although there was no fault"
 
 
 def _truth(effects: Iterable[str]) -> frozenset[Outcome]:
-    """Return what became of a row of which the service did this: who added it added it, whatever else."""
+    """Return the true outcomes of a row with these effects. A row that was added once counts as added."""
     done = set(effects) - {""}
     if "added" in done:
         return frozenset({Outcome.ADDED})
@@ -135,7 +135,7 @@ def _truth(effects: Iterable[str]) -> frozenset[Outcome]:
 
 
 def _misnamed(story: Story) -> Iterator[str]:
-    """Find several contacts of one e-mail, and ids of other contacts than the row's."""
+    """Yield e-mails with several contacts, wrong contact ids in outcomes, and outcomes without a contact."""
     ids = dict(story.contacts)
     counts = Counter(email.lower() for email, _ in story.contacts)
     yield from (f"{email}: {count} contacts" for email, count in counts.items() if count > 1)
@@ -146,11 +146,11 @@ def _misnamed(story: Story) -> Iterator[str]:
         if outcome.id is not None and emails.get(outcome.id) != email:
             yield f"row {outcome.index}: {outcome.id} is not the contact of {email}"
         if outcome.possible.isdisjoint({Outcome.NOT_APPLIED, Outcome.REJECTED}) and email not in counts:
-            yield f"row {outcome.index}: {email} is no contact, but {format_outcome(outcome).strip()}"
+            yield f"row {outcome.index}: {email} is not a contact, but the outcome is {format_outcome(outcome).strip()}"
 
 
 def _sent_needlessly(story: Story) -> Iterator[str]:
-    """Find requests that no fault and no kill explains."""
+    """Yield requests that neither a fault nor a kill explains."""
     sent = Counter((entry.process, entry.row) for entry in story.entries)
     struck = Counter((entry.process, entry.row) for entry in story.entries if entry.failed)
     for (process, row), times in sent.items():
@@ -160,20 +160,20 @@ def _sent_needlessly(story: Story) -> Iterator[str]:
         if row in found.recorded:
             yield f"row {row}: sent by process {process}, although it had its outcome"
         if row >= found.marked and any((earlier, row) in sent for earlier in range(process)):
-            yield f"row {row}: sent again by process {process}, to whose journal it never was"
+            yield f"row {row}: sent again by process {process}, although an earlier process sent it without a mark"
 
 
 def _sent_too_far(story: Story) -> Iterator[str]:
-    """Find processes that had too many rows in flight, or answered and not recorded, when they ended."""
+    """Yield processes that had sent too many rows without recording their outcomes when they ended."""
     backlog = story.run.journal_backlog
     for process, left in enumerate(story.left):
         sent = {entry.row for entry in story.entries if entry.process == process} - left.recorded
         if len(sent) > backlog:
-            yield f"process {process}: {len(sent)} rows were sent and not recorded, of at most {backlog}"
+            yield f"process {process}: {len(sent)} rows were sent and not recorded, expected at most {backlog}"
 
 
 def count_resent(story: Story) -> int:
-    """Return how many rows were sent again by a later process than the first that sent them."""
+    """Return how often a process sent a row that an earlier process had sent."""
     return len({(entry.process, entry.row) for entry in story.entries}) - len({entry.row for entry in story.entries})
 
 
@@ -185,11 +185,11 @@ class Service:
         self.url = _answer(self._process)
 
     def begin(self, run: Run) -> None:
-        """Create the workspace of a run."""
+        """Create the workspace of a run, with its existing contacts."""
         self._ask("PUT", run, {"key": run.key, "before": run.before()})
 
     def ledger(self, run: Run) -> tuple[list[Entry], list[tuple[str, str]]]:
-        """Return what was done for a run, and the contacts of its workspace; call it once."""
+        """Return the ledger of a run and the contacts of its workspace. The service then discards the ledger."""
         answer = self._ask("GET", run, None)
         return [Entry(*each) for each in answer["entries"]], [(email, id_) for email, id_ in answer["contacts"]]
 
@@ -238,7 +238,7 @@ def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
 def _answer(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line, f"{process.args!r} ended"
+    assert line, f"{process.args!r} ended unexpectedly"
     return line.strip()
 
 
@@ -248,48 +248,48 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def found(run: Run, folder: Path) -> Left:
-    """Read what a process has left."""
+    """Return the state of a run after one of its processes has ended."""
     journal = journal_at(run.location(folder))
     rows = tuple(int(line.split()[0]) for line in lines(folder))
     try:
         marked = journal.report().marked
         return Left(marked, frozenset(outcome.index for outcome in journal.outcomes()), rows)
-    except InvalidRequest:  # it was killed before there was a journal
+    except InvalidRequest:  # the process was killed before it created the journal
         return Left(delivered=rows)
 
 
 def lines(folder: Path) -> list[str]:
-    """Return what was delivered so far."""
+    """Return the lines of all outcomes delivered so far."""
     path = folder / "delivered"
     return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
 
 
 def find_leaks(folder: Path, run: Run, left: Left) -> Iterator[str]:
-    """Find what a process must not leave: its key in a file, error output, an outcome delivered but not recorded."""
+    """Yield traces that a process must not leave: its key in a file, output on stderr, or an unrecorded outcome delivered."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
         if run.key.encode() in content:
             yield f"the owner key is in {path.name}"
         if path.name == "errors" and content:
-            yield f"a process complained: {content.decode().splitlines()[-1]}"
-    yield from (f"row {row}: delivered, but not kept" for row in left.delivered if row not in left.recorded)
+            yield f"a process wrote to stderr: {content.decode().splitlines()[-1]}"
+    yield from (f"row {row}: delivered, but not recorded" for row in left.delivered if row not in left.recorded)
 
 
 @attrs.define
 class Figures:
-    """What came of many runs.
+    """The totals of many runs.
 
     Attributes:
-        kills: By point and duplicates option; with processes that were left in order.
-        missed: Processes that were to end at a point that they did not reach.
-        runs: How many.
-        rows: Their rows.
-        requests: What reached the service.
-        repeats: Those that repeat one of the same process, after a fault.
-        resent: Rows that a process sent although an earlier one had sent them.
-        suspects: Rows that counted as possibly sent after a kill.
-        uncertain: Rows with more than one possible outcome.
-        violations: What must not be.
+        kills: Number of ended processes, by point and duplicates option. Includes processes that were left in order.
+        missed: Number of processes that never reached the point of their kill.
+        runs: Number of runs.
+        rows: Number of rows.
+        requests: Number of requests that reached the service.
+        repeats: Number of requests that repeat a row of the same process, after a fault.
+        resent: Number of rows that a process sent although an earlier process had sent them.
+        suspects: Number of rows that counted as possibly sent after a process ended.
+        uncertain: Number of rows with more than one possible outcome.
+        violations: Descriptions of all violations.
     """
 
     kills: Counter[tuple[Point, str]] = attrs.field(factory=Counter)
@@ -305,7 +305,7 @@ class Figures:
 
     @property
     def killed(self) -> int:
-        """Return how many processes were killed."""
+        """Number of processes that were killed."""
         return sum(count for (point, _), count in self.kills.items() if point is not Point.LEFT)
 
     def add(self, story: Story, complaints: Iterable[str]) -> None:

@@ -1,8 +1,9 @@
-"""Every way in which two rows of one e-mail can meet faults, and whether what is said of them afterwards is true.
+"""An exhaustive model of outcome labels: all sequences of faults that two rows with the same e-mail can meet.
 
-A service of a few lines keeps a ledger of what it did; the library's own decisions (`weigh`, `Call.learn`, `Call.fail`,
-`answered`, `failed`, `unfinished`, `Suspects`, `_Hand.suspect`, `merge`) say what a row is told to have done. Every path is
-walked: nothing is drawn, and nothing that the library decides is decided here.
+A minimal service keeps a ledger of its effects. The code of the library decides the labels: `classify`,
+`Call.record_failure`, `Call.fail`, `answered_outcome`, `failed_outcome`, `unfinished_outcome`, `PossiblySent`,
+`_Worker.possibly_sent_index` and `merge`. The model walks every path, without random choices, and compares the labels with the
+ledger.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from outreach_async.vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Ou
 
 
 def _unread(_response: Response, _trail: AttemptInfo) -> CreateResult:
-    raise NotImplementedError  # the model hands out what would have been read
+    raise NotImplementedError  # the model supplies the parsed response
 
 
 CREATE: Final = Operation("create_contact", Request("POST", "/contacts"), _unread, Idempotency.IDEMPOTENT)
@@ -66,21 +67,21 @@ ANSWERS: Final = {
 
 
 def left_by_a_kill(marked: int) -> PossiblySent:
-    """Return the rows that a process which was killed may have sent, as a journal's writer does."""
+    """Return the rows that a killed process may have sent, like a journal's writer: all `marked` rows."""
     return PossiblySent.of(ranges=[(0, marked)])
 
 
 @attrs.frozen
 class Rules:
-    """What the library decides, to be broken once in order to see that the model notices.
+    """The decisions of the library. Tests replace one of them to check that the model detects the defect.
 
     Attributes:
-        call: Of what kind a row's call is.
-        answered: Makes the outcome of an answer.
-        failed: Makes that of a failure.
-        unfinished: Makes that of a row under way when a run without a journal ends.
-        suspects: Returns the rows that a process which was killed may have sent, of those marked.
-        suspect: Returns the row in a hand, if it may have been sent.
+        call: Class of the call of a row.
+        answered: Returns the outcome of a response.
+        failed: Returns the outcome of a failure.
+        unfinished: Returns the outcome of an unfinished row when a run without a journal ends.
+        suspects: Returns the rows that a killed process may have sent, from the number of marked rows.
+        suspect: Returns the index of a worker's current row if that row may have been sent.
     """
 
     call: type[Call[CreateResult]] = Call
@@ -93,14 +94,14 @@ class Rules:
 
 @attrs.frozen
 class Bounds:
-    """How far to go.
+    """Limits of the paths that a model walks.
 
     Attributes:
-        attempts: Of a row in one process.
-        faults: Of a path, crashes and stops included.
-        crashes: Kills, and ends in order, of a path; each is followed by a resume.
-        delays: Requests of a path that the service meets later.
-        ways: In which an attempt can fail.
+        attempts: Maximum attempts of a row in one process.
+        faults: Maximum faults of a path, including crashes and stops.
+        crashes: Maximum early ends of processes on a path: kills and orderly stops. A resume follows each of them.
+        delays: Maximum requests of a path that reach the service with a delay.
+        ways: Ways in which an attempt can fail.
     """
 
     attempts: int = 3
@@ -112,24 +113,24 @@ class Bounds:
 
 @attrs.define(slots=False)
 class At:
-    """Where a path is.
+    """The state of the model at one point of a path.
 
     Attributes:
-        service: The service's side.
-        call: Of the row in hand.
-        faults: Left.
-        crashes: Left.
-        delays: Left.
-        row: Index of the row in hand.
-        outcomes: Of the rows before it.
+        service: State of the service.
+        call: Call of the current row.
+        faults: Number of faults still allowed.
+        crashes: Number of crashes still allowed.
+        delays: Number of delays still allowed.
+        row: Index of the current row.
+        outcomes: Outcomes of the rows before the current row.
         suspects: Rows that an earlier process may have sent.
-        begun: The first row of this process: the outcomes from it on may not be kept yet.
-        marked: Rows that the journal knows as about to be sent, at least.
-        refused: Rows that the service found wrong: it will again.
-        sent: Rows of which an attempt left that the service did not surely refuse.
-        late: Whether a request that was delayed has arrived.
-        overtaken: Whether a kill took the outcome of a row that had failed, so that it is sent again, after a later row was.
-        path: What happened last, after the path before.
+        started_rows: First row whose outcome a kill can still remove.
+        marked: Minimum number of rows that the journal marks as about to be sent.
+        refused: Rows that the service rejected as invalid, and will always reject.
+        sent: Rows with an attempt that was sent and not certainly refused.
+        late: Whether a delayed request has arrived.
+        overtaken: Whether a kill removed the outcome of a failed row, so that the row is sent again after a later row.
+        path: Linked list of steps: the path before, and the last step.
     """
 
     service: Service
@@ -150,21 +151,21 @@ class At:
 
 
 class Model:
-    """Walks all paths of one option and one state of the service before.
+    """A walk of all paths for one duplicates option and one initial state of the service.
 
     Args:
         duplicates: The duplicates option.
-        before: What is stored at first.
-        bounds: How far to go.
-        rules: What the library decides.
-        coalesce: Whether the rows are merged into one before they are sent.
+        before: The contact stored at first; `None` if there is none.
+        bounds: Limits of the paths.
+        rules: The decisions of the library.
+        coalesce: Whether the rows are merged into one row before they are sent.
 
     Attributes:
-        leaves: Paths walked to their end.
-        violations: By kind.
-        known: Paths that break the order of the rows in one of two known ways: an old overwriting that arrives after a later one,
-            and a failed row that is sent again after a later one because a kill took its outcome.
-        examples: The first path of each violation.
+        leaves: Number of paths walked to their end.
+        violations: Number of violations, by kind.
+        known: Number of paths that violate the order of the rows in one of two known ways. Either a delayed overwrite arrives
+            after a later one, or a failed row is sent again after a later row because a kill removed its outcome.
+        examples: Steps of the first path with each kind of violation.
     """
 
     def __init__(
@@ -181,20 +182,20 @@ class Model:
         self._in_turn: dict[tuple[bool | None, ...], frozenset[Any]] = {}
 
     def walk(self) -> Model:
-        """Walk them all."""
+        """Walk all paths, and return this model."""
         bounds = self.bounds
         self._attempt(At(Service(self.before), self._call(0, NO_ROWS), bounds.faults, bounds.crashes, bounds.delays))
         return self
 
     def _call(self, row: int, suspects: PossiblySent) -> Call[CreateResult]:
-        call = self.rules.call(CREATE, TERMS, THROTTLE, float)  # a clock that stands still
+        call = self.rules.call(CREATE, TERMS, THROTTLE, float)  # a constant clock: `float()` is 0.0
         call.maybe_applied_earlier = row in suspects
         return call
 
     # One attempt
 
     def _attempt(self, at: At) -> None:
-        """Let all that can happen to the next attempt happen."""
+        """Continue the path with every possible result of the next attempt."""
         for place in (at, *self._arrivals(at)) if at.service.delayed else (at,):
             if place.row in place.refused:
                 self._fault(place, INVALID)
@@ -210,7 +211,7 @@ class Model:
                     self._give_up_run(place)
 
     def _arrivals(self, at: At) -> Iterator[At]:
-        """Let each request that was delayed arrive now."""
+        """Yield one state for each delayed request, in which that request arrives now."""
         for place, row in enumerate(at.service.delayed):
             left = at.service.delayed[:place] + at.service.delayed[place + 1 :]
             service = self._act(Service(at.service.contact, left, at.service.ledger), row, "now")
@@ -225,7 +226,7 @@ class Model:
         return Service(contact, service.delayed, (*service.ledger, (row, outcome)))
 
     def _meets(self, at: At, act: Act, name: str, *, sent: bool) -> At | None:
-        """Let the service meet an attempt as it will; `None` if it will not."""
+        """Return the state after the service handles an attempt in this way; `None` if that is impossible."""
         if act != "never" and at.row in at.refused:
             return None
         if act == "later" and not at.delays:
@@ -250,7 +251,7 @@ class Model:
             return
         error, call = way.error(), changed(at.call)
         at.call = call
-        at.faults = max(0, at.faults - 1)  # one that was met before may be met again
+        at.faults = max(0, at.faults - 1)  # a permanent rejection occurs again even without faults left
         if way.invalid:
             at.refused |= {at.row}
         evidence = classify(error, call.operation.idempotency)
@@ -264,11 +265,11 @@ class Model:
         try:
             call.fail(error)
         except OutreachError:
-            error.__traceback__ = None  # which would hold on to all of the path
+            error.__traceback__ = None  # it would keep the whole path in memory
         self._settle(at, self.rules.failed(at.row, None, error, self.duplicates))
 
     def _settle(self, at: At, outcome: ContactOutcome) -> None:
-        """Go on with the next row, or come to the end."""
+        """Add the outcome of the current row, then continue with the next row or end the path."""
         at.outcomes = (*at.outcomes, outcome)
         at.row += 1
         if at.row == len(self.rows):
@@ -280,7 +281,7 @@ class Model:
     # The end of a process
 
     def _crash(self, at: At) -> None:
-        """Let the process end now, and another one resume the run."""
+        """End the process now in every possible way, and resume the run in another process."""
         for name, act in DEATHS:
             if (dead := self._meets(at, act, f"killed {name}", sent=act != "never")) is not None:
                 self._die(dead)
@@ -291,14 +292,19 @@ class Model:
             self._stop(changed(at, path=(at.path, "stopped")), sent=None)
 
     def _die(self, at: At) -> None:
-        """Kill the process, whatever was marked and whichever of its outcomes were kept by then."""
+        """Kill the process, for every possible number of marked rows and recorded outcomes."""
         for marked in range(max(at.marked, at.row + 1), len(self.rows) + 1):
             for pending_row in range(at.started_rows, at.row + 1):
                 forgotten = any(outcome.error for outcome in at.outcomes[pending_row:])
                 self._resume(changed(at, overtaken=forgotten or at.overtaken), pending_row, self.rules.suspects(marked), marked)
 
     def _stop(self, at: At, *, sent: bool | None) -> None:
-        """End the run in order, in the middle of an attempt or between two."""
+        """Stop the run in order and resume it.
+
+        Args:
+            at: The state.
+            sent: Whether the interrupted attempt may have been sent; `None` if the run stops between two attempts.
+        """
         hand = _Worker()
         hand.row = ParsedRow(at.row, None, "", CREATE, at.row in at.suspects)
         hand.call = changed(at.call)
@@ -318,14 +324,14 @@ class Model:
         self._attempt(resumed)
 
     def _stop_run(self, at: At) -> None:
-        """End a run over a refusal that concerns every row; one with a journal is resumed, as long as processes are left."""
+        """End a run because of an error that affects every row. With a journal, resume the run if crashes are left."""
         if not self.bounds.crashes:
             self._give_up_run(at)
         elif at.crashes:
             self._stop(at, sent=None)
 
     def _give_up_run(self, at: At) -> None:
-        """End a run that keeps no journal: every row read is given an outcome."""
+        """End a run without a journal: every remaining row gets the outcome of an unfinished row."""
         at = changed(at, path=(at.path, "given up"), faults=max(0, at.faults - 1))
         for row in range(at.row, len(self.rows)):
             call = at.call if row == at.row else self._call(row, NO_ROWS)
@@ -336,7 +342,7 @@ class Model:
     # The end of a path
 
     def _end(self, at: At) -> None:
-        """Judge, for every way in which requests that were delayed arrive after all or never."""
+        """Check the outcomes at the end of a path, for every order in which delayed requests arrive or never arrive."""
         self._judge(at)
         for late in self._arrivals(at):
             self._end(late)
@@ -355,7 +361,7 @@ class Model:
             if at.overtaken or (self.duplicates == "overwrite" and len(self.rows) > 1 and at.late):
                 self.known += 1
             else:
-                self._blame("not as one after the other", at)
+                self._blame("contact is not the result of the rows in order", at)
 
     def _made(self, sure: tuple[bool | None, ...]) -> frozenset[Any]:
         if sure not in self._in_turn:
@@ -376,20 +382,20 @@ T = TypeVar("T")
 
 
 def changed(thing: T, **changes: Any) -> T:
-    """Copy something, but for what changes: `copy.copy` and `attrs.evolve` take as long as everything else here."""
+    """Return a copy of an object with changed attributes. `copy.copy` and `attrs.evolve` would double the time of the model."""
     copied: T = object.__new__(type(thing))
     vars(copied).update(vars(thing), **changes)
     return copied
 
 
 def _merged(duplicates: str) -> tuple[Sent, ...]:
-    """Return the one row that stands for both, merged as the journal's spool merges it."""
+    """Return the row that results from merging both rows, as the journal's spool merges them."""
     first, second = ({name: value for name, value in zip(FIELDS, row, strict=True) if value} for row in (FIRST, SECOND))
     members = merge(first, second, duplicates)
     return (Sent(tuple(members.get(name) for name in FIELDS), (FIRST, SECOND)),)
 
 
 def models(bounds: Bounds, rules: Rules | None = None, *, coalesce: bool = False) -> list[Model]:
-    """Return a model of each option, for a contact that is new and for one that is there already."""
+    """Return one model for each duplicates option, with a new contact and with an existing contact."""
     pairs = product(DUPLICATE_POLICIES, (None, BEFORE))
     return [Model(duplicates, before, bounds, rules, coalesce=coalesce) for duplicates, before in pairs]

@@ -1,4 +1,4 @@
-"""A network link between processes of this machine, which can be cut in both directions."""
+"""A network link between processes on this machine that can be interrupted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def free_port() -> int:
 
 
 class Link:
-    """A TCP proxy on loopback. While it is cut, it forwards nothing, and closes nothing, as a partitioned network does.
+    """A TCP proxy on loopback. While the link is cut, it neither forwards data nor closes connections, like a network partition.
 
     Args:
         target: The port that connections are forwarded to.
@@ -34,11 +34,11 @@ class Link:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Stop forwarding. What arrives meanwhile is forwarded when the link is mended."""
+        """Stop forwarding. Data that arrives meanwhile is forwarded after `mend`."""
         self._whole.clear()
 
     def mend(self) -> None:
-        """Forward again."""
+        """Resume forwarding."""
         self._whole.set()
 
     def close(self) -> None:

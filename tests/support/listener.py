@@ -1,8 +1,7 @@
-"""A raw listener on loopback that keeps every byte it reads and misbehaves on demand.
+"""A raw TCP listener on loopback that records every byte and misbehaves on demand.
 
-It runs in threads of its own, so that what it does and counts depends on no event loop. A behaviour is a function of the
-`Peer`, one accepted connection; `Listener` gives the first behaviour to the first connection, and the last one to all that
-follow.
+The listener runs in its own threads, independent of any event loop. A behaviour is a function that handles a `Peer`: one accepted
+connection. A `Listener` uses its behaviours in order, one per connection, and the last one for all further connections.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Peer:
     """One accepted connection.
 
     Attributes:
-        received: Every byte so far.
-        address: The client's address.
+        received: All bytes received so far.
+        address: Address of the client.
     """
 
     def __init__(self, connection: socket.socket, listener: Listener) -> None:
@@ -52,12 +51,16 @@ class Peer:
         self._connection.close()
 
     def interrupt(self) -> None:
-        """Wake the thread that reads or writes here."""
+        """Shut the connection down, which wakes the thread that reads or writes."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def read(self) -> None:
-        """Receive what arrives next."""
+        """Wait for data and add it to `received`.
+
+        Raises:
+            Gone: The peer has disconnected.
+        """
         try:
             piece = self._connection.recv(65536)
         except OSError:
@@ -75,21 +78,21 @@ class Peer:
         return request
 
     def connect(self) -> None:
-        """Receive a head that the service must not see: the CONNECT request to a proxy."""
+        """Receive the CONNECT request to a proxy, without recording it as a request to the service."""
         while b"\r\n\r\n" not in self.received:
             self.read()
         self._taken = len(self.received)
 
     def note(self, request: bytes) -> None:
-        """Notify the waiters that the peer has progressed."""
+        """Record a complete request, and wake `Listener.wait_asked`."""
         self._listener.note(request)
 
     def stick(self) -> None:
-        """Notify the waiters that only a timeout can end the exchange now."""
+        """Wake `Listener.wait_stuck`: from now on, only a timeout can end the exchange."""
         self._listener.stuck.set()
 
     def seen(self, request: bytes) -> int:
-        """Return how often this request has arrived so far, on any connection."""
+        """Return how often this request has arrived so far, on all connections."""
         return self._listener.requests.count(request)
 
     def _whole(self) -> bytes | None:
@@ -112,7 +115,7 @@ class Peer:
             self.read()
 
     def drip(self, data: bytes) -> None:
-        """Send byte by byte with pauses, for ever."""
+        """Send the data repeatedly, byte by byte with pauses, until the peer disconnects."""
         while True:
             for byte in data:
                 self.send(bytes([byte]))
@@ -130,18 +133,18 @@ Behaviour = Callable[[Peer], None]
 
 
 class Listener:
-    """Listens while the block runs.
+    """A context manager that accepts connections on a port of `localhost`.
 
     Args:
-        behaviours: What to do with the connections, in order.
-        tls: Speak TLS with this context.
-        listening: Listen from the start; otherwise the port refuses connections until `listen()`.
+        behaviours: Behaviours of the connections, in order; the last one also handles all further connections.
+        tls: Use TLS with this context.
+        listening: Listen from the start; otherwise, the port refuses connections until `listen()`.
 
     Attributes:
-        listening: Whether it accepts connections.
-        peers: Every connection so far.
-        requests: Every whole request so far.
-        stuck: Set once an exchange has come to where only a clock ends it.
+        listening: Whether the listener accepts connections.
+        peers: All connections so far.
+        requests: All complete requests so far.
+        stuck: Set when an exchange can only end by a timeout.
     """
 
     def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None, listening: bool = True) -> None:
@@ -169,12 +172,12 @@ class Listener:
 
     @property
     def received(self) -> bytes:
-        """Every byte received, on all connections."""
+        """All bytes received, on all connections."""
         return b"".join(peer.received for peer in self.peers)
 
     @property
     def connections(self) -> int:
-        """How many connections are open on this side."""
+        """Number of connections that the listener has not closed."""
         return len(self._open)
 
     def note(self, request: bytes) -> None:
@@ -182,17 +185,19 @@ class Listener:
         self._asked.release()
 
     def wait_asked(self) -> None:
-        """Wait for one more complete request."""
+        """Wait for another complete request."""
         assert self._asked.acquire(timeout=PATIENCE), "no request arrived"
 
     def wait_stuck(self) -> None:
         """Wait until only a timeout can end an exchange."""
-        assert self.stuck.wait(PATIENCE), "no exchange got stuck"
+        assert self.stuck.wait(PATIENCE), "no exchange reached the point where only a timeout ends it"
 
     def wait_idle(self, most: int = 0) -> None:
-        """Wait until at most so many connections are open on this side."""
+        """Wait until at most `most` connections are open on the side of the listener."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self._open) <= most, PATIENCE), "a connection was left open"
+            assert self._changed.wait_for(lambda: len(self._open) <= most, PATIENCE), (
+                f"more than {most} connections were left open"
+            )
 
     def listen(self) -> None:
         """Accept connections from now on."""
@@ -245,13 +250,13 @@ class Listener:
 
 
 def refused_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return a port that refuses connections."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def serve(answer: bytes = OK) -> Behaviour:
-    """Respond to every request."""
+    """Return a behaviour that sends `answer` to every request."""
 
     def behave(peer: Peer) -> None:
         while True:
@@ -262,7 +267,7 @@ def serve(answer: bytes = OK) -> Behaviour:
 
 
 def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
-    """Start TLS with this context first."""
+    """Return a behaviour that starts TLS with this context, then continues with `behave`."""
 
     def behave_over_tls(peer: Peer) -> None:
         peer.start_tls(context)
@@ -272,7 +277,7 @@ def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
 
 
 def tunnel(behave: Behaviour) -> Behaviour:
-    """Act as a proxy and as the service behind it."""
+    """Return a behaviour that accepts a CONNECT request like a proxy, then continues with `behave` like the service."""
 
     def behave_as_proxy(peer: Peer) -> None:
         peer.connect()
@@ -283,7 +288,7 @@ def tunnel(behave: Behaviour) -> Behaviour:
 
 
 def answer_once(answer: bytes) -> Behaviour:
-    """Respond to one request and close the connection (FIN)."""
+    """Return a behaviour that sends `answer` to one request and closes the connection (FIN)."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -316,7 +321,7 @@ def hang(peer: Peer) -> None:
 
 
 def hang_after(answer: bytes) -> Behaviour:
-    """Read a request and send only a part of a response."""
+    """Return a behaviour that sends part of a response to one request, then nothing more."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -327,7 +332,7 @@ def hang_after(answer: bytes) -> Behaviour:
 
 
 def drip(head: bytes, data: bytes) -> Behaviour:
-    """Read a request and send an answer that never ends, byte by byte."""
+    """Return a behaviour that sends an endless response to one request, byte by byte."""
 
     def behave(peer: Peer) -> None:
         peer.request()
@@ -338,7 +343,7 @@ def drip(head: bytes, data: bytes) -> Behaviour:
 
 
 def flood(head: bytes, data: bytes) -> Behaviour:
-    """Read a request and send an answer that never ends, as fast as it is taken."""
+    """Return a behaviour that sends an endless response to one request, as fast as the client reads."""
 
     def behave(peer: Peer) -> None:
         peer.request()
