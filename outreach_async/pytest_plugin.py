@@ -114,7 +114,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Run the event loop of a test in the virtual time of its `outreach_virtual_time` fixture.
+    """Install the virtual clock of the fixture `outreach_virtual_time` in the event loop of a test.
 
     anyio's plugin reads the event loop and its options from the fixture `anyio_backend`, which test suites may override with
     another value, other parameters or another scope. This function overrides the fixture again, for this test only. The new

@@ -37,7 +37,7 @@ _CONNECTION_ERRORS = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
 
 _READ_SIZE: Final = 65_536
 """Maximum number of bytes to read at once. asyncio allocates a buffer of this size for each read. Allocating asyncio's default of
-256 KiB may require a system call each time, which takes up to 50 us."""
+256 KiB may require a system call each time, which takes tens of microseconds."""
 
 
 @attrs.frozen
