@@ -186,7 +186,7 @@ async def prepare(
             job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
         )
         show(preflight.rows, "")
-    print_findings(screen, preflight, estimate_duration(preflight.sent, job.rate, job.read_earlier_report()))
+    print_findings(screen, preflight, estimate_duration(preflight, job.rate, job.read_earlier_report()))
     return columns, preflight
 
 

@@ -72,7 +72,7 @@ def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None)
     try:
         with explain_read_errors("--world", path):
             service.load(path)
-    except (WorldError, UnicodeDecodeError) as error:
+    except WorldError as error:
         raise click.UsageError(f"--world {path}: {error}") from error
     return service
 

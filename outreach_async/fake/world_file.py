@@ -331,7 +331,10 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
     if isinstance(source, str) and not source.lstrip().startswith("{"):
         source = Path(source)
     if isinstance(source, Path):
-        source = source.read_text(encoding="utf-8")
+        try:
+            source = source.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise WorldError(f"$: byte {error.start + 1} is not valid UTF-8; save the file as UTF-8") from error
     with _name_place("$"):
         parsed = json.loads(source, parse_constant=_refuse_constant) if isinstance(source, str) else source
     document = _read("$", parsed, WorldDocument, "a world")

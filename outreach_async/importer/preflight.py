@@ -19,7 +19,7 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import File, Row, RowNumber, RowUnit
 
 _MIN_ROWS: Final = 20
-"""Minimum number of rows that a journal must have for its rate to be used in an estimate."""
+"""Minimum number of sent rows in a journal for its rate to be used in an estimate."""
 
 
 @attrs.frozen
@@ -27,8 +27,8 @@ class DurationEstimate:
     """The expected duration of sending the remaining rows.
 
     Attributes:
-        rows: Number of remaining rows.
-        rate: Rows per second.
+        rows: Number of rows that remain to be sent.
+        rate: Requests per second.
         rate_source: The source of the rate, as readable text.
     """
 
@@ -40,22 +40,6 @@ class DurationEstimate:
     def seconds(self) -> float:
         """Expected duration, in seconds."""
         return self.rows / self.rate
-
-
-def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
-    """Return the expected duration of an import; `None` if no rate is known.
-
-    Args:
-        rows: Rows to send, one request each.
-        rate: Requests per second; `None` if unknown.
-        earlier: The report of the journal to resume; `None` without a journal. Rows in the report are not sent again.
-    """
-    left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
-    if rate is not None:
-        return DurationEstimate(left, rate, "as given")
-    if earlier and earlier.rows >= _MIN_ROWS and earlier.seconds > 0:
-        return DurationEstimate(left, earlier.rows / earlier.seconds, "from the journal")
-    return None
 
 
 _BUCKET_COUNT: Final = 256
@@ -158,6 +142,26 @@ class Preflight:
     def counts(self) -> dict[str, int]:
         """Return the number of findings by name of the check."""
         return {name: kind.count for name, kind in self.kinds.items()}
+
+
+def estimate_duration(preflight: Preflight, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
+    """Return the expected duration of an import; `None` if no rate is known.
+
+    Rows that are never sent take no time. They are assumed to be spread evenly over the file.
+
+    Args:
+        preflight: The preflight of the file.
+        rate: Requests per second; `None` if unknown.
+        earlier: The report of the journal to resume; `None` without a journal. Rows with an outcome are not sent again.
+    """
+    done = earlier.rows if earlier else 0
+    sent_share = preflight.sent / max(preflight.rows, 1)
+    left = round(max(preflight.rows - done, 0) * sent_share)
+    if rate is not None:
+        return DurationEstimate(left, rate, "as given")
+    if earlier and done * sent_share >= _MIN_ROWS and earlier.seconds > 0:
+        return DurationEstimate(left, done * sent_share / earlier.seconds, "from the journal")
+    return None
 
 
 async def run_preflight(

@@ -44,8 +44,6 @@ MAX_ERROR: Final = 800
 
 _MAX_LINE: Final = 5000
 """Maximum number of characters of a line of a Markdown document."""
-_MASKED_BEYOND: Final = 1000
-"""Number of characters beyond the limit to search for secrets before a string is cut. No form of a secret is longer."""
 _MAX_INTEGER: Final = 2**53
 """Largest integer that every JSON parser reads exactly."""
 _NOT_FOUND: Final = 404
@@ -82,8 +80,8 @@ def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = 
     """
     match value:
         case str():
-            beyond = limit + _MASKED_BEYOND
-            return clean_text(value if len(value) <= limit else mask(value[:beyond]) + value[beyond:], limit)
+            # A cut through a secret would leave a part that nothing recognizes any more, so the secret is masked before the cut.
+            return clean_text(mask(value) if len(value) > limit else value, limit)
         case bool() | None:
             return value
         case int():
@@ -91,7 +89,7 @@ def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = 
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {clean_text(str(key)): clean_value(member, limit, mask) for key, member in value.items()}
+            return {clean_value(str(key), MAX_TEXT, mask): clean_value(member, limit, mask) for key, member in value.items()}
         case _:
             return [clean_value(member, limit, mask) for member in value]
 

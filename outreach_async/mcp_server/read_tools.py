@@ -160,7 +160,7 @@ class ReadTools:
         try:
             mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
         except UnmappedColumns as error:
-            raise InvalidRequest(_explain_columns(error)) from None
+            raise InvalidRequest(_explain_columns(error, columns or {})) from None
         checked = list(file.rows(mapped))
         findings = Checks(mapped, policy := CheckPolicy.of()).findings(checked)
         results = [_describe_row(row, [found.message for found in findings.get(at, ())]) for at, row in enumerate(checked)]
@@ -314,9 +314,9 @@ def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
     return {"row": row.line, "sendable": refusal is None, **reason, "findings": findings}
 
 
-def _explain_columns(error: UnmappedColumns) -> str:
+def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
     """Return the message for unknown columns. The remedy is a value for the argument `columns` of the tool."""
-    proposed = {column.header: column.proposals[0] for column in error.columns}
+    proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
     return (
         f"columns: {error.count:,} unknown or ambiguous; "
         f"call the tool again with columns={json.dumps(proposed)}, or with other codes of list_fields"

@@ -95,6 +95,13 @@ def test_a_world_may_be_a_string_a_path_or_a_document(tmp_path: Path) -> None:
     assert loaded == [dumped] * 5
 
 
+def test_a_file_that_is_not_utf_8_is_a_world_error(tmp_path: Path) -> None:
+    file = tmp_path / "world.json"
+    file.write_bytes('{"é": 1}'.encode("latin-1"))
+    with pytest.raises(WorldError, match=r"^\$: byte 3 is not valid UTF-8; save the file as UTF-8$"):
+        FakeService().load(file)
+
+
 def test_a_world_may_be_written_by_hand_with_only_the_essentials() -> None:
     fake = FakeService()
     fake.load(BY_HAND)

@@ -103,7 +103,15 @@ def test_an_answer_and_an_error_show_the_key_in_no_form(form: str) -> None:
 
 @pytest.mark.parametrize("before", range(MAX_TEXT - len(KEY), MAX_TEXT + 1))
 def test_a_cut_leaves_no_part_of_the_key(before: int) -> None:
-    assert "key_" not in WRITER.write(name="x" * before + KEY + "y" * MAX_TEXT)
+    text = "x" * before + KEY + "y" * MAX_TEXT
+    assert "key_" not in WRITER.write(name=text)
+    assert "key_" not in WRITER.write(names={text: 1})
+
+
+def test_a_cut_leaves_no_part_of_a_long_token() -> None:
+    token = "".join(chr(ord("a") + at % 26) for at in range(5 * MAX_TEXT))
+    answer = json.loads(AnswerWriter((token,)).write(name=f"hi {token}"))
+    assert answer["name"] == "hi ***"
 
 
 def test_the_secrets_are_those_of_the_client() -> None:

@@ -268,6 +268,8 @@ async def test_columns_can_be_mapped_and_the_error_shows_how(assistant: Assistan
     assert columns == {"Titel": "title", "Zzz": "ignore"}
     answer = await assistant.ask("check_contacts", rows=rows, columns=columns)
     assert answer["columns"] == {"E-mail": "email", "Titel": "title", "Zzz": "ignored"}
+    error = await assistant.fail("check_contacts", rows=rows, columns={"Zzz": "city"})
+    assert 'columns={"Zzz": "city", "Titel": "title"}' in error
 
 
 @pytest.mark.parametrize("rows", [[], [{"email": "a@a.example"}] * 51])
