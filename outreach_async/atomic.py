@@ -74,7 +74,7 @@ def _draft_path(target: Path) -> Path:
 
 @contextmanager
 def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
-    """Yield a temporary path, then copy its contents to a descriptor.
+    """Yield a temporary path to write to. When the block ends, copy the file to a descriptor.
 
     Opening a path such as `/dev/stdout` instead would truncate or replace the file that the descriptor is redirected to.
     """

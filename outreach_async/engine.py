@@ -94,7 +94,7 @@ class Engine:
         return clock
 
     def require_open(self) -> None:
-        """Check that the client is open if it has a shared rate.
+        """If the client has a shared rate, check that the client is open.
 
         Raises:
             InvalidRequest: The client is not open, so no request could ever start.
@@ -137,7 +137,7 @@ class Engine:
             self.observer.on_call_discarded(call)
 
     async def execute(self, call: Call[T], scope: DeadlineScope) -> T:
-        """Run a call until it returns or raises, as `run` does, in a scope that is cancelled when an attempt runs out of time.
+        """Run a call inside `scope`, and return its parsed response. The scope is cancelled when an attempt times out.
 
         After this cancellation, the caller must leave the scope and execute the same call again in a new scope. One scope can
         serve many calls in sequence until an attempt times out. Creating a scope for each attempt would take more time than the

@@ -57,8 +57,8 @@ class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
     All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
-    key expires ten minutes after the last report. A `RedisRate` has one connection, which is opened on first use, reopened after
-    a loss, and opened separately in a forked process.
+    key expires ten minutes after the last report. A `RedisRate` has one connection. It is opened on first use, and reopened if it
+    is lost. A forked process opens its own connection.
 
     While the server is unreachable, a client sends at most half of what its last share allowed. A warning is logged when the
     server becomes unreachable, and an info record when it is reachable again. A client that has not received a share sends
@@ -187,7 +187,7 @@ def _require_key(key: object) -> str:
 
 @attrs.define
 class _Credentials:
-    """Provides the URL's user and password to redis-py, and hides the password from tools that expand attributes."""
+    """Provides the URL's user and password to redis-py, and hides the password from tools that print attributes."""
 
     user: str | None = None
     secrets: tuple[Secret, ...] = ()

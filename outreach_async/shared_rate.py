@@ -59,8 +59,8 @@ _INITIAL_RATE: Final = 10.0
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the rate to the achieved rate while the limit is unknown. The rate grows tenfold in about five seconds."""
 _BETA: Final = 0.8
-"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction that a
-single client uses (0.7) left more of the rate unused, and caused as many refusals."""
+"""After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
+fraction that a single client uses (0.7) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
 """Time constant of the measured rate of a client's successes, in seconds."""
 _DEMAND_DECAY: Final = 1.0
@@ -122,9 +122,9 @@ class RateShare:
 
     Attributes:
         rate: Requests per second that the client may send.
-        expires_in: Seconds from the report to the end of the share. After that, the client sends nothing until it receives a new
-            share.
-        hold: Number of seconds after the reply during which the client sends nothing.
+        expires_in: Seconds from the client's report until the share expires. The client then sends nothing until it receives a
+            new share.
+        hold: Number of seconds for which the client sends nothing after it receives the share.
 
     Raises:
         InvalidRequest: `rate` or `expires_in` is not positive, `hold` is negative, or one of them is not finite.
@@ -373,7 +373,7 @@ class RatePoller:
             InvalidRequest: The client is already open.
         """
         if self._tasks is not None:
-            raise InvalidRequest("rate: the client is already open; use one `async with` for each client with a shared rate")
+            raise InvalidRequest("rate: the client is already open; use a client with a shared rate in only one `async with`")
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._run)
@@ -409,7 +409,10 @@ class RatePoller:
         )
 
     async def _report(self, usage: RateUsage, now: float) -> None:
-        """Report the usage at the time `now` and apply the share. A failure is logged, and the last share stays valid."""
+        """Report the usage at the time `now` and apply the share.
+
+        A failure is logged, and the last share stays valid until it expires.
+        """
         try:
             share = await self._rate.renew(usage)
             if not isinstance(share, RateShare):
@@ -425,6 +428,6 @@ class RatePoller:
             return
         if self._is_failing:
             self._is_failing = False
-            LOGGER.info("rate: the share was renewed again")
+            LOGGER.info("rate: renewing the share works again")
         # The expiry counts from the report, and the hold from the reply: both choices are the cautious ones.
         self._limiter.apply_share(share.rate, now + share.expires_in, anyio.current_time() + share.hold)

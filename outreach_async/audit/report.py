@@ -98,7 +98,7 @@ class Report:
 
     @property
     def incomplete(self) -> bool:
-        """True if something could not be read, such as a mailbox or the campaigns of a workspace, and was not checked."""
+        """True if something, such as a mailbox or the campaigns of a workspace, could not be read and therefore not checked."""
         return any(finding.rule in INCOMPLETE for finding in self.findings)
 
     def exit_code(self, fail_on: str = "error") -> int:
@@ -373,13 +373,13 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that matches a finding across workspaces, unless the finding is about the workspace itself."""
+    """Return a key that does not contain the workspace, unless the finding is about the workspace itself."""
     shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
-    """Return a function that checks whether an earlier finding may still apply, although this report does not contain it.
+    """Return a function that checks whether an earlier finding may still apply, although the later `report` does not contain it.
 
     An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     """

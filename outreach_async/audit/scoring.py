@@ -21,7 +21,9 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 """Points that a finding deducts from the score of a mailbox, by severity."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain, and of all mailboxes, if one of their mailboxes, groups or campaigns has a critical finding.
+"""Maximum score of a domain with a critical finding about itself or one of its mailboxes.
+
+The overall score has the same maximum if the audit has any critical finding.
 
 The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because a
 good score would contradict the verdict, which is to stop sending.
@@ -115,8 +117,8 @@ class GroupStats:
     """The deducted points and the number of findings of a group of mailboxes.
 
     Attributes:
-        weighted_points: Sum over the mailboxes of the deducted points times the e-mails sent in 30 days.
-        points: Sum over the mailboxes of the deducted points.
+        weighted_points: Sum of the products of each mailbox's deducted points and its e-mails sent in 30 days.
+        points: Sum of the points deducted from each mailbox.
         group_points: Points deducted for findings about the group itself.
         capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.

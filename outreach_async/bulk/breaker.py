@@ -156,7 +156,7 @@ class Breaker:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether the attempt that started at the time `started` is the probe. All other attempts started earlier."""
+        """Return whether the attempt that started at the time `started` is the probe. The other attempts started before it."""
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:

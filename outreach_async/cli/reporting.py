@@ -131,7 +131,7 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts. The state is `finished` if all are finished, else the state of an unfinished part."""
+    """Add up the reports of all parts. The total is `finished` if all parts are, else it has the state of an unfinished part."""
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(

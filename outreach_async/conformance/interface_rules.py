@@ -65,7 +65,7 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield each page sequence, with a flag: whether the list is sorted by time of creation, in either direction."""
+    """Yield each page sequence, and whether its list is sorted by time of creation, in either direction."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
@@ -150,7 +150,7 @@ def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterato
 
 def _check_total_found(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
-        yield "was not served, although total_found of the first page includes this page"
+        yield "was not served, although total_found on the first page implies that this page exists"
         return
     data = page.exchange.payload.get("data")
     if page.total is None or not isinstance(data, list):
@@ -176,7 +176,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     """Yield a fault for each page that repeats an item of an earlier page.
 
-    If the list is not sorted by time of creation, a page counts as a fault only if it has several items and all are repeated.
+    If the list is not sorted by time of creation, yield a fault only for a page with several items, all of them repeated.
     """
     sequence, is_stable = walk
     seen: set[str] = set()
@@ -248,7 +248,7 @@ def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the ids returned for one contact, by outcome. The value of the key `another` is the id of another contact."""
+    """Yield the ids returned for one contact, by outcome. The key `another` maps to the id of another contact."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}

@@ -67,7 +67,7 @@ def require_mapping(what: str, value: object) -> Mapping[str, Any]:
         TypeError: The value is not a mapping.
     """
     if not isinstance(value, Mapping):
-        raise TypeError(f"{what}: expected an object, got {type(value).__name__}; use a mapping of field names to values")
+        raise TypeError(f"{what}: expected a mapping, got {type(value).__name__}; use a mapping of field names to values")
     return value
 
 

@@ -1,6 +1,6 @@
-"""Configure how the fake interprets rules that the service's interface leaves open. Each knob of `Behaviour` sets one rule.
+"""Configure how the fake interprets rules that the service's interface leaves open. Each knob of `Behaviour` configures one rule.
 
-Rules that the interface states have no knob. The description of each knob starts with its rule, such as P8; the default is the
+Rules that the interface states have no knob. The description of each knob starts with a rule id, such as P8; the default is the
 most defensible interpretation. The open questions in this table have no knob, because their interpretation is fixed:
 
 | rule | question | the fake's interpretation |

@@ -29,7 +29,7 @@ from outreach_async.transport.wire import Request, Response
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 _MAX_HINT_LENGTH: Final = 2000
-"""Maximum characters of `x-fake-hint`: HTTP libraries refuse long header fields. The request log has every hint in full."""
+"""Maximum characters of `x-fake-hint`. HTTP libraries refuse long header fields. The request log contains every hint in full."""
 
 
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:
@@ -212,8 +212,8 @@ class InMemoryService(WorldBuilder):
     def advance(self, **step: float) -> None:
         """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
-        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run with the next
-        `advance`, even with `advance(days=0)`.
+        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run on the next
+        call of `advance`, even on `advance(days=0)`.
 
         Args:
             step: The duration, as arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...

@@ -336,7 +336,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
         parsed = json.loads(source, parse_constant=_refuse_constant) if isinstance(source, str) else source
     document = _read("$", parsed, WorldDocument, "a world")
     if document.version != VERSION:
-        raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads this version")
+        raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads the file's version")
     if document.now is not msgspec.UNSET:
         try:
             parse_time("$.now", document.now)
@@ -396,7 +396,7 @@ def _contact_seed(document: ContactDocument, now: float) -> ContactSeed:
 
 @contextmanager
 def _name_place(path: str) -> Iterator[None]:
-    """Re-raise errors of the block as `WorldError`, with the path of the value in the file."""
+    """Re-raise errors of the `with` block as `WorldError`, with the path of the value in the file."""
     try:
         yield
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

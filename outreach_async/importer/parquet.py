@@ -100,7 +100,9 @@ _BUFFER_SIZE: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class ParquetFile(File):
-    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns must be ignored.
+    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601.
+
+    Nested columns cannot be read; the column mapping must ignore them.
 
     Attributes:
         nested: Types of the nested columns, by index.

@@ -19,7 +19,7 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import File, Row, RowNumber, RowUnit
 
 _MIN_ROWS: Final = 20
-"""Minimum number of rows that a journal must have for its rate to be used in an estimate."""
+"""Minimum number of rows in a journal for its rate to be used in an estimate."""
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
     """Return the expected duration of an import; `None` if no rate is known.
 
     Args:
-        rows: Rows to send, one request each.
+        rows: Number of rows to send, including rows already in the journal. Each row takes one request.
         rate: Requests per second; `None` if unknown.
         earlier: The report of the journal to resume; `None` without a journal. Rows in the report are not sent again.
     """
@@ -64,8 +64,8 @@ _BUCKET_COUNT: Final = 256
 class EmailIndex:
     """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes.
 
-    In a file of a million rows, two different e-mails have the same hash with a probability of one in thirty million. The
-    duplicates are only reported; the import itself does not depend on them.
+    In a file of a million rows, the probability of a hash collision is about one in thirty million. The duplicates are only
+    reported; the import itself does not depend on them.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Preflight:
     Attributes:
         rows: Number of rows.
         refused: Number of rows that can never be sent.
-        superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
+        superseded: Number of rows superseded by another row with the same e-mail; 0 if `repeats` is `"serial"` or `"error"`.
         kinds: Findings by check.
         unit: Unit of the row numbers in the findings.
         lines: The number of each row. Empty if `repeats` is `"serial"`: messages then never mention the number of another row.
@@ -156,7 +156,7 @@ class Preflight:
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
-        """Return the number of findings by name of the check."""
+        """Return the number of findings of each check, by check name."""
         return {name: kind.count for name, kind in self.kinds.items()}
 
 

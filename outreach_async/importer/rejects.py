@@ -50,7 +50,7 @@ class Reject:
     message: str
 
     def format_cells(self, headers: Sequence[str]) -> list[str]:
-        """Return the cells of the row's line in a rejects file. Surplus cells are joined in the last column of the input."""
+        """Return the cells that a rejects file contains for the row. Surplus cells are joined in the last column of the input."""
         last = len(headers) - 1
         cells = [*self.cells[:last], ",".join(self.cells[last:])]
         return [*cells, *[""] * (len(headers) - len(cells)), str(self.line), self.code, self.field, self.message]

@@ -222,7 +222,7 @@ def translate_read_errors(name: str) -> Iterator[None]:
     """Convert a read error to an `InvalidRequest` with a remedy.
 
     Raises:
-        InvalidRequest: The block raised a read error.
+        InvalidRequest: The `with` block raised a read error.
     """
     try:
         yield

@@ -45,7 +45,10 @@ MAX_ERROR: Final = 800
 _MAX_LINE: Final = 5000
 """Maximum number of characters of a line of a Markdown document."""
 _MASKED_BEYOND: Final = 1000
-"""Number of characters beyond the limit to search for secrets before a string is cut. No form of a secret is longer."""
+"""Before a string is cut, secrets are masked up to this many characters after the limit.
+
+A longer form of a secret may not be recognized.
+"""
 _MAX_INTEGER: Final = 2**53
 """Largest integer that every JSON parser reads exactly."""
 _NOT_FOUND: Final = 404
@@ -144,7 +147,7 @@ class AnswerWriter:
         return clean_text(mask_keys(self.mask(text)), MAX_ERROR)
 
     def describe(self, error: OutreachError) -> str:
-        """Return the message of an error with a remedy."""
+        """Return an error's message and a remedy."""
         if isinstance(error, InvalidRequest):  # the message includes a remedy, and quotes only the arguments of the caller
             return self.write_error(str(error))
         return f"{self.write_error(str(error))}; {find_remedy(error)}. {QUOTED}"
@@ -162,6 +165,6 @@ def find_remedy(error: OutreachError) -> str:
         case RateLimited() | TransportError() | DeadlineExceeded():
             return "call the tool again later; if the error persists, check the service and the --base-url of this server"
         case UnexpectedResponse():
-            return "do not retry; tell the person who runs this server that the service does not follow its interface"
+            return "do not retry; tell the person who runs this server that a response does not match the service's documentation"
         case _:
             return "call the tool again later; if the error persists, ask the person who runs this server"

@@ -164,7 +164,7 @@ class Part:
             ```
         """
         if self.repeated:
-            return f"rows with repeated e-mails of {len(self.files)} files"
+            return f"rows with repeated e-mails from {len(self.files)} files"
         return f"{self.files[0].location}, piece {self.pieces[0].number}"
 
     def require_unchanged(self) -> None:
@@ -257,7 +257,7 @@ class ImportPlan:
 
     @property
     def repeated(self) -> int:
-        """Number of rows of all files that share their e-mail with another row."""
+        """Number of rows that share their e-mail with another row of the plan."""
         return sum(piece.repeated for piece in self.pieces)
 
     @property
@@ -331,7 +331,7 @@ class KeyIndex:
         self._positions[digest[0]].append(position)
 
     def mark_repeats(self, bits: bytearray) -> None:
-        """Set the bits at the positions of all rows that share their key with another row."""
+        """In `bits`, set the bit at the position of every row that shares its key with another row."""
         for hashes, positions in zip(self._hashes, self._positions, strict=True):
             first: dict[int, int] = {}
             for key, position in zip(hashes, positions, strict=True):
@@ -359,7 +359,7 @@ def plan(
 
     Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
     once become one further part, which sends them in the order of the files. E-mails are compared as `create_many` compares them.
-    All files are read once; JSON Lines files twice. Planning needs at most 32 bytes of memory per row.
+    JSON Lines files are read twice, and all other files once. Planning needs at most 32 bytes of memory per row.
 
     Args:
         files: Paths, or URLs of objects: `s3://bucket/key`, `gs://`, `az://` (extra `lake`).
@@ -369,7 +369,7 @@ def plan(
         duplicates: Policy for e-mails that are already in the workspace.
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.
-        repeats: Policy for rows of the files with the same e-mail, as for `create_many`.
+        repeats: Policy for rows with the same e-mail, as for `create_many`.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
         encoding: Encoding of text files.
         sheet: Name of the sheet of workbooks.
@@ -463,7 +463,7 @@ class _IndexedPiece:
 
 
 def _end_of(pieces: list[_IndexedPiece]) -> int:
-    """Return the position at which the next piece starts: after the last row, rounded up to a multiple of eight."""
+    """Return the position at which the next piece starts: after the last row of `pieces`, rounded up to a multiple of eight."""
     return pieces[-1].first + pieces[-1].rows + 7 & ~7 if pieces else 0
 
 

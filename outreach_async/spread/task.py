@@ -1,4 +1,4 @@
-"""Import one part of a plan, and merge the reports of all parts. The functions do not depend on an engine, and can be pickled."""
+"""Import one part of a plan, and merge the reports of all parts. The functions work with any engine, and can be pickled."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Connection:
         rate: Maximum number of requests per second of each part; `None` to learn the rate. Divide the permitted rate by the
             number of parts that run at the same time.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Time limit for the attempts of a row, in seconds, without waits and outages; `None` for no limit.
+        deadline: Time limit for the attempts of a row, in seconds; `None` for no limit. Waits, and failures caused by an outage,
+            do not count.
         max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
 
     Raises:
@@ -126,7 +127,7 @@ class Connection:
 
 @attrs.frozen
 class FailedRow:
-    """A failed row. A failed row created no contact, or may not have created one.
+    """A row that was rejected, was not applied, or has an unknown outcome.
 
     Attributes:
         file: Location of the file.
@@ -176,7 +177,7 @@ class PartReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,7 +206,7 @@ class SpreadReport(BulkReport):
         repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.
         seconds: Total duration of all parts, in seconds. Parts that ran at the same time count separately.
-        failures: The failed rows that the reports of the parts list, in the order of the parts.
+        failures: The `failures` of all reports of parts, in the order of `parts`.
 
     Example:
         ```python
@@ -219,7 +220,7 @@ class SpreadReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -252,8 +253,8 @@ def import_part(
         journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
             for all parts of a plan, on every worker. A missing folder is created, and each journal is named after its part.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
-        earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part may have run before, but its
-            journal is lost or damaged.
+        earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`), as for `create_many`. Pass `"unknown"` if the
+            part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
 
     Raises:
@@ -291,9 +292,10 @@ def run_part(
         part: The part.
         journal: Folder or URL of the journals.
         connection: Settings for the connection to the service.
-        earlier: Whether the journal is trusted.
+        earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`).
         rate: A rate that parts share; `None` to use the rate of the connection.
-        on_start: Called with the outcomes of the run, in its event loop. The `drain` method of the outcomes ends the run.
+        on_start: Function that is called in the event loop when the run has started. Its argument is the `Outcomes` of the run,
+            whose `drain` method can be called to end the run early.
 
     Raises:
         BulkSuspended: The run was drained before every row had an outcome.

@@ -109,7 +109,7 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
 # The arguments of `@pytest.mark.outreach(...)`.
 
 _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-"""The presets by name. `pairwise` is not a preset, because it means several behaviours."""
+"""The presets by name. `pairwise` is not a preset, because it stands for several behaviours."""
 
 
 class FakeConfigError(ValueError):
@@ -353,7 +353,7 @@ _MAX_EXPLANATIONS: Final = 8
 
 
 def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the fewest knob values such that every failed behaviour has at least one of them, and no passed behaviour has any.
+    """Find the smallest sets of knob values of which every failed behaviour has at least one, and no passed behaviour has any.
 
     If single values explain nothing, pairs of values are tried too.
 

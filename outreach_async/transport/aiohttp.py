@@ -75,7 +75,7 @@ class AiohttpTransport:
             session's middlewares here as well.
 
     Attributes:
-        max_in_flight: The maximum number of concurrent exchanges; `None` for a session without an explicit value.
+        max_in_flight: The maximum number of concurrent exchanges; `None` for a session if no `max_in_flight` was passed.
         secrets: Passwords and authorization values of the base URL (also of a session), of the proxy and of the session's header
             fields. `OutreachClient` masks them in errors.
 

@@ -395,7 +395,7 @@ def _reject_unexpected_bytes(protocol: Any) -> None:
 
 
 def _has_partial_head(protocol: Any) -> bool:
-    """Return whether aiohttp has read a part of another response head. Also true if aiohttp's private parser is missing.
+    """Return whether aiohttp has read a part of another response head. Also return `True` if aiohttp's private parser is missing.
 
     The check signals the end of input to the parser, which then returns an incomplete message, if there is one. The parser cannot
     be used afterwards. An idle connection does not need its parser, because each request creates a new parser.

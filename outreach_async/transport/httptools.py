@@ -46,7 +46,7 @@ class HttptoolsPool(Protocol):
         """Send a request and return the response."""
 
     def is_current(self) -> bool:
-        """Return `True` if the running event loop is the event loop of the pool; `False` if it is another one or unknown."""
+        """Return `True` if the running event loop is known to be the event loop of the pool, otherwise `False`."""
 
     async def aclose(self) -> None:
         """Close all connections."""

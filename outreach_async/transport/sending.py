@@ -2,8 +2,8 @@
 
 Every error is consistent with the `Progress` of its request. The request body proves whether the request was sent: the HTTP
 library receives an object that records when the bytes of the body are first requested. If the bytes were never requested, nothing
-was sent. This proof requires a body, and a head that is small enough for a single write. A longer head can be interrupted between
-two writes: some of its bytes are then sent although the body is never requested.
+was sent. This proof requires a body, and a head (request line and header fields) that is small enough for a single write. A
+longer head can be interrupted between two writes: some of its bytes are then sent although the body is never requested.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
     Args:
         progress: The progress of the request.
         request: The request.
-        proof: Whether the library requests the body before it sends anything. If true, and the request has a body and a small
-            head, this function does nothing, because the body itself records when its bytes are requested.
+        proof: Whether the library requests the body before it sends anything. If true, and the request has a body and a head
+            that is small enough for a single write, this function does nothing: the body records when its bytes are requested.
     """
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
@@ -57,11 +57,10 @@ def build_closed_error(transport: object) -> InvalidRequest:
 
 
 def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the header fields to send: the defaults, overridden by the request's fields, and fields that describe the body.
+    """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`.
 
     Raises:
-        InvalidRequest: The method or a header field is invalid. An HTTP library would change the invalid value, or show it in an
-            error.
+        InvalidRequest: The method or a header field is invalid: an HTTP library could change it, or show it in an error.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
@@ -73,7 +72,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, and return them by lower-case name. The result is cached, because requests share their fields."""
+    """Validate header fields, and return them by lower-case name. Results are cached, because most requests have equal fields."""
     checked = {}
     for name, value in items:
         if not HEADER_NAME.fullmatch(name):

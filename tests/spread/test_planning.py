@@ -174,7 +174,7 @@ def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> 
         ("a.csv", 4),
         ("b.csv", 2),
     ]
-    assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails of 2 files")
+    assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails from 2 files")
 
 
 def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def format_score(score: float, before: float | None) -> str:
 
 
 def format_brief_changes(brief: Brief) -> str:
-    """Return the time of the brief and the number of changed findings, in one or two sentences."""
+    """Return the numbers of new, resolved and unchanged findings; for a first brief, the time of the audit instead."""
     if brief.since is None:
         return f"Audited {format_time(brief.at)}. There is no earlier brief to compare with."
     resolved = sum(task.findings for task in brief.resolved)
@@ -61,7 +61,10 @@ def format_span(seconds: float) -> str:
 
 
 def format_news(task: Task) -> str:
-    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`; `new` if all are new; empty if none."""
+    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`.
+
+    The result is `new` if all findings are new, and empty if no finding is new or worse.
+    """
     if task.new == task.findings:
         return "new"
     return ", ".join(f"{count:,} {word}" for word, count in (("new", task.new), ("worse", task.worse)) if count)

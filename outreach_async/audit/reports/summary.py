@@ -271,5 +271,5 @@ def build_health(report: Report) -> MailboxHealth:
     total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
     if 0 < part <= total:
         share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
-        summary = f"Mailboxes that must be stopped or fixed sent {share}."
+        summary = f"{share} came from mailboxes that must be stopped or fixed."
     return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)

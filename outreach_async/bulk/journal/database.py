@@ -228,8 +228,8 @@ class FileDatabase(Database):
     def _close_log(self) -> bool:
         """Move the log into the file, then record in the file that no log is open. Return whether both steps succeeded.
 
-        Two steps are necessary. With a single step, a process that is killed in between could leave a file that lacks pages of
-        the log, although it records that no log is open.
+        Two steps are necessary. If one step did both, a process that is killed during this step could leave a file that lacks
+        pages of the log, but records that no log is open.
         """
         if not self._log["open"]:
             return True

@@ -36,7 +36,7 @@ TABLES: Final = (
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
 """Statements that create the tables. Every row has a checksum of its other columns; in the table
-`error`, the digest is the checksum. A row of the table `spool` without a key is never a repeat of another row."""
+`error`, the digest is the checksum. In the table `spool`, a row without a key is never a repeat of another row."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
@@ -137,7 +137,7 @@ def require_checksums(rows: str, checksums: str) -> None:
     """Check the checksums of a page of outcomes.
 
     Args:
-        rows: The outcomes without their checksums, as a JSON array of arrays that SQLite has encoded.
+        rows: The outcomes without their checksums, as a JSON array of arrays, encoded by SQLite.
         checksums: Their checksums, as a JSON array.
 
     Raises:

@@ -28,7 +28,7 @@ from outreach_async.fake.error_responses import mask_keys
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
-"""The remedy in the error for a request that is valid but cannot be carried out."""
+"""The remedy in the error for a well-formed request that cannot be carried out."""
 
 
 @attrs.define
@@ -195,14 +195,20 @@ class ContactsBody(RequestBody):
 
 
 class ScriptedActionsBody(RequestBody):
-    """A contact's reactions to an e-mail that has not been sent yet, such as a click. Omitted reactions do not happen."""
+    """A contact's reactions, such as a click, to an e-mail that has not been sent yet.
+
+    Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open.
+    """
 
     contact: _NonBlankString
     """The contact's e-mail address or id."""
     step: Annotated[int, msgspec.Meta(ge=1)] = 1
     campaign: str | None = None
     opens_after: _SpanOrSeconds | None = None
-    """Time from sending to the open: seconds, or a string such as `90s`, `2h` or `1d12h`. All `_after` keys have this format."""
+    """Time from sending the e-mail to opening it: seconds, or a string such as `90s`, `2h` or `1d12h`.
+
+    All `_after` keys have this format.
+    """
     clicks_after: _SpanOrSeconds | None = None
     replies_after: _SpanOrSeconds | None = None
     unsubscribes_after: _SpanOrSeconds | None = None
