@@ -99,7 +99,7 @@ class Throttle(Protocol):
 
     @property
     def run(self) -> int | None:
-        """Number of the bulk run or audit; `None` outside a run."""
+        """Number of the bulk run or audit, unique in this process; `None` outside both."""
 
     def try_start(self, now: float) -> bool:
         """Record the start of an attempt if the attempt may start now, and return whether it may."""
@@ -124,8 +124,8 @@ class Throttle(Protocol):
 class ClientThrottle:
     """The throttle of a client's calls outside bulk runs and audits.
 
-    Every failed attempt counts against its call, with one exception. While the service throttles a read with a deadline, the
-    read is retried until the deadline, and its failures do not count.
+    Every failed attempt counts against its call, with one exception. While the service throttles a read that has a deadline,
+    the read is retried until the deadline, and its failures do not count.
     """
 
     run = None
@@ -155,7 +155,7 @@ class ClientThrottle:
         self._limiter.on_cancelled(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt. Refund the cost of the call's retries to the retry budget; without retries, refund 1."""
+        """Record a successful attempt, and refund `budget_spent`, but at least 1, to the retry budget."""
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 

@@ -255,7 +255,7 @@ def _count_strings(models: list[Any]) -> int:
 
 @cache
 def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Return the number of fields that are always strings, the names of fields that may be strings, and those of list fields."""
+    """Return how many fields are always strings, the names of fields that may be strings, and the names of list fields."""
     kinds = {name: value for name, value in get_type_hints(kind).items() if name in _known_names(kind)}
     fixed = sum(isinstance(value, type) and issubclass(value, str | OpenEnum) for value in kinds.values())
     variable = tuple(name for name, value in kinds.items() if str in get_args(value) and get_origin(value) is not list)

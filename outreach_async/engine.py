@@ -1,4 +1,4 @@
-"""The engine, which runs each call attempt by attempt. No other module of the client awaits `Transport.send`."""
+"""The engine, which makes the attempts of every call. No other module of the client awaits `Transport.send`."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Engine:
             raise
 
     def discard(self, call: Call[Any]) -> None:
-        """Record that a call will not be continued. The call may already have ended."""
+        """End a call that will not be continued, unless it has already ended."""
         if call.in_flight:
             call.in_flight = False
             call.throttle.on_cancelled(call.now(), call.started)

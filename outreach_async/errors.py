@@ -226,7 +226,7 @@ class NotFound(StatusError):
 
 
 class RateLimited(StatusError):
-    """The service throttled the call: it returned status 429, or the wait that it asked for exceeds the call's deadline.
+    """The service throttled the call: it returned status 429, or it asked the client to wait beyond the call's deadline.
 
     Attributes:
         retry_after: Number of seconds that the service asked the client to wait; `None` if the service stated none.
@@ -245,7 +245,7 @@ class RateLimited(StatusError):
 
 
 class BulkStopped(OutreachError):
-    """A bulk run stopped, because an error affects every row, such as an unknown key, workspace or campaign.
+    """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
 
     `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. No further
     row was read. Without a journal, every row that was read has an outcome. With a journal, rows that were in progress may
@@ -269,7 +269,7 @@ class BulkStopped(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return an error for a run that `cause` stopped. The error has the attributes of `cause`.
+        """Return an error for a run that `cause` stopped. The new error has the attributes of `cause`.
 
         Args:
             cause: The error that stopped the run.

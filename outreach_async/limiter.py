@@ -237,7 +237,7 @@ class RateLimiter:
 
         Args:
             rate: The rate in requests per second, which replaces the configured rate.
-            expires_at: The time at which the share expires. Then no attempt starts until another share is applied.
+            expires_at: The time at which the share expires. After that, no attempt starts until another share is applied.
             hold_until: The earliest time at which an attempt may start.
         """
         now = anyio.current_time()
@@ -299,7 +299,7 @@ class RateLimiter:
         return opens_at
 
     def _earliest_start(self, now: float) -> float:
-        """Return the earliest time at which an attempt may start. Results of other attempts may change this time."""
+        """Return the earliest time at which an attempt may start. The results of other attempts may change it."""
         opens_at = self._hold_until if self._bucket is None else max(self._bucket.opens_at, self._hold_until)
         if self._is_learning:
             rate = self._slow_start.rate(self._cubic.limit, now)
@@ -409,7 +409,7 @@ class RateLimiter:
             self._meter.restart(now, self.gate.opens_at)
 
     def _exclude_time(self, since: float, until: float) -> None:
-        """Exclude a period from the growth of the learned limit, because nothing was sent. Excluding it twice has no effect."""
+        """Exclude a period in which nothing is sent from the growth of the learned limit. Overlaps are excluded only once."""
         since = max(since, self._excluded_until)
         if until > since:
             self._cubic.exclude_time(until - since)

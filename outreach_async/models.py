@@ -29,7 +29,8 @@ def _to_datetime(field: str, seconds: Number) -> datetime:
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):
-        raise ValueError(f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; read {field} instead") from None
+        message = f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; read {field} instead of the datetime"
+        raise ValueError(message) from None
 
 
 def _date_or_none(value: str | Number) -> datetime | None:

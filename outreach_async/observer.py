@@ -79,7 +79,7 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit the start of a call when it is first executed. The call is executed again after each attempt that times out."""
+        """Emit the start of a call on its first execution. A call is executed again after each attempt that times out."""
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets

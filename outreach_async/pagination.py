@@ -117,7 +117,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """Number of the last page to visit. A walk that went back to page 0 ends there unless items were inserted."""
+        """Number of the last page to visit. A walk that went back to page 0 ends at page 0 unless the list has grown."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property

@@ -163,7 +163,9 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        message = "behaviour='pairwise': expected the fixture as an argument of the test, got getfixturevalue(); add the argument"
+        message = (
+            "behaviour='pairwise': expected outreach_fake as an argument of the test, got getfixturevalue(); add the argument"
+        )
         pytest.fail(message, pytrace=False)
     return behaviours[0]
 

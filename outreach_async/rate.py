@@ -128,7 +128,7 @@ class SlowStart:
 _MIN_UNIX_TIME: Final = 1e8
 """`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
 _LIMIT_LIFETIME: Final = 60.0
-"""Seconds for which the known limit still applies after a reset, if no response states a quota in that time."""
+"""Assumed time from a reset to the next one, in seconds, if no response states a quota in that time."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
 _LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
@@ -155,7 +155,7 @@ def has_quota(headers: Mapping[str, str]) -> bool:
 
 
 def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
-    """Return the quota that a response states; `None` if the remaining number or the reset is missing.
+    """Return the quota that a response states; `None` if `remaining` or `reset` is missing.
 
     Args:
         headers: The response's header fields, by lower-case name.
@@ -385,7 +385,7 @@ class CubicLimit:
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether the service refuses everything: there were too many cuts in a row, or several before any success."""
+        """Return whether the service refuses everything: too many cuts in a row, or several cuts before any success."""
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:

@@ -162,7 +162,7 @@ class RedisRate:
             LOGGER.info("rate: the Redis server is reachable again")
 
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
-        """Return a share of half of the client's last rate, or less if the service refuses requests at that rate."""
+        """Return a share that allows half of the client's last rate, or less if the service refuses requests at that rate."""
         if self._is_reachable:
             self._is_reachable = False
             LOGGER.warning("rate: Redis server unreachable; clients continue with half of their last shares: %s", reason)

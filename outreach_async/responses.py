@@ -111,7 +111,7 @@ def _mask_string_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
-    """Return the part of a string that `_mask_beginning` reads, and one more character to show that the string was cut."""
+    """Return the part of a string that `_mask_beginning` reads, and one more character so that it detects the cut."""
     return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
 
@@ -156,8 +156,8 @@ def _one_of(forms: Iterable[str]) -> str:
 def _escaped_pattern(character: str) -> str:
     """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes.
 
-    A single backslash never matches the character backslash. No alternative may be a prefix of another, because matching could
-    then take exponential time.
+    For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another,
+    because matching could then take exponential time.
     """
     return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
 
@@ -180,7 +180,7 @@ def _percent_pattern(byte: int) -> str:
 def _entity_pattern(character: str) -> str:
     """Return a pattern that matches a character itself, or its HTML and XML references.
 
-    A bare ampersand never matches the character ampersand, because it starts a reference.
+    For an ampersand, the pattern matches only references, because a bare ampersand starts a reference.
     """
     return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
 
@@ -274,7 +274,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         operation: The operation's name.
         response: The response.
         secrets: Strings to mask.
-        now: Unix time in seconds, for a `Retry-After` that is a date.
+        now: Current time in Unix seconds, for a `Retry-After` that is a date if the response has no `Date`.
     """
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"

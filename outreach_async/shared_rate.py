@@ -3,10 +3,10 @@
 A service limits all clients of a key together. Clients that learn the limit independently starve one another. With a `Rate`,
 clients report their usage and receive shares of one common rate:
 
-1. A client reports its usage about four times a second, and twice a second while it is idle. Requests never wait for a report.
+1. A client reports its usage about four times a second, or twice a second while it is idle. Requests never wait for a report.
 2. The reply is a share that is valid for a short time. A client whose share has expired sends nothing until its next share.
    Therefore, all shares together never exceed the rate for longer than the lifetime of a share.
-3. `RateCoordinator` calculates the shares. It learns one limit from the responses of all clients, and forgets a client when the
+3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
    client's share expires.
 
 `SharedRate` runs a coordinator within one process. `RedisRate` runs the same rule on a Redis server, for several processes and
@@ -62,7 +62,7 @@ _BETA: Final = 0.8
 """After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
 fraction that a single client uses (0.7) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
-"""Time constant of the measured rate of a client's successes, in seconds."""
+"""Time constant in seconds for smoothing the rate of a client's successes."""
 _DEMAND_DECAY: Final = 1.0
 """Time constant of the decay of a client's demand, in seconds. Increases take effect at once."""
 _MIN_PERIOD: Final = 0.1
@@ -159,8 +159,8 @@ class Rate(Protocol):
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record a client's usage and return its next share.
 
-        Each client calls this method about four times a second, never concurrently. Requests do not wait for the result. An
-        exception is logged; the client then keeps its last share until that share expires.
+        Each client calls this method two to four times a second, never concurrently. Requests do not wait for the result. If
+        this method raises an exception, the client logs it, and keeps its last share until that share expires.
 
         Example:
             ```python
@@ -188,8 +188,9 @@ class _ClientState:
 class RateCoordinator:
     """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule.
 
-    The rate is the smaller of `limit` and a limit that is learned from the responses of all clients, as a single client would
-    learn it. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no `limit`.
+    The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. The algorithm
+    is that of a single client. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no
+    `limit`.
 
     Args:
         limit: Maximum rate of all clients together, in requests per second; `None` for no maximum.
@@ -256,7 +257,7 @@ class RateCoordinator:
         Args:
             usage: The report.
             told_at: Time at which the reporting client received its last share.
-            unused: Seconds since the last report of any client, if the rate was not used up in that time; otherwise 0.
+            unused: Seconds since the previous report of any client, if the rate was not used up in that time; otherwise 0.
         """
         achieved = sum(client.achieved for client in self._clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
@@ -367,7 +368,7 @@ class RatePoller:
             raise InvalidRequest("rate: a client with a shared rate works only while it is open; use `async with` on the client")
 
     async def start(self) -> None:
-        """Start to renew the share.
+        """Start renewing the share.
 
         Raises:
             InvalidRequest: The client is already open.

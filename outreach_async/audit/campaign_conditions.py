@@ -179,7 +179,7 @@ class CampaignCase:
         return self.now + days * DAY
 
     def idle(self) -> float | None:
-        """Return the minimum time since the last activity, in seconds; `None` if unknown.
+        """Return a lower bound of the time since the last activity, in seconds; `None` if unknown.
 
         For a campaign that has sent nothing and shows no activity, this is the time since its creation.
 

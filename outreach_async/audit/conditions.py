@@ -257,7 +257,8 @@ def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     """Return a `Sign` if the bounce rate is too high.
 
-    The lower confidence bound of the rate determines the severity. If the sample is too small, the rule's own severity is used.
+    The lower confidence bound of the rate determines the severity. If the bound is below every threshold or the sample is too
+    small, the finding has the severity of the rule.
     """
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:

@@ -140,7 +140,7 @@ class FlaggedMailbox:
 
 
 _KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
-"""Column of `MailboxColumns` with the indexes of the groups, for each kind of group of which an audit stores a limited number."""
+"""Columns of `MailboxColumns` that contain group indexes, by kind of group. An audit stores a limited number of these groups."""
 
 MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
 """The values of a mailbox that its groups need: digest, domain, server, type, e-mails sent in 30 days (in thousandths), daily
@@ -161,7 +161,7 @@ class AuditState:
         workspaces: Ids of the workspaces, in the order of the audit.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
-        key: Key of the digests of mailboxes if the state belongs to a part of an audit (see `audit_part`); otherwise `None`.
+        key: Key for the mailbox digests; `None` unless the state belongs to a part of an audit (see `audit_part`).
         most: Maximum number of groups of each kind (domains, types, servers) whose totals are stored.
 
     Attributes:

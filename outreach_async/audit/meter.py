@@ -65,7 +65,7 @@ class ProgressMeter:
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
     def add_page(self, workspace: str, page: Page[Mailbox]) -> None:
-        """Count a page, and update the number of pages that the workspace has left."""
+        """Count a page, and update the number of pages of the workspace that remain to be read."""
         left = self._pages_left.get(workspace, max(1, int(page.total_pages)))
         self._pages_left[workspace] = max(0, left - 1)
         self._pages_read += 1

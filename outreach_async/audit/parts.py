@@ -230,7 +230,7 @@ def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart
 
 
 def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Policy | None = None) -> Report:
-    """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order, and repeated.
+    """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order and may be repeated.
 
     If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is reported
     as unreadable.

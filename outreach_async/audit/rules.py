@@ -255,7 +255,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="avg_open_rate is above {opens} %, or avg_click_rate is at least as high as avg_open_rate",
         thresholds=MappingProxyType({"opens": 90}),
         applies=conditions.check_automated_opens,
-        source="Apple Mail causes 50 to 60 % of recorded opens, because it prefetches images, and security scanners follow links "
+        source="Apple Mail prefetches images and causes 50 to 60 % of recorded opens; security scanners follow links "
         "(benchmarkemail 2025, citing Litmus)",
         remedy="Measure the mailbox's campaigns by replies; its opens and clicks are not meaningful.",
     ),

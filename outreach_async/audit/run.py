@@ -137,8 +137,8 @@ async def audit(
     the totals of at most a million domains, a million types and a million servers.
 
     While the service is down or throttles requests, the audit waits. The client's deadline does not limit these waits. The audit
-    ends after 15 minutes without a successful request, or if the service was never reached; the remaining workspaces are reported
-    as unreadable.
+    ends after 15 minutes without a successful request, or after a few failures if it never reached the service. The remaining
+    workspaces are reported as unreadable.
 
     Args:
         client: Client to read with. Its default workspace is ignored.

@@ -33,7 +33,10 @@ MAX_SCORED_DOMAINS: Final = 10_000
 """Maximum number of domains with a score in a report. The worst domains are kept."""
 
 MAX_GROUPS: Final = 1_000
-"""Maximum number of groups of one kind in a report: a million mailboxes may use 250,000 domains. The worst groups are kept."""
+"""Maximum number of groups of one kind in a report. The worst groups are kept.
+
+Without a limit, a report about a million mailboxes may contain 250,000 domains.
+"""
 
 MAX_ROWS: Final = 1_000
 """Maximum number of mailboxes that a report lists individually. The worst mailboxes are kept."""
@@ -144,7 +147,7 @@ class GroupStats:
             self.counts[rank] += 1
 
     def score(self, total: MailboxTotals) -> float:
-        """Return the score of the group, given the totals of its mailboxes."""
+        """Return the score of the group, computed from the totals of its mailboxes."""
         mean = self.weighted_points / total.sent_30days if total.sent_30days else self.points / total.mailboxes
         score = max(0.0, MAX_SCORE - mean - self.group_points)
         return round(min(float(CRITICAL_CAP), score) if self.capped else score, 1)

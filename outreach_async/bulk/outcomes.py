@@ -322,7 +322,7 @@ class RejectStreak:
         self._reasons: Counter[str] = Counter()
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Count an outcome. If all of the first rows were rejected, return the error that stops the run; otherwise `None`."""
+        """Count an outcome. If the first `rows` rows were all rejected, return the error that stops the run; otherwise `None`."""
         if not self._remaining:
             return None
         reason = _reject_reason(outcome)

@@ -470,7 +470,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
 
     def _possibly_sent_rows(self) -> PossiblySent:
-        """Return the rows without an outcome that may have been sent."""
+        """Return the rows that may have been sent and have no outcome."""
         current = (index for worker in self._workers if (index := worker.possibly_sent_index()) is not None)
         waiting = (row.index for rows in self._waiting_by_key.values() for row in rows or () if row.maybe_sent)
         return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)

@@ -180,7 +180,7 @@ class JournalRecorder:
 
 
 class JournalledThrottle(RunThrottle):
-    """The throttle of a run that may have a journal. If a heartbeat is due, it is written before any attempt starts.
+    """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts.
 
     Attributes:
         recorder: Recorder of the run; `None` without a journal.

@@ -222,7 +222,8 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row whose e-mail occurs in one of the previous 10,000 rows. `first` and `last` send only the first or last row with
-each e-mail. `coalesce` merges all rows with the same e-mail. These three policies first store the whole input in the journal.
+each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` store the whole input in the journal
+before the first row is sent.
 
 Example:
     ```python

@@ -121,7 +121,7 @@ class RunThrottle:
                 return
 
     def _start_if_due(self, now: float) -> float:
-        """Start the attempt at the head of the client's queue if it may start now. Return the earliest possible start time.
+        """Start the attempt at the head of the client's queue if it may start now. Return the earliest time it may start.
 
         Raises:
             _RunPaused: The run is paused.
@@ -203,8 +203,8 @@ class RunThrottle:
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a refusal, and decide whether it counts against its row.
 
-        A 429 never counts against the row. A 503 with `Retry-After` may count against the row. In that case, only this row
-        waits, and the other rows are not delayed.
+        A 429 never counts against the row. A 503 with `Retry-After` counts against the row if the row is at fault; then only
+        this row waits.
         """
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True

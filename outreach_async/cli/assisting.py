@@ -37,7 +37,7 @@ from outreach_async.validation import require_id
     "--since",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file of the command 'brief'. The tool 'brief' shows the changes since the last brief, and only reads the file.",
+    help="JSON file of the command 'brief'. The tool 'brief' shows changes since the last brief, but does not update the file.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:

@@ -149,4 +149,4 @@ def print_report(
         screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:
         hint = "Importing the file again is safe: the service detects duplicates."
-        screen.print_line(f"The remaining rows were not sent (a few may have been in flight). {hint}")
+        screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")

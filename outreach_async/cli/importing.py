@@ -450,7 +450,7 @@ def import_(
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
     Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
-    code of a field, such as first_name, the label of a workspace field, or a common name in English, German, French, Spanish,
+    code of a field (such as first_name), the label of a workspace field, or a common name in English, German, French, Spanish,
     Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
     matches no field, nothing is sent, and the error shows the --map options to add; --ignore-unknown skips the column instead. A
     name that may mean several fields is ambiguous, and always needs --map.

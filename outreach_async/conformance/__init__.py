@@ -9,7 +9,7 @@ the owner key in `OUTREACH_OWNER_KEY`.
 
 The suite has a test for each rule that the interface states and that can be observed. It reads up to 100 campaigns, the steps of
 ten of these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last
-page of each list and the page after the last page. It accepts only percentages from 0 to 100.
+page of each list and the page after the last page. A percentage below 0 or above 100 is a violation.
 
 Each rule that the interface leaves open is a knob, a setting of `outreach_async.fake.Behaviour`. The suite measures the knobs and
 writes their values to `behaviour.toml`, a file from which `outreach_async.fake.behaviour.load_behaviour` configures a fake. A

@@ -376,7 +376,7 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
-    """Measure every knob except `rate_limit`, which only `DialogueRunner` can observe."""
+    """Measure a service, and record a finding for every knob. `measure_service` replaces the finding for `rate_limit`."""
     survey = yield from survey_workspace(site)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures this knob"))
     findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
@@ -415,7 +415,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list if a plain request for the list succeeded. After a failed request, the probe would prove nothing."""
+    """Run a probe of a list only if an earlier plain request for the list succeeded. Otherwise, the probe would prove nothing."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

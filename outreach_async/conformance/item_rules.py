@@ -468,7 +468,9 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4-percentages", "opens, replies, bounces and rates are percentages", _all_items, _check_percentages),
     StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
-    StatedRule("W4-created", "the time of creation is a Unix timestamp", _all_items, _check_timestamps),
+    StatedRule(
+        "W4-created", "a campaign's created and a mailbox's created_at are Unix timestamps", _all_items, _check_timestamps
+    ),
     StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
     StatedRule("W4-relative", "last_activity, age and a mailbox's created are relative times", _all_items, _check_relative_times),
     StatedRule("W4-email", "email is a valid e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),

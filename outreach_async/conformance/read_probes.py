@@ -367,7 +367,7 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Return the finding about `over_max`: `over`, or `clamp` if `over` is ambiguous and a maximum for campaigns was observed."""
+    """Replace an ambiguous finding about `over_max` with `clamp` if a maximum for campaigns was observed."""
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over

@@ -143,7 +143,8 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     if not same_domain:
         return unobserved(f"{how}, which matches no value of the knob")
     if not site.gmail:
-        return ambiguous(("lower", "gmail"), f"{how}; no address at gmail.com was allowed, so Gmail's rules cannot be observed")
+        why = "no address at gmail.com was allowed, so the handling of Gmail addresses cannot be observed"
+        return ambiguous(("lower", "gmail"), f"{how}; {why}")
     # Gmail never assigns an address with a hyphen.
     yield from _require_added(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
     dotted = site.creation(f"outreach-conformance.-{site.nonce}+tag@gmail.com")

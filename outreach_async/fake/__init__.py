@@ -62,9 +62,9 @@ Behaviours
 The documented interface of the service leaves many questions open: error bodies, pages past the end, the comparison of e-mails.
 `Behaviour` has knobs for some of them. Each default is the most defensible interpretation. `help(Behaviour)` lists the
 knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To make sure that
-your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and `outreach_async.testing.pairwise()`: about thirty
-behaviours that cover every pair of knob values. `load_behaviour` reads a file that `outreach_async.conformance` has written after
-it measured the behaviour of a live service.
+your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and every behaviour that
+`outreach_async.testing.pairwise()` returns: about thirty, which together cover every pair of knob values. `load_behaviour` reads
+a file that `outreach_async.conformance` has written after it measured the behaviour of a live service.
 
 ```python
 from outreach_async import Request

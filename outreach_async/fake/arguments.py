@@ -1,4 +1,4 @@
-"""Validate arguments and values of world files, generate and check ids (rules W3 and W5), and read the tables in `data`.
+"""Validate arguments and the values in world files, generate and check ids (rules W3 and W5), and read tables from `fake/data`.
 
 Generated ids increase. Lists are sorted by creation time and then by id, so items created at the same time keep their order.
 """

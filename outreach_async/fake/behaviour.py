@@ -69,7 +69,7 @@ write `"none"` for `None`.
     strict_fields = ["email", "zip"]
     created_status = { added = 201, skipped = 201 }
 
-    [undecided]  # values that could not be distinguished; the first one is used
+    [undecided]  # values that measurements could not tell apart; the first one is used
     over_max = ["clamp", "serve"]
 
     [auth]
@@ -360,7 +360,7 @@ def dump_behaviour(
         elif knob not in tables and knob not in undecided:
             lines += [*_comment_lines(notes.get(knob, "")), _assignment(knob, values[knob])]
     if undecided:
-        lines += ["", f"[{_UNDECIDED_TABLE}]  # values that could not be distinguished; the first one is used"]
+        lines += ["", f"[{_UNDECIDED_TABLE}]  # values that measurements could not tell apart; the first one is used"]
         for knob, possible in undecided.items():
             lines += [*_comment_lines(notes.get(knob, "")), _assignment(knob, list(possible))]
     for knob, value in tables.items():
@@ -408,7 +408,7 @@ def load_behaviour(path: str | Path) -> Behaviour:
 
 
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
-    """Read the possible values of each knob in a file: one value, or several values that could not be distinguished.
+    """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart.
 
     Raises:
         BehaviourFileError: The file is invalid.

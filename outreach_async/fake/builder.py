@@ -213,7 +213,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return the later of `preferred` and the newest item's creation time, so that the list keeps the order of calls."""
+        """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 

@@ -84,7 +84,7 @@ def mask_keys(text: str) -> str:
 
 
 def mask_document(value: Any) -> Any:
-    """Return a JSON document with every owner key, and every value of the key `owner_key`, replaced by `***`."""
+    """Return a JSON document with every owner key, and every value of `owner_key`, replaced by `***`."""
     if isinstance(value, dict):
         return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
     if isinstance(value, list):

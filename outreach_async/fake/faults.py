@@ -179,8 +179,8 @@ def hang() -> Fault:
 def refuse() -> Fault:
     """Refuse the connection. The service does not execute the request.
 
-    With `FakeTransport`, no byte of the request leaves the client. Over a socket, the server has already read the request. It
-    resets the connection without a response instead, and the client must treat the request as possibly sent.
+    With `FakeTransport`, no byte of the request leaves the client. Over a socket, the server has already read the request, so
+    it resets the connection instead, and the client must treat the request as possibly sent.
 
     Example:
         ```python

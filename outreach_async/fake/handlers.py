@@ -423,7 +423,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
 
 
 def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
-    """Return the ids of the items on one page of the current list (rule P11)."""
+    """Return the ids of the items on one page of the list in its current state (rule P11)."""
     order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
         stop = max(len(order) - start, 0)

@@ -116,7 +116,7 @@ class RequestLog(Sequence[Recorded]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Recorded]: ...
     def __getitem__(self, index: int | slice) -> Recorded | Sequence[Recorded]:
-        """Return the request with a number, or the requests of a slice. Negative numbers count from the end.
+        """Return the request with the given number, or the requests of a slice. Negative numbers count from the end.
 
         Raises:
             IndexError: No request has this number.

@@ -57,7 +57,7 @@ class ContactSeed:
     """The specification of a contact to store.
 
     Attributes:
-        email: The e-mail, not yet validated. Storing the contact fails unless it is a non-blank string.
+        email: The e-mail address, not yet validated. Storing the contact fails unless it is a non-blank string.
         fields: Values by code.
         enrolments: The contact's enrolments in campaigns.
         owner: Owner key of the contact.
@@ -100,7 +100,7 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
         start: The first number.
 
     Returns:
-        Rows with `email` and fields by code. Each number gives a different e-mail.
+        Rows with `email` and fields by code. Each number gives a different address.
     """
     for number in range(start, start + count):
         first, last = generate_name(number, number * 7)

@@ -147,8 +147,8 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
     """Read until h11 has an event, and return it.
 
     Raises:
-        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line,
-            but other servers do not, so they could find a different end of the request.
+        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 treats such a line
+            as complete. Other servers do not, and could find a different end of the request.
     """
     while True:
         before = conversation.trailing_data[0]

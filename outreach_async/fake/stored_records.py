@@ -113,7 +113,7 @@ def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -
 
 @attrs.frozen
 class Rates:
-    """The probabilities of the responses to an e-mail.
+    """The probabilities of the reactions to an e-mail.
 
     Attributes:
         open: Share of delivered e-mails that are opened. Clicks, replies and unsubscribes require an open: if this share is too
@@ -137,7 +137,7 @@ class Rates:
 
         Raises:
             TypeError: `changes` is not a mapping, or a rate is unknown or not a number.
-            ValueError: A rate is not from 0 to 1.
+            ValueError: A rate is less than 0 or greater than 1.
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")

@@ -116,7 +116,7 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
     """Return the problem with a phone number; `None` if the number is valid.
 
     Args:
-        number: The number, and the two-letter code of the country to assume if the number has no calling code.
+        number: Pair of the number and the two-letter code of the country to assume if the number has no calling code.
     """
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
@@ -221,7 +221,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
     """Return the problem with the name or code of a state; `None` if the state is valid, or if the country's states are unknown.
 
     Args:
-        state: The cell, and the two-letter code of the country.
+        state: Pair of the cell and the two-letter code of the country.
     """
     text, country = state
     states = _load_states().get(country or "")
@@ -324,7 +324,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
     "website": "an http or https URL, or a host",
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
-    "repeat": "an e-mail that occurs earlier in the file",
+    "repeat": "an e-mail address that occurs earlier in the file",
 }
 """The checks by name, each with a description of the values that pass.
 

@@ -208,7 +208,7 @@ class ColumnMapper:
     def decide(self, header: str) -> Decision | None:
         """Return the code and the reason for a column; `None` if the column is unknown or ambiguous.
 
-        The rules for ambiguous names are not applied.
+        Only `decide_all` resolves ambiguous names, because it knows the other columns.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -221,7 +221,7 @@ class ColumnMapper:
         return (code, "common name") if code else None
 
     def decide_known(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column, without using the workspace's fields; `None` if the column is unknown.
+        """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`.
 
         Raises:
             InvalidRequest: The column's name matches two fields.

@@ -80,7 +80,7 @@ def mapping_text(columns: Columns, name: str) -> str:
     """
     lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
     if columns.export:
-        lines.append(f"# The header was recognised as an export of {columns.export}.")
+        lines.append(f"# The file was recognised as an export from {columns.export}.")
     lines += ["# Each value is a field code, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
     entries: dict[str, str] = {}
     for column, code, reason in columns.decisions():

@@ -152,7 +152,7 @@ class ParquetFile(File):
         return super().column(at) if self.rejects or not is_unique else self._read_column(self.headers[at])
 
     def split(self) -> tuple[File, ...]:
-        """Return a file for each row group."""
+        """Return one `ParquetFile` for each row group. Each one reads only its own group."""
         return tuple(attrs.evolve(self, group=group) for group in range(len(self.group_sizes)))
 
     def _read_column(self, name: str) -> Iterator[str]:

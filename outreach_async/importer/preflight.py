@@ -48,7 +48,7 @@ def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | No
     Args:
         rows: Number of rows to send, including rows already in the journal. Each row takes one request.
         rate: Requests per second; `None` if unknown.
-        earlier: The report of the journal to resume; `None` without a journal. Rows in the report are not sent again.
+        earlier: The report of the journal to resume; `None` without a journal. The rows that it counts are not sent again.
     """
     left = max(rows - (earlier.rows - earlier.repeats if earlier else 0), 0)
     if rate is not None:
@@ -83,7 +83,7 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines with a duplicate e-mail, each paired with the first line that has the same e-mail."""
+        """Return the first `few` lines whose e-mail occurs in an earlier line, each with the first line that has this e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:

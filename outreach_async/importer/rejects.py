@@ -124,7 +124,7 @@ class RejectsFile:
 def is_reject(outcome: ContactOutcome) -> bool:
     """Return whether a row failed.
 
-    A row failed if it created no contact, or may not have created one. A row that another row superseded did not fail.
+    A row failed if its outcome is `rejected`, `not_applied` or `unknown`. A row that another row superseded did not fail.
 
     Example:
         ```python

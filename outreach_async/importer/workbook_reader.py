@@ -81,7 +81,7 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 
 
 def processor_seconds(size: int) -> float:
-    """Return the processor time allowed to load `size` bytes, in seconds. A sheet of 100,000 people has 8 MB and takes 1.2 s."""
+    """Return the processor time limit for loading `size` bytes, in seconds. 100,000 contacts have 8 MB and take 1.2 s."""
     return 1 + size / 1e6
 
 
@@ -251,7 +251,7 @@ class _MarkReader:
         self._next = next(marks, None)
 
     def take_until(self, row: int) -> dict[int, int]:
-        """Return the `CellMark.width` of each marked cell in `row`, by column. The caller must pass all row indexes in order."""
+        """Return the `CellMark.width` of each marked cell in `row`, by column. The caller must pass every row, in order."""
         widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
             widths[self._next.column] = self._next.width

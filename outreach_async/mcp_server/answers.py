@@ -47,7 +47,7 @@ _MAX_LINE: Final = 5000
 _MASKED_BEYOND: Final = 1000
 """Before a string is cut, secrets are masked up to this many characters after the limit.
 
-A longer form of a secret may not be recognized.
+A secret that crosses the limit and ends after these characters may not be masked.
 """
 _MAX_INTEGER: Final = 2**53
 """Largest integer that every JSON parser reads exactly."""
@@ -135,7 +135,7 @@ class AnswerWriter:
         return mask_string(text, self.secrets)
 
     def write(self, limit: int = MAX_TEXT, /, **members: Any) -> str:
-        """Return an answer as one JSON object that begins with `NOTICE`. `limit` is the maximum length of a string."""
+        """Return an answer as one JSON object that begins with `NOTICE`. `limit` is the maximum length of each string."""
         return self.mask(json.dumps({"notice": NOTICE, **clean_value(members, limit, self.mask)}, ensure_ascii=False))
 
     def write_document(self, text: str) -> str:
@@ -143,7 +143,7 @@ class AnswerWriter:
         return "\n".join([f"> {NOTICE}", "", *(clean_text(line, _MAX_LINE) for line in self.mask(text).splitlines()), ""])
 
     def write_error(self, text: str) -> str:
-        """Return an error message as one clean line. Anything that looks like an owner key is masked too."""
+        """Return an error message as one line. Secrets and everything that looks like an owner key are masked."""
         return clean_text(mask_keys(self.mask(text)), MAX_ERROR)
 
     def describe(self, error: OutreachError) -> str:

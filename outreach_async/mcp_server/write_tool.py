@@ -83,7 +83,7 @@ class WriteTool:
     ) -> CallToolResult:
         """Create the contacts, and return the outcome of each contact.
 
-        An error that affects every contact, or the time limit, can stop the run early. The result is then an error, but still
+        The time limit, or an error that affects every contact, can stop the run early. The result is then an error, but still
         contains the outcome of each contact.
         """
         half = self._deadline / 2

@@ -71,7 +71,7 @@ sends the rows in the order of the files, one at a time per e-mail. E-mails are 
 parts share an e-mail, so the resulting contacts do not depend on which part runs first.
 
 The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. With
-`repeats="error"`, a row is compared with the last 10,000 rows of the part `repeats`. To map columns by the labels of the
+`repeats="error"`, a row is compared with the previous 10,000 rows of the part `repeats`. To map columns by the labels of the
 workspace's fields, pass `fields=await client.workspaces.fields()`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
@@ -92,12 +92,12 @@ Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n
 try:
     part.require_unchanged()
 except ValueError as error:
-    print(error)  # -> ...people.csv: the file has changed since it was planned; ...
+    print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
 ```
 
 Journals
 --------
-Each part has a journal in the folder that you pass, named after the part. The journal records which rows were sent. If a worker
+Each part has a journal, named after the part, in the folder that you pass. The journal records which rows were sent. If a worker
 dies, run its part again, on any machine that can access the same folder: the part resumes, rows that may have been sent are sent
 again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. A journal of another plan is
 rejected, so use a new folder for a new plan. If a part runs twice at the same time, the second run fails, because the journal is

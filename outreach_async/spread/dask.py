@@ -313,7 +313,7 @@ class DaskImport:
             BulkSuspended: The service was down or throttling for too long, or the connection to the scheduler was lost; run the
                 import again.
             BulkStopped: An error of the service affects every row; fix the cause and run the import again.
-            InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
+            InvalidRequest: A file has changed since the import was planned, or a worker has no owner key.
             JournalError: A journal is damaged, or cannot be read or written.
             KilledWorker: A part was submitted 50 times, and each time Dask stopped retrying the part because its workers died.
         """
@@ -332,7 +332,7 @@ class DaskImport:
                 yield report
 
     def cancel(self) -> None:
-        r"""Cancel the unfinished parts. Their workers stop within a second, and record the outcomes of rows in flight.
+        r"""Cancel the unfinished parts. Their workers stop sending within a second, and record the outcomes of rows in flight.
 
         Example:
             ```python
@@ -348,7 +348,7 @@ class DaskImport:
             self._client.cancel(futures, reason="the import was cancelled")
 
     def _warn_without_workers(self) -> None:
-        """Log a warning if the scheduler has no workers. The warning is repeated only after the scheduler had workers again."""
+        """Log a warning if the scheduler has no workers. The warning is not repeated until the scheduler has had workers."""
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:

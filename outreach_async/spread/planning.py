@@ -1,7 +1,7 @@
-"""Plan an import in parts: decide which rows of which files each part sends.
+"""Plan an import in parts: decide which rows of which files each part contains.
 
-Rows whose e-mails the service may treat as equal must be sent in order, and therefore by the same part. Planning reads the e-mail
-of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
+Rows whose e-mails the service may treat as equal must be sent in order, and therefore belong to the same part. Planning reads the
+e-mail of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PlannedFile:
 
     Attributes:
         location: Absolute path, or URL of an object.
-        version: Version of the file when it was planned.
+        version: Version of the file when the import was planned.
         headers: Column names.
         codes: The field code of each column; `None` ignores the column.
     """
@@ -168,7 +168,7 @@ class Part:
         return f"{self.files[0].location}, piece {self.pieces[0].number}"
 
     def require_unchanged(self) -> None:
-        r"""Check that no file of the part has changed since it was planned.
+        r"""Check that no file of the part has changed since the import was planned.
 
         Raises:
             InvalidRequest: A file has changed, does not exist or cannot be read.
@@ -181,7 +181,7 @@ class Part:
             try:
                 part.require_unchanged()
             except InvalidRequest as error:
-                print(error)  # -> ...people.csv: the file has changed since it was planned; ...
+                print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
             ```
         """
         for file in self.files:
@@ -191,7 +191,7 @@ class Part:
         r"""Yield the rows of the part in order, each with the location of its file.
 
         Raises:
-            InvalidRequest: When iterated: a file has changed since it was planned, or cannot be read.
+            InvalidRequest: When iterated: a file has changed since the import was planned, or cannot be read.
 
         Example:
             ```python
@@ -358,7 +358,7 @@ def plan(
     r"""Plan an import of files in parts that can be sent in any order and at the same time.
 
     Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
-    once become one further part, which sends them in the order of the files. E-mails are compared as `create_many` compares them.
+    once become one further part, and are sent in the order of the files. E-mails are compared as `create_many` compares them.
     JSON Lines files are read twice, and all other files once. Planning needs at most 32 bytes of memory per row.
 
     Args:

@@ -137,9 +137,9 @@ def require_version(location: str, version: FileVersion) -> None:
 
 
 def changed_error(location: str) -> InvalidRequest:
-    """Return the error for a file that has changed since it was planned."""
+    """Return the error for a file that has changed since the import was planned."""
     return InvalidRequest(
-        f"{location}: the file has changed since it was planned; restore it, or plan again and use new journals"
+        f"{location}: the file has changed since the import was planned; restore the file, or plan again and use new journals"
     )
 
 
@@ -240,7 +240,7 @@ def _translate_store_errors(url: str) -> Iterator[None]:
     """Translate an error of obstore into `InvalidRequest`. Text that may contain secrets is removed from the message.
 
     Raises:
-        InvalidRequest: The block raised an error of obstore.
+        InvalidRequest: The `with` block raised an error of obstore.
     """
     require_module("obstore", "outreach_async[lake]")
     from obstore.exceptions import BaseError, PreconditionError

@@ -1,4 +1,4 @@
-"""Import one part of a plan, and merge the reports of all parts. The functions work with any engine, and can be pickled."""
+"""Import one part of a plan, and merge the reports of all parts. Any engine, such as Dask, can pickle and run the functions."""
 
 from __future__ import annotations
 
@@ -244,9 +244,9 @@ def import_part(
 ) -> PartReport:
     r"""Create the contacts of a part, in any process and any number of times. A finished part sends nothing again.
 
-    Any engine can run this function as a task: the function is synchronous, its arguments and result can be pickled, and its only
-    state is the journal. If a call raises, or its process or machine dies, call the function again: the part resumes with the
-    remaining rows. Do not call the function in a thread that runs an event loop.
+    Any engine, such as Dask, can run this function as a task: the function is synchronous, its arguments and result can be
+    pickled, and its only state is the journal. If a call raises, or its process or machine dies, call the function again: the
+    part resumes with the remaining rows. Do not call the function in a thread that runs an event loop.
 
     Args:
         part: The part.
@@ -258,11 +258,11 @@ def import_part(
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
 
     Raises:
-        InvalidRequest: A file has changed since it was planned or cannot be read; there is no owner key in the environment; or
-            the journal belongs to another plan, or is in use by another worker.
+        InvalidRequest: A file has changed since the import was planned or cannot be read; there is no owner key in the
+            environment; or the journal belongs to another plan, or is in use by another worker.
         JournalError: The journal is damaged, cannot be read or written, or (at a URL) was taken over by another worker.
         BulkSuspended: The service was down or throttling for too long; run the part again later.
-        BulkStopped: An error of the service concerns every row, such as an unknown key; fix the cause and run the part again.
+        BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
 
     Example:
         ```python
@@ -338,7 +338,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
         journal: Folder or URL of the journals, as for `import_part`.
 
     Raises:
-        InvalidRequest: There is no journal; or a file has changed since it was planned, or cannot be read.
+        InvalidRequest: There is no journal; or a file has changed since the import was planned, or cannot be read.
         JournalError: The journal is damaged or cannot be read.
 
     Example:
@@ -358,7 +358,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     """Merge the reports of parts. The order of the reports does not matter, and a report may occur more than once.
 
-    No part is missing if the `rows` of the result equals the `rows` of the plan.
+    If the `rows` of the result equals the `rows` of the plan, no part is missing.
 
     Raises:
         InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.

@@ -107,7 +107,7 @@ Writing middleware
 Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
 status. If no complete response arrives, `send` raises `TransportError`.
 
-`progress.sent` determines `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set
+`progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set
 `progress.sent` to `False` while it is certain that no byte has left, and to `True` before the first byte leaves. The initial
 value, `None`, counts as maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local
 variables. If such an error is not an `OutreachError`, a note states where it was raised. Three attributes are optional:

@@ -363,7 +363,7 @@ _USAGE_BY_PROTOCOL: Final[WeakKeyDictionary[Any, _ConnectionUsage]] = WeakKeyDic
 
 
 class Connector(aiohttp.TCPConnector):
-    """An aiohttp connector that reuses an idle connection only if no bytes have arrived on the connection."""
+    """An aiohttp connector that reuses an idle connection only if no bytes have arrived since its last response."""
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
         """Return a new connection, or an idle connection on which no bytes have arrived since its last response."""

@@ -39,7 +39,7 @@ _CONNECTION_ERRORS: Final = (
 class HttptoolsPool(Protocol):
     """Protocol that stands for `ProtocolPool` and `StreamPool` in type annotations.
 
-    With the classes themselves, type checkers would check asyncio in every program that uses `outreach_async`.
+    If annotations named the classes, type checkers would check asyncio in every program that uses `outreach_async`.
     """
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:

@@ -225,7 +225,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._reader = None
 
     def _end(self) -> None:
-        """End the running exchange, because the connection has ended. A response whose body lasts until then is now complete."""
+        """End the running exchange, because the connection has ended. The exchange succeeds if this completes the body."""
         self.is_reusable = self._is_open = False
         if self._reader is None:
             return
@@ -536,7 +536,7 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Return `False`, which makes the transport call `LoopLocal.get`. A check here would be no faster."""
+        """Always return `False`, so that `LoopLocal.get` checks the event loop. A check in this method would be no faster."""
         return False
 
     async def aclose(self) -> None:

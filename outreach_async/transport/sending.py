@@ -1,9 +1,10 @@
 """Track whether a request was sent, and build errors that state whether it was sent.
 
-Every error is consistent with the `Progress` of its request. The request body proves whether the request was sent: the HTTP
-library receives an object that records when the bytes of the body are first requested. If the bytes were never requested, nothing
-was sent. This proof requires a body, and a head (request line and header fields) that is small enough for a single write. A
-longer head can be interrupted between two writes: some of its bytes are then sent although the body is never requested.
+An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent. The request body proves
+whether the request was sent: the HTTP library receives an object that records when the bytes of the body are first requested. If
+the bytes were never requested, nothing was sent. This proof requires a body, and a head (request line and header fields) that is
+small enough for a single write. A longer head can be interrupted between two writes: some of its bytes are then sent although the
+body is never requested.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
 
 
 def build_transport_error(reason: str, progress: Progress) -> TransportError:
-    """Return the error for an exchange that received no response."""
+    """Return the error for a request that received no complete response."""
     return TransportError(reason, maybe_sent=progress.sent is not False)
 
 
@@ -60,7 +61,8 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`.
 
     Raises:
-        InvalidRequest: The method or a header field is invalid: an HTTP library could change it, or show it in an error.
+        InvalidRequest: The method or a header field is invalid. An HTTP library could change such a value, or raise an error that
+            contains it.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
@@ -91,10 +93,10 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def require_origin_form(target: str) -> str:
-    """Check that every HTTP library sends a request target unchanged, and return the target.
+    """Validate a request target, and return it. Every HTTP library sends a valid target unchanged.
 
     Raises:
-        InvalidRequest: The target is invalid, or an HTTP library would change the target.
+        InvalidRequest: The target is invalid.
     """
     if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
@@ -105,7 +107,7 @@ def require_origin_form(target: str) -> str:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return the class and message of an error on one short line. If the message is empty, the message of its cause is used."""
+    """Return the class and message of an error on one short line. If the message is empty, the cause's message is used."""
     cause: BaseException | None = error
     text = ""
     while cause is not None and not text:

@@ -239,7 +239,9 @@ def test_a_changed_file_is_refused(content: str, tmp_path: Path) -> None:
     (part,) = plan([path]).parts
     path.write_text(content, encoding="utf-8")
     os.utime(path, ns=(0, part.files[0].version.size))
-    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed since it was planned; restore it, or plan again"):
+    with pytest.raises(
+        InvalidRequest, match=r"a.csv: the file has changed since the import was planned; restore the file, or plan again"
+    ):
         part.require_unchanged()
     with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
         list(part.read_rows())

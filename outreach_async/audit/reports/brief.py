@@ -72,7 +72,7 @@ BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
 
 _FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
-"""Fields of a campaign whose increase a brief shows."""
+"""Fields of a campaign. A brief shows the increase of each field."""
 
 
 @attrs.frozen(kw_only=True)

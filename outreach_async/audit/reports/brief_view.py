@@ -71,7 +71,7 @@ def format_news(task: Task) -> str:
 
 
 def split_urgent(brief: Brief) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Split the tasks into urgent and less urgent tasks. If no task is an error or worse, all tasks are urgent."""
+    """Return the urgent tasks and the others. Tasks of severity `error` or worse are urgent; if there are none, all tasks are."""
     urgent = sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks)
     return brief.tasks[:urgent], brief.tasks[urgent:]
 

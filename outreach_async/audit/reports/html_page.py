@@ -332,7 +332,7 @@ def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Rules turned off", ", ".join(f"{rule} {rule_title(rule)}" for rule in used.off)
     yield "Thresholds changed", ", ".join(changed)
     points = "A mailbox has 100 points, minus 40 for each critical finding, 20 for each error and 8 for each warning."
-    groups = "A group has the mean score of its mailboxes, weighted by the e-mails sent."
+    groups = "The score of a group is the mean score of its mailboxes, weighted by the e-mails sent."
     yield (
         "Scores",
         f"{points} {groups} A critical finding limits the score of its domain and the overall score to 40.",

@@ -253,7 +253,7 @@ def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _markdown_start(line: Line) -> str:
-    """Return a line as Markdown. A start that would begin a list, a heading or a quotation is escaped."""
+    """Return a line as Markdown. Escape its start if Markdown would render the line as a list, a heading or a quotation."""
     text = _markdown_line(line).strip()
     if text[:1] in _SPECIAL_STARTS:
         return f"\\{text}"

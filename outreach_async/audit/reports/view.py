@@ -386,7 +386,7 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
 
 
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that computes the authentication of a domain from its name and its number of checked mailboxes."""
+    """Return a function that builds the `Authentication` list of a domain from its name and its number of checked mailboxes."""
     counts = Counter((finding.domain, finding.rule) for finding in report.findings)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:

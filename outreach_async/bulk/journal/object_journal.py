@@ -115,7 +115,7 @@ class ObjectDatabase(Database):
     def take_over(self) -> None:
         """Write an object, so that the next write of any earlier writer fails.
 
-        If an earlier writer creates an object first, its changes are applied and the write is repeated.
+        If an earlier writer creates the object with this number first, this method applies its changes and tries the next number.
         """
         while True:
             try:

@@ -33,8 +33,8 @@ class LockedJournal:
         lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: If this journal replaces a damaged or empty one, `reason` states what was wrong, and `kept` is the new name of
-            the old file; otherwise `None`.
+        damage: A mapping if this journal replaces a damaged or empty one: `reason` states what was wrong, and `kept` is the new
+            name of the old file. Otherwise `None`.
     """
 
     lock: JournalLock

@@ -40,7 +40,7 @@ class JournalWriter(Protocol):
 
     @property
     def finished(self) -> bool:
-        """True if every row of the input has its outcome."""
+        """True if every row of the input has an outcome."""
 
     @property
     def is_settled(self) -> bool:
@@ -128,9 +128,9 @@ class JournalWriter(Protocol):
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail. `coalesce` merges later rows with the same e-mail into the
-                first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies send
-                every row.
+            policy: With `first` and `last`, one row per e-mail is sent. `coalesce` merges later rows with the same e-mail into
+                the first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies
+                send every row.
         """
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ a log is read as immutable; if a writer changed the file meanwhile, the query ru
 or the index: closing the descriptor would drop the locks of a writer in the same process.
 
 SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself records whether a
-log is open, and how many commits the file contains. If the open log is missing, the journal is reported as damaged. A log with
-fewer commits than the file, or of another run, is ignored.
+log is open, and how many commits the file contains. If the file records an open log that is missing, the journal is
+reported as damaged. A log with fewer commits than the file, or of another run, is ignored.
 """
 
 from __future__ import annotations

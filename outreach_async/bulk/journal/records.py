@@ -52,7 +52,7 @@ DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, Recursio
 
 
 class CorruptContentError(ValueError):
-    """The content of a journal is inconsistent. No writer leaves a journal in this state."""
+    """The content of a journal is inconsistent: it was damaged or changed after it was written."""
 
 
 def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
@@ -154,7 +154,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
     """Convert a stored list back to the outcome of a row.
 
     Args:
-        row: The list [index, status, id, attempts, possible, error, repeats]; its checksum has been checked.
+        row: The list [index, status, id, attempts, possible, error, repeats]. The caller must already have checked its checksum.
         error: The stored string of the outcome's error; `None` if the outcome has no error.
         contact: The contact of the outcome, which is not part of the list.
 

@@ -252,7 +252,7 @@ class ControlPlane:
         return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Handle a request like `exchange`, but with the given base URL, not the URL from the `host` header."""
+        """Like `exchange`, but with the given base URL instead of the URL from the `host` header."""
         path, _, query = request.target.partition("?")
         if path != PREFIX and not path.startswith(f"{PREFIX}/"):
             return self.service.exchange(request)

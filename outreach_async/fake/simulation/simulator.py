@@ -238,7 +238,7 @@ class SimulationEngine:
         self._record_activity(event, flow)
 
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
-        """Store the time of an event as the last activity, and pass the event to the listeners."""
+        """Store the time of an event as the last activity of its campaign and mailbox, and pass the event to the listeners."""
         at = event.at / SECOND_US
         flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:

@@ -1,6 +1,6 @@
 """The state of the simulation: events, counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
 
-Responses to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
+Reactions to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
 on the order of calls, the size of time steps, or other contacts.
 
 A mailbox is seeded with its statistics as of one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
@@ -62,7 +62,7 @@ class FutureEvent(NamedTuple):
             which does not change when other contacts are added; for any other contact, it is the value of `contact`.
         end_step: Index of the first step that the contact does not reach.
         mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
-            response, id of the mailbox that sent the e-mail.
+            reaction, id of the mailbox that sent the e-mail.
         template: Index of the e-mail's template in its step.
         day: UTC day on which the e-mail was sent, in days since 1970.
     """
@@ -83,13 +83,13 @@ Draw = Callable[[str], float]
 """A function that returns a random number in [0, 1) for a name such as `open delay`. The same name gives the same number."""
 
 ResponsePlan = tuple[tuple[int, int], ...]
-"""The responses to an e-mail: the kind of event of each response, and the microseconds from sending to the event."""
+"""The reactions to an e-mail: the kind of event of each reaction, and the microseconds from sending to the event."""
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Draw the responses of a recipient to an e-mail at random.
+    """Draw the reactions of a recipient to an e-mail at random.
 
-    A bounced e-mail is never opened, and an unopened e-mail gets no other response.
+    A bounced e-mail is never opened, and an unopened e-mail gets no other reaction.
     """
     if draw_number("bounce") < rates.bounce:
         return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
@@ -183,7 +183,7 @@ class SeededStats:
 
 
 def _share_or_none(value: Any, of: int) -> Share | None:
-    """Return a seeded rate as a `Share`, or `None` if the rate is invalid. For a plain percentage, the share's whole is `of`."""
+    """Return a seeded rate as a `Share`, or `None` if the rate is invalid. For a percentage, `of` is the `whole` of the share."""
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -426,7 +426,7 @@ class Simulation:
         heap: Future events, as a heap.
         flows: Queue and counts of each campaign, by campaign id.
         stats: Counts by mailbox id. Mailboxes that have only their seeded statistics may be missing.
-        scripts: Scripted responses to e-mails.
+        scripts: Scripted reactions to e-mails.
         wake: Time at which to send queued e-mails, in Unix microseconds; `None` if no time is scheduled.
     """
 
@@ -436,7 +436,7 @@ class Simulation:
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """Ids of the campaigns and mailboxes whose flow or statistics are shared with no copy and may be changed in place."""
+    """Ids of the campaigns and mailboxes whose flow or statistics are not shared with a copy, and may be changed in place."""
 
     def copy(self) -> Simulation:
         """Return a copy. Flows and statistics are shared until the copy or the original changes them."""
